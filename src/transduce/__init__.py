@@ -1,0 +1,36 @@
+"""Sequence transduction with attention: the Transformer of "Attention Is All You Need", from text to a running model.
+
+>>> import transduce
+>>> translator = transduce.load("runs/multi30k")
+>>> translator.translate(["A dog runs."])[0].text
+
+Names are loaded when first used, so that ``import transduce`` costs no torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from transduce.inference import Translation, Translator, load
+    from transduce.models import Transformer
+
+__version__ = "0.1.0"
+__all__ = ["Transformer", "Translation", "Translator", "__version__", "load"]
+
+_HOME = {
+    "Transformer": "transduce.models",
+    "Translation": "transduce.inference",
+    "Translator": "transduce.inference",
+    "load": "transduce.inference",
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - what a lazy name holds is known to the TYPE_CHECKING block above
+    """Load a public name from its room on first use (PEP 562)."""
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,32 @@
+"""What a run is: frozen, validated data; published configurations; run files in TOML. Knows no torch."""
+
+from transduce.config.errors import BadInputError, TransduceError
+from transduce.config.model import ModelConfig
+from transduce.config.presets import PRESETS, preset
+from transduce.config.run import (
+    Corpus,
+    DataConfig,
+    GenerationConfig,
+    Precision,
+    RunConfig,
+    TokenizerConfig,
+    TrainConfig,
+)
+from transduce.config.toml import read_run, write_run
+
+__all__ = [
+    "PRESETS",
+    "BadInputError",
+    "Corpus",
+    "DataConfig",
+    "GenerationConfig",
+    "ModelConfig",
+    "Precision",
+    "RunConfig",
+    "TokenizerConfig",
+    "TrainConfig",
+    "TransduceError",
+    "preset",
+    "read_run",
+    "write_run",
+]

@@ -1,0 +1,76 @@
+"""What a run is: corpora, tokenizer, model, training and generation settings, as one frozen value."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from transduce.config.model import ModelConfig, Section
+
+Precision = Literal["auto", "float32", "bfloat16"]
+BestMetric = Literal["bleu", "loss"]
+
+
+class Corpus(Section):
+    """Parallel text: line i of ``source`` belongs to line i of ``target``."""
+
+    source: str
+    target: str
+
+
+class DataConfig(Section):
+    """Where the text is. Paths are relative to ``root``, and ``root`` to the run file."""
+
+    root: str = "."
+    train: Corpus
+    dev: Corpus
+    max_length: int = Field(256, ge=2, description="longest side of a training pair, in tokens with the end symbol")
+
+    def path(self, name: str) -> Path:
+        """The file that a corpus entry means."""
+        return Path(self.root) / name
+
+
+class TokenizerConfig(Section):
+    """How text becomes tokens: one byte-fallback BPE for both sides."""
+
+    kind: Literal["bpe"] = "bpe"
+    vocab_size: int = Field(8000, ge=300, description="256 bytes and 4 special symbols included")
+
+
+class TrainConfig(Section):
+    """The regime of section 5, with its constants as settings. Steps are optimizer steps."""
+
+    batch_tokens: int = Field(4096, ge=1, description="budget of a batch for each side, padding included")
+    max_steps: int = Field(100_000, ge=1)
+    seed: int = Field(1, ge=0)
+    precision: Precision = "auto"
+    learning_rate_factor: float = Field(1.0, gt=0, description="multiplies the schedule of section 5.3")
+    warmup_steps: int = Field(4000, ge=1)
+    adam_beta1: float = Field(0.9, ge=0, lt=1)
+    adam_beta2: float = Field(0.98, ge=0, lt=1)
+    adam_epsilon: float = Field(1e-9, gt=0)
+    log_every: int = Field(50, ge=1)
+    validate_every: int = Field(1000, ge=1)
+    checkpoint_every: int = Field(1000, ge=1)
+    keep_checkpoints: int = Field(5, ge=1, description="how many of the newest checkpoints stay on disk")
+    best_metric: BestMetric = Field("bleu", description="what makes a checkpoint the best on dev")
+
+
+class GenerationConfig(Section):
+    """How the model writes (section 6.1); kept beside the model as its defaults."""
+
+    beam_size: int = Field(4, ge=1, description="1 is greedy search")
+    length_penalty: float = Field(0.6, description="alpha of ((5 + |y|) / 6)^alpha")
+    length_penalty_kind: Literal["gnmt", "none"] = "gnmt"
+    max_extra_length: int = Field(50, ge=0, description="longest output, in tokens beyond the input's length")
+
+
+class RunConfig(Section):
+    """A whole run file."""
+
+    data: DataConfig
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    model: ModelConfig = ModelConfig()
+    train: TrainConfig = TrainConfig()
+    generation: GenerationConfig = GenerationConfig()

@@ -1,0 +1,93 @@
+"""Batches as padded arrays, read ahead of the training step."""
+
+import queue
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transduce.data.plan import Plan
+from transduce.data.store import Ids, Store
+
+Array = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class SpecialIds:
+    """The ids of the symbols that no text has."""
+
+    pad: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Pairs as the model trains on them, padded on the right.
+
+    ``source`` ends with the end symbol; ``target`` begins with the begin symbol; ``labels`` is ``target`` shifted
+    left by one (section 3.1) and ends with the end symbol. Lengths count these symbols.
+    """
+
+    source: Array
+    source_lengths: Array
+    target: Array
+    labels: Array
+    target_lengths: Array
+
+
+def pad(sequences: Sequence[Ids | list[int]], filler: int) -> tuple[Array, Array]:
+    """Stack sequences of ids as rows of one array, and their lengths."""
+    lengths = np.array([len(sequence) for sequence in sequences], dtype=np.int64)
+    rows = np.full((len(sequences), int(lengths.max(initial=0))), filler, dtype=np.int64)
+    rows[np.arange(rows.shape[1]) < lengths[:, None]] = np.concatenate([*sequences]) if len(sequences) else 0
+    return rows, lengths
+
+
+def make_batch(store: Store, rows: NDArray[np.int64], special: SpecialIds) -> Batch:
+    """Read the pairs of one entry of the plan."""
+    pairs = [store.pair(int(row)) for row in rows]
+    begin, end = np.array([special.begin], np.int32), np.array([special.end], np.int32)
+    source, source_lengths = pad([np.concatenate([ids, end]) for ids, _ in pairs], special.pad)
+    target, target_lengths = pad([np.concatenate([begin, ids]) for _, ids in pairs], special.pad)
+    labels, _ = pad([np.concatenate([ids, end]) for _, ids in pairs], special.pad)
+    return Batch(source, source_lengths, target, labels, target_lengths)
+
+
+def read_batches(store: Store, plan: Plan, special: SpecialIds, *, ahead: int = 8) -> Iterator[Batch]:
+    """The batches of a plan, at most ``ahead`` of them prepared before they are asked for."""
+    return _read_ahead((make_batch(store, rows, special) for rows in plan), ahead)
+
+
+def _read_ahead(items: Iterable[Batch], depth: int) -> Iterator[Batch]:
+    """Produce items in a thread; its errors are raised here, and it ends when the consumer does."""
+    ready: queue.Queue[Batch | BaseException | None] = queue.Queue(maxsize=depth)
+    abandoned = threading.Event()
+
+    def offer(item: Batch | BaseException | None) -> None:
+        while not abandoned.is_set():
+            try:
+                return ready.put(item, timeout=0.1)
+            except queue.Full:
+                continue
+
+    def produce() -> None:
+        try:
+            for item in items:
+                offer(item)
+                if abandoned.is_set():
+                    return
+            offer(None)
+        except BaseException as error:  # noqa: BLE001 - raised again in the consumer
+            offer(error)
+
+    threading.Thread(target=produce, daemon=True, name="read-ahead").start()
+    try:
+        while (item := ready.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        abandoned.set()

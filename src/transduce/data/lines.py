@@ -1,0 +1,67 @@
+"""Lines of text files, plain or gzip: only a line feed ends a line, and only UTF-8 is text."""
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from transduce.config import BadInputError
+
+
+def open_binary(path: Path) -> BinaryIO:
+    """Open a plain or ``.gz`` file for reading bytes.
+
+    Raises:
+        BadInputError: There is no such file, it is a directory, or it cannot be read.
+    """
+    if path.is_dir():
+        raise BadInputError(f"{path}: is a directory, a text file belongs here")
+    try:
+        stream = gzip.open(path) if path.suffix == ".gz" else path.open("rb")
+    except FileNotFoundError as error:
+        raise BadInputError(f"{path}: no such file") from error
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error
+    return cast(BinaryIO, stream)
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """The lines of a file, without their line feeds.
+
+    Raises:
+        BadInputError: The file cannot be read, is cut short, or holds invalid UTF-8 (file and line are named).
+    """
+    number = 0
+    with open_binary(path) as stream:
+        try:
+            for number, raw in enumerate(stream, start=1):  # noqa: B007 - the error messages need it
+                yield raw.removesuffix(b"\n").decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise BadInputError(
+                f"{path} line {number}: invalid UTF-8 (byte 0x{error.object[error.start]:02x} "
+                f"at column {error.start + 1}): convert the file to UTF-8"
+            ) from error
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise BadInputError(f"{path}: damaged gzip file after line {number}: {error}") from error
+
+
+def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
+    """The pairs of two parallel files.
+
+    Raises:
+        BadInputError: As ``read_lines``; or the files differ in length (both counts are named).
+    """
+    count = 0
+    sides = zip_longest(read_lines(source), read_lines(target))
+    for left, right in sides:
+        if left is None or right is None:
+            rest = 1 + sum(1 for _ in sides)
+            counts = (count, count + rest) if left is None else (count + rest, count)
+            raise BadInputError(
+                f"{source} has {counts[0]:,} lines but {target} has {counts[1]:,}: line i of one belongs to line i "
+                f"of the other, so both must have the same number"
+            )
+        count += 1
+        yield left, right

@@ -1,0 +1,76 @@
+"""Strings to ids and back. The file format is the ``tokenizers`` library's own JSON."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, final
+
+import tokenizers
+
+from transduce.config import BadInputError
+
+# The special symbols and their ids are the same in every vocabulary: models and search take them as numbers.
+PAD: Final = "<pad>"
+BEGIN: Final = "<s>"
+END: Final = "</s>"
+UNKNOWN: Final = "<unk>"
+SPECIAL_SYMBOLS: Final = (PAD, BEGIN, END, UNKNOWN)
+
+
+@final
+class Tokenizer:
+    """A learned tokenizer. Text that looks like a special symbol is text: it never becomes one."""
+
+    def __init__(self, backend: tokenizers.Tokenizer) -> None:
+        missing = [symbol for symbol in SPECIAL_SYMBOLS if backend.token_to_id(symbol) is None]
+        if missing:
+            raise BadInputError(f"the tokenizer lacks the special symbols {', '.join(missing)}")
+        # Not stored in the file by the library, so set whenever a tokenizer comes to life.
+        backend.encode_special_tokens = True
+        self._backend = backend
+        self.pad_id, self.begin_id, self.end_id, self.unknown_id = map(self._id, SPECIAL_SYMBOLS)
+
+    @classmethod
+    def load(cls, path: Path) -> "Tokenizer":
+        """Read ``tokenizer.json``.
+
+        Raises:
+            BadInputError: The file is missing or is not a tokenizer.
+        """
+        if not path.is_file():
+            raise BadInputError(f"{path}: no such tokenizer file")
+        try:
+            backend = tokenizers.Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises bare Exception for every kind of damage
+            raise BadInputError(f"{path}: not a readable tokenizer: {error}") from error
+        return cls(backend)
+
+    def save(self, path: Path) -> None:
+        """Write ``tokenizer.json``."""
+        self._backend.save(str(path))
+
+    def to_json(self) -> str:
+        """The file's content: two tokenizers are the same when this is."""
+        return self._backend.to_str()
+
+    @property
+    def vocab_size(self) -> int:
+        """How many symbols there are, special ones included."""
+        return self._backend.get_vocab_size()
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text, without begin and end symbols."""
+        encodings = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
+
+    def decode(self, sequences: Sequence[Sequence[int]]) -> list[str]:
+        """The text of each sequence of ids; special symbols vanish."""
+        return self._backend.decode_batch([list(ids) for ids in sequences], skip_special_tokens=True)
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """Each id's symbol as it stands in the vocabulary, for people to look at."""
+        return [self._backend.id_to_token(index) or UNKNOWN for index in ids]
+
+    def _id(self, symbol: str) -> int:
+        index = self._backend.token_to_id(symbol)
+        assert index is not None
+        return index
