@@ -35,7 +35,8 @@ class ModelConfig(Section):
     vocab_size: int = Field(37_000, ge=1, description="symbols of the vocabulary that source and target share")
     positions: Positions = Field("sinusoidal", description="what tells positions apart (section 3.5)")
     sinusoid_layout: SinusoidLayout = Field(
-        "interleaved", description="sines in the even dimensions, as in the paper, or all sines first, as in its code"
+        "interleaved",
+        description="sines in the even dimensions, as in the paper, or all sines first, as in its code",
     )
     norm: NormPosition = Field("post", description="post: LayerNorm(x + Sublayer(x)); pre: x + Sublayer(LayerNorm(x))")
     norm_epsilon: float = Field(1e-6, gt=0, description="added to the variance inside LayerNorm")

@@ -15,7 +15,6 @@ _CHANGES: dict[str, dict[str, object]] = {
 }
 
 
-
 def preset(name: str, changes: Mapping[str, object] = MappingProxyType({})) -> ModelConfig:
     """The preset of that name with further changes; widths of heads that neither names follow ``d_model / heads``.
 

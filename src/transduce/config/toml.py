@@ -155,4 +155,3 @@ def _fields(model: type[BaseModel], sections: Iterable[str]) -> list[str]:
             return []
         model = field
     return [*model.model_fields, *(["preset"] if model is ModelConfig else [])]
-

@@ -3,6 +3,7 @@
 import queue
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,10 +69,9 @@ def _read_ahead(items: Iterable[Batch], depth: int) -> Iterator[Batch]:
 
     def offer(item: Batch | BaseException | None) -> None:
         while not abandoned.is_set():
-            try:
-                return ready.put(item, timeout=0.1)
-            except queue.Full:
-                continue
+            with suppress(queue.Full):
+                ready.put(item, timeout=0.1)
+                return
 
     def produce() -> None:
         try:
@@ -80,7 +80,7 @@ def _read_ahead(items: Iterable[Batch], depth: int) -> Iterator[Batch]:
                 if abandoned.is_set():
                     return
             offer(None)
-        except BaseException as error:  # noqa: BLE001 - raised again in the consumer
+        except BaseException as error:
             offer(error)
 
     threading.Thread(target=produce, daemon=True, name="read-ahead").start()

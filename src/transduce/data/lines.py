@@ -53,9 +53,8 @@ def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
     Raises:
         BadInputError: As ``read_lines``; or the files differ in length (both counts are named).
     """
-    count = 0
     sides = zip_longest(read_lines(source), read_lines(target))
-    for left, right in sides:
+    for count, (left, right) in enumerate(sides):
         if left is None or right is None:
             rest = 1 + sum(1 for _ in sides)
             counts = (count, count + rest) if left is None else (count + rest, count)
@@ -63,5 +62,4 @@ def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
                 f"{source} has {counts[0]:,} lines but {target} has {counts[1]:,}: line i of one belongs to line i "
                 f"of the other, so both must have the same number"
             )
-        count += 1
         yield left, right

@@ -1,0 +1,25 @@
+"""The model directory: configuration, weights and tokenizer, read and written safely."""
+
+from transduce.bundle.directory import (
+    BEST,
+    Bundle,
+    find_model,
+    load_bundle,
+    load_weights,
+    read_tensors,
+    replace_directory,
+    save_bundle,
+    save_tensors,
+)
+
+__all__ = [
+    "BEST",
+    "Bundle",
+    "find_model",
+    "load_bundle",
+    "load_weights",
+    "read_tensors",
+    "replace_directory",
+    "save_bundle",
+    "save_tensors",
+]

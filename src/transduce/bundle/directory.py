@@ -1,0 +1,157 @@
+"""The model directory: configuration, weights, tokenizer and generation settings, written whole and read safely."""
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar, final
+
+import torch
+from pydantic import ValidationError
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from transduce.config import BadInputError, GenerationConfig, ModelConfig
+from transduce.models import Transformer, build
+from transduce.text import Tokenizer
+
+CONFIG: Final = "config.json"
+WEIGHTS: Final = "model.safetensors"
+TOKENIZER: Final = "tokenizer.json"
+GENERATION: Final = "generation_config.json"
+BEST: Final = "best"
+
+T = TypeVar("T", ModelConfig, GenerationConfig)
+
+
+@final
+@dataclass(frozen=True)
+class Bundle:
+    """A model with all that it takes to run it."""
+
+    model: Transformer
+    tokenizer: Tokenizer
+    generation: GenerationConfig
+
+    @property
+    def config(self) -> ModelConfig:
+        """What the model is."""
+        return self.model.config
+
+
+def save_bundle(bundle: Bundle, path: Path) -> None:
+    """Write a model directory. It replaces an older one only when it is complete."""
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    (unfinished / CONFIG).write_text(bundle.config.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    (unfinished / GENERATION).write_text(bundle.generation.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    bundle.tokenizer.save(unfinished / TOKENIZER)
+    save_tensors(dict(bundle.model.state_dict()), unfinished / WEIGHTS)
+    replace_directory(unfinished, path)
+
+
+def load_bundle(path: Path) -> Bundle:
+    """Read a model directory, or the ``best`` of a run directory.
+
+    Raises:
+        BadInputError: A file is missing, damaged, or does not fit the others; it is named.
+    """
+    directory = find_model(path)
+    config = _read_section(directory / CONFIG, ModelConfig)
+    generation = _read_section(directory / GENERATION, GenerationConfig)
+    tokenizer = Tokenizer.load(directory / TOKENIZER)
+    if tokenizer.vocab_size != config.vocab_size:
+        raise BadInputError(
+            f"{directory}: the tokenizer has {tokenizer.vocab_size:,} symbols but the model {config.vocab_size:,}: "
+            f"{TOKENIZER} and {CONFIG} are not of the same model"
+        )
+    model = build(config)
+    load_weights(model, directory / WEIGHTS)
+    return Bundle(model.eval(), tokenizer, generation)
+
+
+def find_model(path: Path) -> Path:
+    """The model directory that a path means: itself, or the ``best`` of a run directory.
+
+    Raises:
+        BadInputError: It is neither.
+    """
+    if (path / CONFIG).is_file():
+        return path
+    if (path / BEST / CONFIG).is_file():
+        return path / BEST
+    if not path.exists():
+        raise BadInputError(f"{path}: no such model directory")
+    if path.is_file():
+        raise BadInputError(f"{path}: is a file, a model directory or a run directory belongs here")
+    raise BadInputError(
+        f"{path}: neither a model directory ({CONFIG} is missing) nor a run that has a {BEST} model yet"
+    )
+
+
+def load_weights(model: torch.nn.Module, path: Path) -> None:
+    """Fill a model in place from a ``.safetensors`` file.
+
+    Raises:
+        BadInputError: The file is missing or damaged, or its tensors' names or shapes are not the model's.
+    """
+    tensors = read_tensors(path)
+    wanted = model.state_dict()
+    different = sorted(wanted.keys() ^ tensors.keys())
+    if different:
+        raise BadInputError(f"{path}: weights of another model: {different[0]} is in only one of the two")
+    for name, tensor in tensors.items():
+        if tensor.shape != wanted[name].shape:
+            raise BadInputError(
+                f"{path}: {name} has shape {tuple(tensor.shape)} but the configuration asks for "
+                f"{tuple(wanted[name].shape)}"
+            )
+    model.load_state_dict(tensors)
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a ``.safetensors`` file.
+
+    Raises:
+        BadInputError: The file is missing or damaged.
+    """
+    try:
+        with safe_open(path, framework="pt") as stored:
+            return {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 - not a mapping
+    except FileNotFoundError as error:
+        raise BadInputError(f"{path}: no such weights file") from error
+    except (SafetensorError, OSError) as error:
+        raise BadInputError(f"{path}: damaged weights file: {error}") from error
+
+
+def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
+    """Write a ``.safetensors`` file and flush it to disk."""
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+    with path.open("rb") as stream:
+        os.fsync(stream.fileno())
+
+
+def replace_directory(finished: Path, path: Path) -> None:
+    """Put a finished directory in the place of an older one; the older one is whole until then."""
+    older = path.with_name(f"{path.name}.older")
+    shutil.rmtree(older, ignore_errors=True)
+    if path.exists():
+        path.rename(older)
+    finished.rename(path)
+    shutil.rmtree(older, ignore_errors=True)
+
+
+def _read_section(path: Path, section: type[T]) -> T:
+    try:
+        return section.model_validate(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError as error:
+        raise BadInputError(f"{path}: no such file in the model directory") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        raise BadInputError(f"{path}: {key} = {first['input']!r}: {first['msg']}") from error
+    except ValueError as error:
+        raise BadInputError(f"{path}: not readable JSON: {error}") from error

@@ -1,0 +1,105 @@
+"""What every sequence-to-sequence model can do: training, search and serving see only this."""
+
+from dataclasses import dataclass
+from typing import Generic, Protocol, Self, TypeVar, final
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+
+@final
+@dataclass(frozen=True)
+class Tokens:
+    """Sequences of ids, padded on the right: row b's ids are ``ids[b, :lengths[b]]``, whatever stands behind them."""
+
+    ids: Int[Tensor, "batch length"]
+    lengths: Int[Tensor, " batch"]
+
+
+@final
+@dataclass(frozen=True)
+class Decoded:
+    """Hidden states of every target position, and a loss of the model's own where it has one."""
+
+    hidden: Float[Tensor, "batch length model"]
+    auxiliary_loss: Float[Tensor, ""] | None = None
+
+
+@final
+@dataclass(frozen=True)
+class LossSums:
+    """Sums over the target tokens of a batch, in nats.
+
+    ``objective`` is what training minimizes (smoothed labels, auxiliary losses); ``nll`` is the cross-entropy without
+    smoothing; ``tokens`` counts the labels, end symbols included, padding not.
+    """
+
+    objective: Float[Tensor, ""]
+    nll: Float[Tensor, ""]
+    tokens: Int[Tensor, ""]
+
+
+class State(Protocol):
+    """What decoding has to remember: ``sentences`` times ``beam`` rows, a sentence's rows standing together."""
+
+    @property
+    def beam(self) -> int:
+        """Rows for each sentence."""
+        ...
+
+    def reorder(self, rows: Int[Tensor, " rows"]) -> Self:
+        """Row i goes on from row ``rows[i]``, which belongs to the same sentence."""
+        ...
+
+    def release(self, finished: Bool[Tensor, " sentences"]) -> Self:
+        """The finished sentences leave with all their rows; the others close ranks."""
+        ...
+
+    def admit(self, other: Self) -> Self:
+        """The sentences of another state, of the same beam, come in behind these, however far each of them is."""
+        ...
+
+
+S = TypeVar("S", bound=State)
+M = TypeVar("M")
+
+
+@final
+@dataclass(frozen=True)
+class Step(Generic[S]):
+    """One more position of every row: the scores of its next symbol, and the state behind it.
+
+    ``attention``, where it was asked for, holds the weights of the last decoder layer's encoder-decoder attention.
+    """
+
+    logits: Float[Tensor, "rows vocabulary"]
+    attention: Float[Tensor, "rows heads source"] | None
+    state: S
+
+
+class Model(Protocol[M, S]):
+    """An encoder-decoder model; ``M`` is what its encoder leaves behind, ``S`` what its decoder remembers."""
+
+    def encode(self, source: Tokens) -> M:
+        """Read the sources, which end with the end symbol."""
+        ...
+
+    def decode(self, memory: M, target: Tokens) -> Decoded:
+        """Hidden states for all positions of known targets, which begin with the begin symbol."""
+        ...
+
+    def project(self, hidden: Float[Tensor, "*positions model"]) -> Float[Tensor, "*positions vocabulary"]:
+        """The logits of the next symbol."""
+        ...
+
+    def forward(self, source: Tokens, target: Tokens, labels: Int[Tensor, "batch length"]) -> LossSums:
+        """The loss of known targets; ``labels`` is ``target`` shifted left by one, ending with the end symbol."""
+        ...
+
+    def start(self, memory: M, beam: int, prefix: Tokens | None = None) -> S:
+        """A state for ``beam`` rows a sentence that have read ``prefix`` (begin symbol included), or nothing."""
+        ...
+
+    def step(self, state: S, tokens: Int[Tensor, " rows"], *, want_attention: bool = False) -> Step[S]:
+        """Read one symbol in every row."""
+        ...

@@ -1,0 +1,104 @@
+"""What the Transformer's decoder remembers between steps."""
+
+from dataclasses import dataclass, replace
+from typing import Self, final
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from transduce.layers import KeyValues, causal_mask, recent_mask
+
+
+@final
+@dataclass(frozen=True)
+class TransformerState:
+    """Keys and values of every decoder layer; one set of the memory's for all the rows of a sentence.
+
+    Rows may have read different numbers of symbols: each row's history ends at the last of ``width`` columns, and the
+    columns before its first symbol are masked.
+    """
+
+    memory: tuple[KeyValues, ...]
+    memory_allowed: Bool[Tensor, "sentences 1 source"]
+    past: tuple[KeyValues, ...]
+    lengths: Int[Tensor, " sentences"]
+    width: int
+    ragged: bool
+    beam: int
+
+    @classmethod
+    def empty(
+        cls, memory: tuple[KeyValues, ...], memory_allowed: Bool[Tensor, "sentences 1 source"], beam: int
+    ) -> Self:
+        """Nothing has been read yet."""
+        sentences = memory_allowed.shape[0]
+        past = tuple(
+            KeyValues(
+                layer.key.new_empty(sentences * beam, layer.key.shape[1], 0, layer.key.shape[3]),
+                layer.value.new_empty(sentences * beam, layer.value.shape[1], 0, layer.value.shape[3]),
+            )
+            for layer in memory
+        )
+        lengths = torch.zeros(sentences, dtype=torch.long, device=memory_allowed.device)
+        return cls(memory, memory_allowed, past, lengths, width=0, ragged=False, beam=beam)
+
+    def advance(self, columns: int, counts: Int[Tensor, " sentences"]) -> Self:
+        """The bookkeeping of ``columns`` more columns, the last ``counts`` of which each sentence has read."""
+        ragged = self.ragged or columns > 1
+        return replace(self, lengths=self.lengths + counts, width=self.width + columns, ragged=ragged)
+
+    def positions(self, columns: int) -> Int[Tensor, "#rows columns"]:
+        """The positions of the newest columns' symbols, counted from the begin symbol."""
+        newest = torch.arange(self.width - columns, self.width, device=self.lengths.device)
+        if not self.ragged:
+            return newest.unsqueeze(0)
+        return (newest - (self.width - self._row_lengths()).unsqueeze(1)).clamp(min=0)
+
+    def allowed(self, columns: int) -> Bool[Tensor, "#rows columns keys"] | None:
+        """Which columns the newest columns may look at; None means all of them."""
+        if not self.ragged:
+            return None
+        device = self.lengths.device
+        # Columns before a row's first symbol look at themselves: their result is never used, but must be a number.
+        itself = torch.eye(self.width, dtype=torch.bool, device=device)[-columns:]
+        past = causal_mask(columns, self.width, device) & recent_mask(self._row_lengths(), self.width)
+        return past | itself
+
+    def reorder(self, rows: Int[Tensor, " rows"]) -> Self:
+        """Row i goes on from row ``rows[i]``, which belongs to the same sentence."""
+        return replace(self, past=tuple(layer.select(rows) for layer in self.past))
+
+    def release(self, finished: Bool[Tensor, " sentences"]) -> Self:
+        """The finished sentences leave with all their rows; the others close ranks."""
+        staying = (~finished).nonzero().squeeze(1)
+        rows = (staying.unsqueeze(1) * self.beam + torch.arange(self.beam, device=staying.device)).flatten()
+        lengths = self.lengths[staying]
+        width = int(lengths.max()) if self.ragged and len(staying) else self.width
+        return replace(
+            self,
+            memory=tuple(layer.select(staying) for layer in self.memory),
+            memory_allowed=self.memory_allowed[staying],
+            past=tuple(layer.select(rows).newest(width) for layer in self.past),
+            lengths=lengths,
+            width=width,
+        )
+
+    def admit(self, other: Self) -> Self:
+        """The sentences of another state, of the same beam, come in behind these, however far each of them is."""
+        assert self.beam == other.beam
+        source = max(self.memory_allowed.shape[2], other.memory_allowed.shape[2])
+        masks = [F.pad(mask, (0, source - mask.shape[2])) for mask in (self.memory_allowed, other.memory_allowed)]
+        return replace(
+            self,
+            memory=tuple(a.join(b, side="right") for a, b in zip(self.memory, other.memory, strict=True)),
+            memory_allowed=torch.cat(masks),
+            past=tuple(a.join(b, side="left") for a, b in zip(self.past, other.past, strict=True)),
+            lengths=torch.cat([self.lengths, other.lengths]),
+            width=max(self.width, other.width),
+            ragged=self.ragged or other.ragged or self.width != other.width,
+        )
+
+    def _row_lengths(self) -> Int[Tensor, " rows"]:
+        return self.lengths.repeat_interleave(self.beam)

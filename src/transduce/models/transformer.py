@@ -1,0 +1,134 @@
+"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017), section 3."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import cast, final
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from transduce.config import ModelConfig
+from transduce.kernels import projected_cross_entropy
+from transduce.layers import Embedding, KeyValues, causal_mask, padding_mask
+from transduce.models.contract import Decoded, LossSums, Step, Tokens
+from transduce.models.stacks import DecoderLayer, EncoderLayer
+from transduce.models.state import TransformerState
+
+
+@final
+@dataclass(frozen=True)
+class Memory:
+    """The encoder's output and which of its positions are no padding."""
+
+    hidden: Float[Tensor, "batch source model"]
+    allowed: Bool[Tensor, "batch 1 source"]
+
+
+@final
+class Transformer(nn.Module):
+    """The encoder-decoder Transformer; it keeps the contract of ``models.contract.Model``."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = Embedding(config)
+        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        # Pre-norm leaves the last sum of a stack without normalization; post-norm has none left to do.
+        pre = config.norm == "pre"
+        self.encoder_norm = nn.LayerNorm(config.d_model, eps=config.norm_epsilon) if pre else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(config.d_model, eps=config.norm_epsilon) if pre else nn.Identity()
+
+    def encode(self, source: Tokens) -> Memory:
+        """Read the sources, which end with the end symbol."""
+        longest = source.ids.shape[1]
+        allowed = padding_mask(source.lengths, longest)
+        x = self.embedding(source.ids, _columns(source.ids), longest)
+        for layer in self.encoder:
+            x = layer(x, allowed)
+        return Memory(self.encoder_norm(x), allowed)
+
+    def decode(self, memory: Memory, target: Tokens) -> Decoded:
+        """Hidden states for all positions of known targets, which begin with the begin symbol."""
+        longest = target.ids.shape[1]
+        # Padding stands behind every real position, so the causal mask already hides it.
+        causal = causal_mask(longest, longest, target.ids.device)
+        x = self.embedding(target.ids, _columns(target.ids), longest)
+        for layer in self._decoder_layers:
+            x, _ = layer.attend_past(x, None, causal)
+            x = layer.attend_memory(x, layer.cross_attention.key_values(memory.hidden), memory.allowed)
+            x = layer.transform(x)
+        return Decoded(self.decoder_norm(x))
+
+    def project(self, hidden: Float[Tensor, "*positions model"]) -> Float[Tensor, "*positions vocabulary"]:
+        """The logits of the next symbol: one for each row of the embedding matrix."""
+        return self.embedding.project(hidden)
+
+    def forward(self, source: Tokens, target: Tokens, labels: Int[Tensor, "batch length"]) -> LossSums:
+        """The loss of known targets; ``labels`` is ``target`` shifted left by one, ending with the end symbol."""
+        hidden = self.decode(self.encode(source), target).hidden
+        real = padding_mask(target.lengths, labels.shape[1]).squeeze(1)
+        objective, nll = projected_cross_entropy(
+            hidden[real], self.embedding.weight, labels[real], self.config.label_smoothing
+        )
+        return LossSums(objective, nll, target.lengths.sum())
+
+    def start(self, memory: Memory, beam: int, prefix: Tokens | None = None) -> TransformerState:
+        """A state for ``beam`` rows a sentence that have read ``prefix`` (begin symbol included), or nothing."""
+        attended = tuple(layer.cross_attention.key_values(memory.hidden) for layer in self._decoder_layers)
+        state = TransformerState.empty(attended, memory.allowed, beam)
+        if prefix is None:
+            return state
+        ids = _align_right(prefix).repeat_interleave(beam, dim=0)
+        return self._read(state, ids, prefix.lengths)[1]
+
+    def step(
+        self, state: TransformerState, tokens: Int[Tensor, " rows"], *, want_attention: bool = False
+    ) -> Step[TransformerState]:
+        """Read one symbol in every row."""
+        one_each = torch.ones_like(state.lengths)
+        hidden, after, attention = self._read(state, tokens.unsqueeze(1), one_each, want_attention=want_attention)
+        return Step(self.project(hidden.squeeze(1)), attention, after)
+
+    def _read(
+        self,
+        state: TransformerState,
+        ids: Int[Tensor, "rows new"],
+        counts: Int[Tensor, " sentences"],
+        *,
+        want_attention: bool = False,
+    ) -> tuple[Float[Tensor, "rows new model"], TransformerState, Float[Tensor, "rows heads source"] | None]:
+        """Read the last ``counts`` of the new symbols of every row; more than one only in a state that is empty."""
+        after = state.advance(ids.shape[1], counts)
+        x = self.embedding(ids, after.positions(ids.shape[1]), after.width)
+        allowed = after.allowed(ids.shape[1])
+        pasts: list[KeyValues] = []
+        attention = None
+        for layer, past, memory in zip(self._decoder_layers, state.past, state.memory, strict=True):
+            x, newer = layer.attend_past(x, past, allowed)
+            pasts.append(newer)
+            # A sentence's rows ask the same memory: they are so many queries of one attention.
+            queries = x.view(-1, state.beam * x.shape[1], x.shape[2])
+            if want_attention and len(pasts) == len(state.past):
+                attention = layer.memory_weights(queries, memory, state.memory_allowed).transpose(1, 2).flatten(0, 1)
+            x = layer.attend_memory(queries, memory, state.memory_allowed).view_as(x)
+            x = layer.transform(x)
+        return self.decoder_norm(x), replace(after, past=tuple(pasts)), attention
+
+    @property
+    def _decoder_layers(self) -> Iterable[DecoderLayer]:
+        # nn.ModuleList is not generic.
+        return cast(Iterable[DecoderLayer], self.decoder)
+
+
+def _columns(ids: Int[Tensor, "batch length"]) -> Int[Tensor, "1 length"]:
+    """Positions of sequences that start in the first column."""
+    return torch.arange(ids.shape[1], device=ids.device).unsqueeze(0)
+
+
+def _align_right(tokens: Tokens) -> Int[Tensor, "batch length"]:
+    """The same sequences with their padding in front."""
+    longest = tokens.ids.shape[1]
+    columns = torch.arange(longest, device=tokens.ids.device) - (longest - tokens.lengths).unsqueeze(1)
+    return tokens.ids.gather(1, columns.clamp(min=0))

@@ -1,0 +1,19 @@
+"""Forced scoring: how probable given outputs are."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from transduce.models import Model, State, Tokens
+
+
+@torch.inference_mode()
+def score_targets(
+    model: Model[object, State], source: Tokens, target: Tokens, labels: Int[Tensor, "batch length"]
+) -> Float[Tensor, " batch"]:
+    """The natural log-probability of each target, end symbol counted; ``target`` and ``labels`` as in training."""
+    hidden = model.decode(model.encode(source), target).hidden
+    log_probability = torch.log_softmax(model.project(hidden).float(), dim=-1)
+    chosen = log_probability.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+    real = torch.arange(labels.shape[1], device=labels.device) < target.lengths.unsqueeze(1)
+    return chosen.where(real, 0).sum(dim=1)

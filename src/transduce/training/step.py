@@ -1,0 +1,44 @@
+"""One training step, and the loss of a batch that it does not learn from."""
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
+
+from transduce.config import TrainConfig
+from transduce.data import Batch
+from transduce.models import LossSums, Tokens
+
+
+def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Adam:
+    """Adam with the constants of section 5.3; the rate is set at every step."""
+    betas = (config.adam_beta1, config.adam_beta2)
+    return torch.optim.Adam(model.parameters(), lr=0.0, betas=betas, eps=config.adam_epsilon, fused=True)
+
+
+def train_step(
+    model: nn.Module, optimizer: torch.optim.Adam, batch: Batch, rate: float, dtype: torch.dtype
+) -> LossSums:
+    """Move the weights once, against the mean gradient over the batch's target tokens; return the sums before it."""
+    model.train()
+    sums = compute_loss(model, batch, dtype)
+    (sums.objective / sums.tokens).backward()  # type: ignore[no-untyped-call]
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return LossSums(sums.objective.detach(), sums.nll, sums.tokens)
+
+
+def compute_loss(model: nn.Module, batch: Batch, dtype: torch.dtype) -> LossSums:
+    """The summed losses of a batch, matrix products in ``dtype``."""
+    device = next(model.parameters()).device
+    source = Tokens(_tensor(batch.source, device), _tensor(batch.source_lengths, device))
+    target = Tokens(_tensor(batch.target, device), _tensor(batch.target_lengths, device))
+    with torch.autocast(device.type, dtype=dtype, enabled=dtype != torch.float32):
+        sums: LossSums = model(source, target, _tensor(batch.labels, device))
+    return sums
+
+
+def _tensor(array: np.ndarray, device: torch.device) -> Int[Tensor, "..."]:
+    return torch.from_numpy(array).to(device, non_blocking=True)
