@@ -57,7 +57,7 @@ class ModelConfig(Section):
                 f"heads = {heads} does not divide d_model = {d_model}: "
                 f"choose a divisor of {d_model}, or give {' and '.join(blanks)}"
             )
-        return values | {name: d_model // heads for name in blanks}
+        return values | dict.fromkeys(blanks, d_model // heads)
 
     @model_validator(mode="after")
     def _check_sinusoids(self) -> Self:

@@ -51,7 +51,7 @@ def _blocks(pairs: Iterable[EncodedPair]) -> Iterator[list[EncodedPair]]:
 
 @dataclass(frozen=True)
 class _Side:
-    """One column as numpy views on the mapped file: block b's row r is ``values[b][offsets[b][r] : offsets[b][r+1]]``."""
+    """One column as views on the mapped file: block b's row r is ``values[b][offsets[b][r] : offsets[b][r + 1]]``."""
 
     offsets: tuple[Ids, ...]
     values: tuple[Ids, ...]

@@ -22,7 +22,7 @@ def dropout(x: Float[Tensor, "*shape"], probability: float, *, training: bool) -
         return x
     if x.device.type != "cpu":
         return F.dropout(x, probability)
-    dropped: Tensor = _CheapDropout.apply(x, probability)
+    dropped: Tensor = _CheapDropout.apply(x, probability)  # type: ignore[no-untyped-call]
     return dropped
 
 
@@ -37,7 +37,7 @@ class _CheapDropout(torch.autograd.Function):
         return x * factors
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401
         (factors,) = ctx.saved_tensors
         return gradient * factors, None

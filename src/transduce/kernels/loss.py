@@ -43,7 +43,9 @@ def projected_cross_entropy(
         dtype = torch.get_autocast_dtype(device)
         hidden, weight = hidden.to(dtype), weight.to(dtype)
     with torch.autocast(device, enabled=False):
-        objective, nll = _ProjectedLoss.apply(hidden, weight, labels, smoothing, torch.is_grad_enabled())
+        objective, nll = _ProjectedLoss.apply(  # type: ignore[no-untyped-call]
+            hidden, weight, labels, smoothing, torch.is_grad_enabled()
+        )
     return objective, nll
 
 
@@ -84,7 +86,7 @@ class _ProjectedLoss(torch.autograd.Function):
         return objective, nll
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, factor: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
         hidden_gradient, weight_gradient = ctx.saved_tensors
         return hidden_gradient * factor, (weight_gradient * factor).to(ctx.weight_dtype), None, None, None

@@ -53,4 +53,4 @@ class MultiHeadAttention(nn.Module):
         return attention_weights(self._split(self.query(x)), attended.key, allowed)
 
     def _split(self, x: Float[Tensor, "batch length heads_width"]) -> Float[Tensor, "batch heads length width"]:
-        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        return x.view(*x.shape[:-1], self.heads, -1).transpose(1, 2)

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from transduce.config import TransduceError
 from transduce.models import Model, State, Tokens
 from transduce.search.settings import Hypothesis, SearchSettings
 
@@ -55,6 +56,8 @@ def beam_search(
         ranked = _rank(step.logits, open_, settings)
         _collect(ranked, open_, finished, settings)
         open_ = _leave(_continue(replace(open_, state=step.state), ranked, settings), finished, settings)
+    if not all(finished):
+        raise TransduceError("the model gives no finite scores: its weights are damaged or its training diverged")
     return [best[: settings.n_best] for best in finished]
 
 
@@ -153,7 +156,7 @@ def _is_certain(
     A longer output never gains probability, so the best that an open hypothesis can still reach is its log-probability
     divided by the largest penalty ahead of it: the nearest end's or the limit's, as the penalty is monotonic in length.
     """
-    if best_open == -math.inf:
+    if best_open == -math.inf or written >= limit:
         return True
     if settings.beam_size == 1:
         return bool(finished)  # greedy search takes the first end it meets

@@ -1,0 +1,23 @@
+"""The verb ``train``."""
+
+from typing import Annotated
+
+import typer
+
+from transduce.cli.options import Out, RunFile, Settings
+
+
+def train(
+    run_file: RunFile,
+    out: Out = None,
+    settings: Settings = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint.")] = False,
+) -> None:
+    """Train a model; prepares the data first, where needed."""
+    from transduce.config import read_run
+    from transduce.workflows.run_directory import RunDirectory, default_out
+    from transduce.workflows.train import train_run
+
+    run = RunDirectory(out or default_out(run_file))
+    progress = train_run(read_run(run_file, settings or ()), run, resume=resume)
+    typer.echo(f"{run.root}: step {progress.step}, best at step {progress.best_step} ({progress.best_score:.4f})")

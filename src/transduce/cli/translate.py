@@ -1,0 +1,69 @@
+"""The verb ``translate``."""
+
+import json
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
+
+import typer
+
+from transduce.cli.options import BeamSize, ModelPath, PrecisionOption
+
+if TYPE_CHECKING:
+    from transduce.inference import Translation
+
+
+def translate(
+    model: ModelPath,
+    input_: Annotated[str, typer.Option("--input", metavar="F", help="A text file, plain or .gz.")] = "-",
+    output: Annotated[str, typer.Option("--output", metavar="F", help="Where the translations go.")] = "-",
+    beam_size: BeamSize = None,
+    length_penalty: Annotated[float | None, typer.Option(help="Alpha. [default: the model's]")] = None,
+    length_penalty_kind: Annotated[Literal["gnmt", "none"] | None, typer.Option(help="[default: the model's]")] = None,
+    n_best: Annotated[int, typer.Option(help="Outputs for each line, best first.")] = 1,
+    format_: Annotated[Literal["text", "jsonl"], typer.Option("--format", help="How to write them.")] = "text",
+    precision: PrecisionOption = "auto",
+) -> None:
+    """Translate lines: one line out for one line in (--n-best lines, where more are asked for)."""
+    from transduce.data import open_binary
+    from transduce.inference import load
+    from transduce.workflows.translate import translate_stream
+
+    translator = load(model, precision)
+    with ExitStack() as files:
+        source: BinaryIO = sys.stdin.buffer if input_ == "-" else files.enter_context(open_binary(Path(input_)))
+        target = sys.stdout.buffer if output == "-" else files.enter_context(Path(output).open("wb"))
+
+        def write(translation: "Translation") -> None:
+            target.write(("\n".join(_lines(translation, format_)) + "\n").encode())
+            target.flush()
+
+        translate_stream(
+            source,
+            lambda texts: translator.translate(
+                texts, beam_size, length_penalty, n_best, length_penalty_kind=length_penalty_kind
+            ),
+            write,
+            lambda message: typer.echo(f"warning: {message}", err=True),
+        )
+
+
+def _lines(translation: "Translation", format_: Literal["text", "jsonl"]) -> list[str]:
+    from transduce.workflows.translate import one_line
+
+    if format_ == "jsonl":
+        return [json.dumps(_describe(translation), ensure_ascii=False)]
+    return [one_line(each.text) for each in (translation, *translation.alternatives)]
+
+
+def _describe(translation: "Translation") -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "text": translation.text,
+        "score": translation.score,
+        "log_probability": translation.log_probability,
+        "tokens": translation.tokens,
+    }
+    if translation.alternatives:
+        described["alternatives"] = [_describe(each) for each in translation.alternatives]
+    return described

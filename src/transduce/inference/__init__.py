@@ -1,0 +1,6 @@
+"""Running a trained model: the engine over ids, and the Translator over text."""
+
+from transduce.inference.engine import Engine
+from transduce.inference.translator import Translation, Translator, load
+
+__all__ = ["Engine", "Translation", "Translator", "load"]

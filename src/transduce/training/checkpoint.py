@@ -1,0 +1,84 @@
+"""Checkpoints: written whole under another name, then renamed; pruned only when a newer one is safe."""
+
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Final
+
+import torch
+from pydantic import ValidationError
+from torch import Tensor, nn
+
+from transduce.bundle import load_weights, read_tensors, replace_directory, save_tensors
+from transduce.config import BadInputError
+from transduce.training.progress import Progress
+
+MODEL: Final = "model.safetensors"
+OPTIMIZER: Final = "optimizer.safetensors"
+STATE: Final = "state.json"
+
+
+def save_checkpoint(
+    folder: Path, model: nn.Module, optimizer: torch.optim.Adam, progress: Progress, *, keep: int
+) -> Path:
+    """Write ``folder/step-N``, then delete all but the newest ``keep``."""
+    path = folder / f"step-{progress.step}"
+    unfinished = folder / f"{path.name}.unfinished"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    save_tensors(dict(model.state_dict()), unfinished / MODEL)
+    save_tensors(_optimizer_tensors(model, optimizer), unfinished / OPTIMIZER)
+    _write_flushed(unfinished / STATE, progress.model_dump_json(indent=2) + "\n")
+    replace_directory(unfinished, path)
+    for _, older in list_checkpoints(folder)[:-keep]:
+        shutil.rmtree(older)
+    return path
+
+
+def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Adam) -> Progress:
+    """Fill model and optimizer in place.
+
+    Raises:
+        BadInputError: A file is missing, damaged, or of another model.
+    """
+    try:
+        progress = Progress.model_validate_json((path / STATE).read_bytes())
+    except (OSError, ValidationError) as error:
+        raise BadInputError(f"{path / STATE}: damaged checkpoint: {error}".splitlines()[0]) from error
+    load_weights(model, path / MODEL)
+    _load_optimizer(model, optimizer, path / OPTIMIZER)
+    return progress
+
+
+def list_checkpoints(folder: Path) -> list[tuple[int, Path]]:
+    """Finished checkpoints as (step, path), oldest first."""
+    found = [(re.fullmatch(r"step-(\d+)", path.name), path) for path in folder.glob("step-*")]
+    return sorted((int(match[1]), path) for match, path in found if match)
+
+
+def _optimizer_tensors(model: nn.Module, optimizer: torch.optim.Adam) -> dict[str, Tensor]:
+    """Adam's state by parameter name: ``NAME.exp_avg`` and so on."""
+    return {
+        f"{name}.{key}": value
+        for name, parameter in model.named_parameters()
+        for key, value in optimizer.state[parameter].items()
+    }
+
+
+def _load_optimizer(model: nn.Module, optimizer: torch.optim.Adam, path: Path) -> None:
+    tensors = read_tensors(path)
+    for name, parameter in model.named_parameters():
+        for key in ("step", "exp_avg", "exp_avg_sq"):
+            stored = tensors.get(f"{name}.{key}")
+            expected = torch.Size() if key == "step" else parameter.shape
+            if stored is None or stored.shape != expected:
+                raise BadInputError(f"{path}: {name}.{key} is missing or of another shape: not this run's optimizer")
+            optimizer.state[parameter][key] = stored.to(parameter.device)
+
+
+def _write_flushed(path: Path, text: str) -> None:
+    with path.open("w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())

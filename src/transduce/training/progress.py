@@ -1,0 +1,17 @@
+"""How far a training has come: everything beside weights and optimizer that going on exactly takes."""
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Progress(BaseModel):
+    """Counted since the training began, over all resumes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0  # batches of this epoch's plan that are done
+    target_tokens: int = 0  # end symbols counted, padding not
+    seconds: float = 0.0  # of training, without validation
+    best_score: float | None = None  # of the metric that decides, higher is better
+    best_step: int | None = None

@@ -1,0 +1,1 @@
+"""What each verb does, in one readable function each."""

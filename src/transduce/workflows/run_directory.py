@@ -1,0 +1,56 @@
+"""Where a run keeps what it makes."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from transduce.config import RunConfig
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """The files of one run, by their promised names."""
+
+    root: Path
+
+    @property
+    def config(self) -> Path:
+        """The run as resolved."""
+        return self.root / "run.toml"
+
+    @property
+    def tokenizer(self) -> Path:
+        """The tokenizer that the run learned."""
+        return self.root / "tokenizer.json"
+
+    @property
+    def train_store(self) -> Path:
+        """The tokenized training pairs."""
+        return self.root / "store" / "train.arrow"
+
+    @property
+    def dev_store(self) -> Path:
+        """The tokenized dev pairs."""
+        return self.root / "store" / "dev.arrow"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of ``step-N`` folders."""
+        return self.root / "checkpoints"
+
+    @property
+    def metrics(self) -> Path:
+        """One JSON object a line for each measurement."""
+        return self.root / "metrics.jsonl"
+
+
+def default_out(run_file: Path) -> Path:
+    """``runs/NAME``, NAME being the run file's; a run directory's own ``run.toml`` means that directory."""
+    if run_file.name == "run.toml":
+        return run_file.parent
+    return Path("runs") / run_file.stem
+
+
+def corpus_files(config: RunConfig) -> list[Path]:
+    """Every text file that the run reads, training first, source before target."""
+    data = config.data
+    return [data.path(name) for corpus in (data.train, data.dev) for name in (corpus.source, corpus.target)]

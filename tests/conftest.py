@@ -1,0 +1,10 @@
+"""Shapes and types are checked as the tests run: every annotation of the package is enforced."""
+
+import os
+
+# Two test processes share two cores: more threads would only wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from jaxtyping import install_import_hook
+
+install_import_hook("transduce", "beartype.beartype")
