@@ -1,4 +1,4 @@
-"""Shapes and types are checked as the tests run: every annotation of the package is enforced."""
+"""Shapes and types are checked as the tests run: every annotation of the rooms that know tensors is enforced."""
 
 import os
 
@@ -7,4 +7,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from jaxtyping import install_import_hook
 
-install_import_hook("transduce", "beartype.beartype")
+install_import_hook(
+    ["transduce.kernels", "transduce.layers", "transduce.models", "transduce.search"], "beartype.beartype"
+)

@@ -23,7 +23,5 @@ def test_agrees_with_torch(masked):
     allowed = torch.rand(2, 5, 11) < 0.5 if masked else None
     if allowed is not None:
         allowed[:, :, 0] = True
-    expected = F.scaled_dot_product_attention(
-        query, key, value, None if allowed is None else allowed.unsqueeze(1)
-    )
+    expected = F.scaled_dot_product_attention(query, key, value, None if allowed is None else allowed.unsqueeze(1))
     torch.testing.assert_close(scaled_dot_product_attention(query, key, value, allowed), expected)

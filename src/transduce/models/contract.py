@@ -1,7 +1,7 @@
 """What every sequence-to-sequence model can do: training, search and serving see only this."""
 
 from dataclasses import dataclass
-from typing import Generic, Protocol, Self, TypeVar, final
+from typing import Generic, Protocol, TypeVar, final, runtime_checkable
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -39,6 +39,11 @@ class LossSums:
     tokens: Int[Tensor, ""]
 
 
+# typing.Self would say the same, but the run-time checkers of the tests cannot read it.
+Same = TypeVar("Same", bound="State")
+
+
+@runtime_checkable
 class State(Protocol):
     """What decoding has to remember: ``sentences`` times ``beam`` rows, a sentence's rows standing together."""
 
@@ -47,15 +52,15 @@ class State(Protocol):
         """Rows for each sentence."""
         ...
 
-    def reorder(self, rows: Int[Tensor, " rows"]) -> Self:
+    def reorder(self: Same, rows: Int[Tensor, " rows"]) -> Same:
         """Row i goes on from row ``rows[i]``, which belongs to the same sentence."""
         ...
 
-    def release(self, finished: Bool[Tensor, " sentences"]) -> Self:
+    def release(self: Same, finished: Bool[Tensor, " sentences"]) -> Same:
         """The finished sentences leave with all their rows; the others close ranks."""
         ...
 
-    def admit(self, other: Self) -> Self:
+    def admit(self: Same, other: Same) -> Same:
         """The sentences of another state, of the same beam, come in behind these, however far each of them is."""
         ...
 
@@ -77,6 +82,7 @@ class Step(Generic[S]):
     state: S
 
 
+@runtime_checkable
 class Model(Protocol[M, S]):
     """An encoder-decoder model; ``M`` is what its encoder leaves behind, ``S`` what its decoder remembers."""
 

@@ -1,7 +1,7 @@
 """What the Transformer's decoder remembers between steps."""
 
 from dataclasses import dataclass, replace
-from typing import Self, final
+from typing import final
 
 import torch
 from jaxtyping import Bool, Int
@@ -31,7 +31,7 @@ class TransformerState:
     @classmethod
     def empty(
         cls, memory: tuple[KeyValues, ...], memory_allowed: Bool[Tensor, "sentences 1 source"], beam: int
-    ) -> Self:
+    ) -> "TransformerState":
         """Nothing has been read yet."""
         sentences = memory_allowed.shape[0]
         past = tuple(
@@ -44,7 +44,7 @@ class TransformerState:
         lengths = torch.zeros(sentences, dtype=torch.long, device=memory_allowed.device)
         return cls(memory, memory_allowed, past, lengths, width=0, ragged=False, beam=beam)
 
-    def advance(self, columns: int, counts: Int[Tensor, " sentences"]) -> Self:
+    def advance(self, columns: int, counts: Int[Tensor, " sentences"]) -> "TransformerState":
         """The bookkeeping of ``columns`` more columns, the last ``counts`` of which each sentence has read."""
         ragged = self.ragged or columns > 1
         return replace(self, lengths=self.lengths + counts, width=self.width + columns, ragged=ragged)
@@ -66,11 +66,11 @@ class TransformerState:
         past = causal_mask(columns, self.width, device) & recent_mask(self._row_lengths(), self.width)
         return past | itself
 
-    def reorder(self, rows: Int[Tensor, " rows"]) -> Self:
+    def reorder(self, rows: Int[Tensor, " rows"]) -> "TransformerState":
         """Row i goes on from row ``rows[i]``, which belongs to the same sentence."""
         return replace(self, past=tuple(layer.select(rows) for layer in self.past))
 
-    def release(self, finished: Bool[Tensor, " sentences"]) -> Self:
+    def release(self, finished: Bool[Tensor, " sentences"]) -> "TransformerState":
         """The finished sentences leave with all their rows; the others close ranks."""
         staying = (~finished).nonzero().squeeze(1)
         rows = (staying.unsqueeze(1) * self.beam + torch.arange(self.beam, device=staying.device)).flatten()
@@ -85,7 +85,7 @@ class TransformerState:
             width=width,
         )
 
-    def admit(self, other: Self) -> Self:
+    def admit(self, other: "TransformerState") -> "TransformerState":
         """The sentences of another state, of the same beam, come in behind these, however far each of them is."""
         assert self.beam == other.beam
         source = max(self.memory_allowed.shape[2], other.memory_allowed.shape[2])

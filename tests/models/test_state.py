@@ -1,0 +1,108 @@
+"""Decoding step by step with a state gives what decoding the whole target gives."""
+
+import pytest
+import torch
+
+from transduce.config import preset
+from transduce.models import Tokens, build
+
+SIZES = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 28, "d_ff": 44, "heads": 4, "vocab_size": 31}
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+
+
+@pytest.fixture(params=["post", "pre"])
+def model(request):
+    torch.manual_seed(13)
+    return build(preset("base", {**SIZES, "norm": request.param})).eval()
+
+
+SOURCE = Tokens(torch.tensor([[5, 6, 7, 8, 9], [10, 11, 0, 0, 0], [12, 13, 14, 0, 0]]), torch.tensor([5, 2, 3]))
+TARGET = torch.tensor([[1, 15, 16, 17], [1, 18, 19, 20], [1, 21, 22, 23]])
+
+
+def whole(model, source, target):
+    """Logits of every position of complete targets."""
+    lengths = torch.full((len(target),), target.shape[1])
+    return model.project(model.decode(model.encode(source), Tokens(target, lengths)).hidden)
+
+
+def rows(ids, beam):
+    return ids.repeat_interleave(beam)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("beam", [1, 3])
+def test_steps_equal_the_whole(model, beam):
+    state = model.start(model.encode(SOURCE), beam)
+    expected = whole(model, SOURCE, TARGET)
+    for time in range(4):
+        step = model.step(state, rows(TARGET[:, time], beam))
+        state = step.state
+        torch.testing.assert_close(step.logits, expected[:, time].repeat_interleave(beam, 0), **CLOSE)
+
+
+@torch.no_grad()
+def test_reorder_moves_histories(model):
+    state = model.start(model.encode(SOURCE), 2)
+    first = torch.tensor([1, 1, 1, 1, 1, 1])
+    state = model.step(state, first).state
+    second = torch.tensor([15, 24, 18, 25, 21, 26])
+    state = model.step(state, second).state
+    order = torch.tensor([1, 0, 3, 3, 4, 4])
+    third = torch.tensor([5, 6, 7, 8, 9, 10])
+    found = model.step(state.reorder(order), third).logits
+    for row in range(6):
+        history = torch.tensor([[1, second[order[row]], third[row]]])
+        alone = Tokens(SOURCE.ids[row // 2 : row // 2 + 1], SOURCE.lengths[row // 2 : row // 2 + 1])
+        torch.testing.assert_close(found[row], whole(model, alone, history)[0, -1], **CLOSE)
+
+
+@torch.no_grad()
+def test_release_lets_sentences_go(model):
+    state = model.start(model.encode(SOURCE), 2)
+    for time in range(2):
+        state = model.step(state, rows(TARGET[:, time], 2)).state
+    state = state.release(torch.tensor([False, True, False]))
+    found = model.step(state, rows(TARGET[[0, 2], 2], 2)).logits
+    torch.testing.assert_close(found, whole(model, SOURCE, TARGET)[[0, 2], 2].repeat_interleave(2, 0), **CLOSE)
+
+
+@torch.no_grad()
+def test_admit_takes_sentences_in_at_any_time(model):
+    older = Tokens(SOURCE.ids[:2], SOURCE.lengths[:2])
+    newer = Tokens(SOURCE.ids[2:, :3], SOURCE.lengths[2:])
+    state = model.start(model.encode(older), 2)
+    for time in range(3):
+        state = model.step(state, rows(TARGET[:2, time], 2)).state
+    joined = model.step(model.start(model.encode(newer), 2), rows(TARGET[2:, 0], 2)).state
+    state = state.admit(joined)
+    step = model.step(state, rows(torch.cat([TARGET[:2, 3], TARGET[2:, 1]]), 2))
+    expected = whole(model, SOURCE, TARGET)
+    torch.testing.assert_close(step.logits[:4], expected[:2, 3].repeat_interleave(2, 0), **CLOSE)
+    torch.testing.assert_close(step.logits[4:], expected[2:, 1].repeat_interleave(2, 0), **CLOSE)
+    # When the longest have left, the others go on as if they had been alone, in a state no wider than they need.
+    state = step.state.release(torch.tensor([True, True, False]))
+    assert state.past[0].key.shape[2] == 2
+    torch.testing.assert_close(
+        model.step(state, rows(TARGET[2:, 2], 2)).logits, expected[2:, 2].repeat_interleave(2, 0), **CLOSE
+    )
+
+
+@torch.no_grad()
+def test_a_prefix_is_read_at_once(model):
+    lengths = torch.tensor([3, 1, 2])
+    state = model.start(model.encode(SOURCE), 2, Tokens(TARGET, lengths))
+    following = TARGET[torch.arange(3), lengths]
+    found = model.step(state, rows(following, 2)).logits
+    expected = whole(model, SOURCE, TARGET)[torch.arange(3), lengths]
+    torch.testing.assert_close(found, expected.repeat_interleave(2, 0), **CLOSE)
+
+
+@torch.no_grad()
+def test_attention_is_given_when_asked_for(model):
+    state = model.start(model.encode(SOURCE), 2)
+    assert model.step(state, rows(TARGET[:, 0], 2)).attention is None
+    weights = model.step(state, rows(TARGET[:, 0], 2), want_attention=True).attention
+    assert weights.shape == (6, 4, 5)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(6, 4))
+    assert weights[2:4, :, 2:].eq(0).all()  # the second source has two symbols

@@ -1,0 +1,209 @@
+"""The model against torch.nn's own layers with the same weights, and against itself."""
+
+import pytest
+import torch
+from torch import nn
+
+from transduce.config import ModelConfig, preset
+from transduce.layers import MultiHeadAttention, Residual, sinusoids
+from transduce.models import Model, Tokens, Transformer, build
+from transduce.models.stacks import DecoderLayer, EncoderLayer
+
+SIZES = {
+    "encoder_layers": 2,
+    "decoder_layers": 3,
+    "d_model": 28,
+    "d_ff": 44,
+    "heads": 4,
+    "vocab_size": 31,
+    "dropout": 0,
+}
+
+
+def config(**changes: object) -> ModelConfig:
+    return preset("base", {**SIZES, "norm_epsilon": 1e-5, **changes})
+
+
+def copy_attention(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> None:
+    assert theirs.in_proj_weight is not None
+    theirs.in_proj_weight.data = torch.cat([ours.query.weight, ours.key.weight, ours.value.weight]).detach().clone()
+    theirs.out_proj.weight.data = ours.output.weight.detach().clone()
+    if ours.query.bias is not None:
+        theirs.in_proj_bias.data = torch.cat([ours.query.bias, ours.key.bias, ours.value.bias]).detach().clone()
+        theirs.out_proj.bias.data = ours.output.bias.detach().clone()
+    else:
+        theirs.in_proj_bias.data.zero_()
+        theirs.out_proj.bias.data.zero_()
+
+
+def copy_norm(ours: Residual, theirs: nn.LayerNorm) -> None:
+    theirs.load_state_dict(ours.norm.state_dict())
+
+
+def torch_encoder_layer(layer: EncoderLayer, settings: ModelConfig) -> nn.TransformerEncoderLayer:
+    theirs = nn.TransformerEncoderLayer(
+        settings.d_model, settings.heads, settings.d_ff, 0.0, batch_first=True, norm_first=settings.norm == "pre"
+    )
+    copy_attention(layer.self_attention, theirs.self_attn)
+    copy_norm(layer.self_attention_residual, theirs.norm1)
+    copy_norm(layer.feed_forward_residual, theirs.norm2)
+    theirs.linear1.load_state_dict(layer.feed_forward.inner.state_dict())
+    theirs.linear2.load_state_dict(layer.feed_forward.outer.state_dict())
+    return theirs
+
+
+def torch_decoder_layer(layer: DecoderLayer, settings: ModelConfig) -> nn.TransformerDecoderLayer:
+    theirs = nn.TransformerDecoderLayer(
+        settings.d_model, settings.heads, settings.d_ff, 0.0, batch_first=True, norm_first=settings.norm == "pre"
+    )
+    copy_attention(layer.self_attention, theirs.self_attn)
+    copy_attention(layer.cross_attention, theirs.multihead_attn)
+    copy_norm(layer.self_attention_residual, theirs.norm1)
+    copy_norm(layer.cross_attention_residual, theirs.norm2)
+    copy_norm(layer.feed_forward_residual, theirs.norm3)
+    theirs.linear1.load_state_dict(layer.feed_forward.inner.state_dict())
+    theirs.linear2.load_state_dict(layer.feed_forward.outer.state_dict())
+    return theirs
+
+
+class TorchTransformer(nn.Module):
+    """The same model with torch.nn's layers in the place of ours."""
+
+    def __init__(self, ours: Transformer) -> None:
+        super().__init__()
+        self.settings = ours.config
+        self.embedding = nn.Parameter(ours.embedding.weight.detach().clone())
+        self.encoder = nn.ModuleList(
+            torch_encoder_layer(layer, ours.config) for layer in ours.encoder if isinstance(layer, EncoderLayer)
+        )
+        self.decoder = nn.ModuleList(
+            torch_decoder_layer(layer, ours.config) for layer in ours.decoder if isinstance(layer, DecoderLayer)
+        )
+
+    def embed(self, ids: torch.Tensor) -> torch.Tensor:
+        positions = sinusoids(torch.arange(ids.shape[1]), self.settings.d_model, "interleaved")
+        return self.embedding[ids] * self.settings.d_model**0.5 + positions
+
+    def forward(self, source: Tokens, target: Tokens, labels: torch.Tensor) -> torch.Tensor:
+        hidden = (self.settings.d_model,)
+        norm = self.settings.norm == "pre"
+        padding = torch.arange(source.ids.shape[1]) >= source.lengths.unsqueeze(1)
+        future = torch.ones(target.ids.shape[1], target.ids.shape[1], dtype=torch.bool).triu(1)
+        memory = self.embed(source.ids)
+        for layer in self.encoder:
+            memory = layer(memory, src_key_padding_mask=padding)
+        memory = nn.functional.layer_norm(memory, hidden) if norm else memory
+        x = self.embed(target.ids)
+        for layer in self.decoder:
+            x = layer(x, memory, tgt_mask=future, memory_key_padding_mask=padding)
+        x = nn.functional.layer_norm(x, hidden) if norm else x
+        real = torch.arange(labels.shape[1]) < target.lengths.unsqueeze(1)
+        logits: torch.Tensor = (x @ self.embedding.T)[real]
+        return nn.functional.cross_entropy(logits, labels[real], label_smoothing=0.1, reduction="sum")
+
+
+def batch() -> tuple[Tokens, Tokens, torch.Tensor]:
+    torch.manual_seed(11)
+    source = Tokens(torch.randint(4, 31, (3, 7)), torch.tensor([7, 2, 5]))
+    ids = torch.randint(4, 31, (3, 6))
+    lengths = torch.tensor([4, 5, 1])
+    return source, Tokens(ids[:, :-1], lengths), ids[:, 1:].contiguous()
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("bias", [False, True])
+def test_loss_and_gradients_agree_with_torch(norm, bias):
+    torch.manual_seed(2)
+    ours = build(config(norm=norm, attention_bias=bias)).train()
+    for name, parameter in ours.named_parameters():
+        if "norm" in name or "bias" in name:  # so that no scale is one and no shift is zero
+            nn.init.normal_(parameter, mean=float("weight" in name), std=0.1)
+    if norm == "pre":  # the oracle normalizes its stacks without weights
+        for last in (ours.encoder_norm, ours.decoder_norm):
+            last.load_state_dict({"weight": torch.ones(28), "bias": torch.zeros(28)})
+    theirs = TorchTransformer(ours).train()
+    mine = ours(*batch()).objective
+    other = theirs(*batch())
+    torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-4)
+    mine.backward()
+    other.backward()
+    close = {"rtol": 1e-4, "atol": 2e-5}
+    torch.testing.assert_close(ours.embedding.weight.grad, theirs.embedding.grad, **close)
+    for layer, twin in zip(ours.encoder, theirs.encoder, strict=True):
+        grads = [layer.self_attention.query.weight.grad, layer.self_attention.key.weight.grad]
+        grads.append(layer.self_attention.value.weight.grad)
+        torch.testing.assert_close(torch.cat(grads), twin.self_attn.in_proj_weight.grad, **close)
+        torch.testing.assert_close(layer.feed_forward.inner.weight.grad, twin.linear1.weight.grad, **close)
+        torch.testing.assert_close(layer.feed_forward_residual.norm.weight.grad, twin.norm2.weight.grad, **close)
+    for layer, twin in zip(ours.decoder, theirs.decoder, strict=True):
+        cross = layer.cross_attention
+        grads = [cross.query.weight.grad, cross.key.weight.grad, cross.value.weight.grad]
+        torch.testing.assert_close(torch.cat(grads), twin.multihead_attn.in_proj_weight.grad, **close)
+        torch.testing.assert_close(cross.output.weight.grad, twin.multihead_attn.out_proj.weight.grad, **close)
+        past = layer.self_attention
+        grads = [past.query.weight.grad, past.key.weight.grad, past.value.weight.grad]
+        torch.testing.assert_close(torch.cat(grads), twin.self_attn.in_proj_weight.grad, **close)
+        torch.testing.assert_close(layer.feed_forward.outer.bias.grad, twin.linear2.bias.grad, **close)
+        torch.testing.assert_close(layer.cross_attention_residual.norm.bias.grad, twin.norm2.bias.grad, **close)
+
+
+def test_permuting_the_source_permutes_the_encoding_without_positions():
+    source = Tokens(torch.tensor([[5, 17, 7, 23, 11]]), torch.tensor([5]))
+    order = torch.tensor([3, 0, 4, 2, 1])
+    permuted = Tokens(source.ids[:, order], source.lengths)
+    for positions, equal in (("none", True), ("sinusoidal", False)):
+        model = build(config(positions=positions)).eval()
+        there, here = model.encode(permuted).hidden, model.encode(source).hidden[:, order]
+        assert torch.allclose(there, here, atol=1e-5) == equal
+
+
+def test_no_position_sees_the_future():
+    model = build(config()).eval()
+    source, target, _ = batch()
+    memory = model.encode(source)
+    before = model.decode(memory, target).hidden
+    changed = target.ids.clone()
+    changed[:, 3] = 4
+    after = model.decode(memory, Tokens(changed, target.lengths)).hidden
+    assert before[:, :3].equal(after[:, :3])
+    assert not torch.allclose(before[:, 3:], after[:, 3:])
+
+
+def test_padding_changes_nothing():
+    model = build(config()).eval()
+    source, target, labels = batch()
+    for row in range(3):
+        alone = Tokens(source.ids[row : row + 1, : source.lengths[row]], source.lengths[row : row + 1])
+        length = int(target.lengths[row])
+        short = Tokens(target.ids[row : row + 1, :length], target.lengths[row : row + 1])
+        together = model.decode(model.encode(source), target).hidden[row, :length]
+        torch.testing.assert_close(model.decode(model.encode(alone), short).hidden[0], together, rtol=1e-5, atol=1e-5)
+    sums = model(source, target, labels)
+    assert sums.tokens.item() == 4 + 5 + 1
+    rest = labels.clone()
+    rest[2, 1:] = 29  # behind the last label of its row
+    assert model(source, target, rest).objective.equal(sums.objective)
+
+
+def test_one_matrix_serves_both_embeddings_and_the_projection():
+    model = build(config())
+    assert sum(31 in parameter.shape for parameter in model.parameters()) == 1
+    assert model.project(torch.eye(28)).equal(model.embedding.weight.T)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        # d_model V + N_enc (4 d^2 + 2 d d_ff + d_ff + d + 4 d) + N_dec (8 d^2 + 2 d d_ff + d_ff + d + 6 d), by hand
+        ("base", 512 * 37000 + 6 * 3_150_336 + 6 * 4_199_936),
+        ("tiny", 128 * 37000 + 4 * 131_968 + 4 * 197_760),
+    ],
+)
+def test_parameter_counts(name, expected):
+    with torch.device("meta"):
+        model = build(preset(name))
+    assert sum(parameter.numel() for parameter in model.parameters()) == expected
+
+
+def test_it_keeps_the_contract():
+    assert isinstance(build(config()), Model)

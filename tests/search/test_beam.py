@@ -1,0 +1,169 @@
+"""Beam search against an exhaustive search, and against a plain one that shares no code with it."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from transduce.config import TransduceError, preset
+from transduce.models import Tokens, build
+from transduce.search import Hypothesis, LengthPenalty, SearchSettings, beam_search, score_targets
+
+PAD, BEGIN, END, UNKNOWN = range(4)
+VOCABULARY = 7  # the four special symbols and three others
+SIZES = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 12, "d_ff": 20, "heads": 2, "vocab_size": VOCABULARY}
+SOURCE = Tokens(torch.tensor([[4, 5, 6, END], [6, END, 0, 0]]), torch.tensor([4, 2]))
+
+
+def tiny(seed):
+    torch.manual_seed(seed)
+    model = build(preset("base", SIZES)).eval()
+    model.embedding.weight.data *= 2  # sharper distributions: outputs of different lengths compete
+    return model
+
+
+def settings(**changes):
+    return SearchSettings(**{"begin_id": BEGIN, "end_id": END, "forbidden": (PAD, BEGIN, UNKNOWN), **changes})
+
+
+def one(row):
+    return Tokens(SOURCE.ids[row : row + 1, : SOURCE.lengths[row]], SOURCE.lengths[row : row + 1])
+
+
+def log_probability(model, row, ids):
+    target = torch.tensor([[BEGIN, *ids]])
+    labels = torch.tensor([[*ids, END]])
+    return score_targets(model, one(row), Tokens(target, torch.tensor([len(ids) + 1])), labels).item()
+
+
+def exhaustive(model, row, limit, penalty):
+    """Every output of at most ``limit`` symbols, end symbol counted, best first."""
+    outputs = [ids for length in range(limit) for ids in itertools.product((4, 5, 6), repeat=length)]
+    scored = [(ids, log_probability(model, row, ids)) for ids in outputs]
+    found = [Hypothesis(ids, total, total / penalty(len(ids) + 1)) for ids, total in scored]
+    return sorted(found, key=lambda hypothesis: -hypothesis.score)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0, -0.5])
+def test_a_wide_beam_finds_what_an_exhaustive_search_finds(seed, alpha):
+    model, limit, penalty = tiny(seed), 4, LengthPenalty("gnmt", alpha)
+    limits = torch.tensor([limit, limit])
+    found = beam_search(model, SOURCE, limits, settings(beam_size=30, n_best=3, penalty=penalty))
+    for row in range(2):
+        expected = exhaustive(model, row, limit, penalty)[:3]
+        assert [hypothesis.ids for hypothesis in found[row]] == [hypothesis.ids for hypothesis in expected]
+        for mine, other in zip(found[row], expected, strict=True):
+            assert mine.score == pytest.approx(other.score, abs=1e-5)
+            assert mine.log_probability == pytest.approx(other.log_probability, abs=1e-5)
+
+
+def plain_beam(model, row, limit, beam, penalty):
+    """One sentence, one hypothesis at a time, no state, and no early end."""
+    open_, finished = [((), 0.0)], []
+    for length in range(1, limit + 1):
+        candidates = []
+        for ids, total in open_:
+            target = Tokens(torch.tensor([[BEGIN, *ids]]), torch.tensor([length]))
+            logits = model.project(model.decode(model.encode(one(row)), target).hidden)[0, -1]
+            following = torch.log_softmax(logits, -1).tolist()
+            symbols = (END,) if length == limit else (END, 4, 5, 6)
+            candidates += [(ids, symbol, total + following[symbol]) for symbol in symbols]
+        candidates.sort(key=lambda candidate: -candidate[2])
+        finished += [(ids, total / penalty(length)) for ids, symbol, total in candidates[:beam] if symbol == END]
+        open_ = [((*ids, symbol), total) for ids, symbol, total in candidates if symbol != END][:beam]
+    return max(finished, key=lambda hypothesis: hypothesis[1])
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("beam", [2, 3])
+def test_a_narrow_beam_prunes_as_a_plain_one_does(seed, beam):
+    model, penalty = tiny(seed), LengthPenalty("gnmt", 0.6)
+    found = beam_search(model, SOURCE, torch.tensor([9, 9]), settings(beam_size=beam, penalty=penalty))
+    for row in range(2):
+        ids, score = plain_beam(model, row, 9, beam, penalty)
+        assert found[row][0].ids == ids
+        assert found[row][0].score == pytest.approx(score, abs=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_beam_of_one_is_greedy(seed):
+    model = tiny(seed)
+    found = beam_search(model, SOURCE, torch.tensor([11, 11]), settings(beam_size=1))
+    for row in range(2):
+        ids = []
+        while len(ids) < 10:
+            target = Tokens(torch.tensor([[BEGIN, *ids]]), torch.tensor([len(ids) + 1]))
+            logits = model.project(model.decode(model.encode(one(row)), target).hidden)[0, -1]
+            logits[[PAD, BEGIN, UNKNOWN]] = -math.inf
+            if (symbol := int(logits.argmax())) == END:
+                break
+            ids.append(symbol)
+        assert found[row][0].ids == tuple(ids)
+        assert found[row][0].log_probability == pytest.approx(log_probability(model, row, ids), abs=1e-4)
+
+
+def test_limits_hold_for_each_sentence_and_the_end_symbol_counts():
+    model = tiny(1)
+    model.embedding.weight.data[END] = -1e3 * model.embedding.weight.data.sign()[END]
+    for beam in (1, 3):
+        found = beam_search(model, SOURCE, torch.tensor([5, 2]), settings(beam_size=beam))
+        assert len(found[0][0].ids) <= 4
+        assert len(found[1][0].ids) <= 1
+
+
+def test_sentences_do_not_disturb_each_other():
+    model = tiny(3)
+    together = beam_search(model, SOURCE, torch.tensor([9, 3]), settings(beam_size=3))
+    for row, limit in ((0, 9), (1, 3)):
+        alone = beam_search(model, one(row), torch.tensor([limit]), settings(beam_size=3))[0]
+        assert together[row][0].ids == alone[0].ids
+        assert together[row][0].score == pytest.approx(alone[0].score, abs=1e-5)
+
+
+def test_special_symbols_are_never_written():
+    model = tiny(2)
+    model.embedding.weight.data[[PAD, BEGIN, UNKNOWN]] *= 50
+    for beam in (1, 4):
+        for hypotheses in beam_search(model, SOURCE, torch.tensor([9, 9]), settings(beam_size=beam, n_best=beam)):
+            for hypothesis in hypotheses:
+                assert set(hypothesis.ids) <= {4, 5, 6}
+
+
+def test_length_penalty_by_hand():
+    assert LengthPenalty("gnmt", 0.6)(7) == pytest.approx(2**0.6)
+    assert LengthPenalty("gnmt", 0.6)(1) == 1
+    assert LengthPenalty("none", 0.6)(7) == 1
+
+
+class Counting:
+    """A model that counts its steps."""
+
+    def __init__(self, model):
+        self.model, self.steps = model, 0
+        for verb in ("encode", "decode", "project", "forward", "start"):
+            setattr(self, verb, getattr(model, verb))
+
+    def step(self, state, tokens, *, want_attention=False):
+        self.steps += 1
+        return self.model.step(state, tokens, want_attention=want_attention)
+
+
+@pytest.mark.parametrize(("kind", "early"), [("none", 3), ("gnmt", 2)])  # a reward for length keeps hope alive
+def test_it_stops_when_no_open_hypothesis_can_still_win(kind, early):
+    stopped = 0
+    for seed in range(6):
+        model, limit = Counting(tiny(seed)), 60
+        penalty = LengthPenalty(kind, 0.6)
+        found = beam_search(model, one(0), torch.tensor([limit]), settings(beam_size=3, penalty=penalty))
+        assert found[0][0].ids == plain_beam(model.model, 0, limit, 3, penalty)[0]
+        stopped += model.steps < limit
+    assert stopped >= early
+
+
+def test_weights_that_are_no_numbers_are_named():
+    model = tiny(0)
+    model.embedding.weight.data.fill_(math.nan)
+    with pytest.raises(TransduceError, match="no finite scores"):
+        beam_search(model, SOURCE, torch.tensor([9, 9]), settings())

@@ -1,0 +1,96 @@
+"""A made-up language and a run on it, small enough to train in seconds; test modules ask for it by ``pytest_plugins``.
+
+It is no conftest, so that the folders of several rooms share one trained model.
+"""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from transduce.config import RunConfig, read_run
+from transduce.inference import Translator, load
+from transduce.workflows.run_directory import RunDirectory
+from transduce.workflows.train import train_run
+
+# Seven invented words and what each of them becomes; a sentence is translated word by word.
+DICTIONARY = {
+    "bamo": "ti",
+    "dulu": "sor",
+    "fepi": "nal",
+    "gozu": "ved",
+    "kari": "mup",
+    "luso": "hax",
+    "wemo": "yob",
+}
+TRAIN_PAIRS, DEV_PAIRS = 211, 23
+
+RUN = """
+[data]
+train = { source = "train.src", target = "train.trg" }
+dev = { source = "dev.src", target = "dev.trg" }
+
+[tokenizer]
+vocab_size = 400
+
+[model]
+encoder_layers = 1
+decoder_layers = 1
+d_model = 32
+d_ff = 64
+heads = 2
+norm = "pre"
+
+[train]
+batch_tokens = 256
+max_steps = 240
+warmup_steps = 60
+learning_rate_factor = 0.4
+log_every = 20
+validate_every = 120
+checkpoint_every = 120
+precision = "float32"
+
+[generation]
+max_extra_length = 3
+"""
+
+
+def _sentences(number: int, chance: random.Random) -> tuple[str, str]:
+    rows = [chance.choices(list(DICTIONARY), k=chance.randint(1, 6)) for _ in range(number)]
+    targets = [[DICTIONARY[word] for word in row] for row in rows]
+    source, target = ("".join(" ".join(row) + "\n" for row in side) for side in (rows, targets))
+    return source, target
+
+
+@pytest.fixture(scope="session")
+def tiny_run_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run file beside its corpora. Nothing may be written into its folder."""
+    folder = tmp_path_factory.mktemp("corpus")
+    chance = random.Random(5)
+    for name, number in (("train", TRAIN_PAIRS), ("dev", DEV_PAIRS)):
+        for side, text in zip(("src", "trg"), _sentences(number, chance), strict=True):
+            (folder / f"{name}.{side}").write_text(text, encoding="utf-8")
+    path = folder / "tiny.toml"
+    path.write_text(RUN, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def tiny_config(tiny_run_file: Path) -> RunConfig:
+    """The run file as read."""
+    return read_run(tiny_run_file)
+
+
+@pytest.fixture(scope="session")
+def trained_run(tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run directory of a finished training. Nothing may be changed in it: copy it first."""
+    root = tmp_path_factory.mktemp("runs") / "tiny"
+    train_run(tiny_config, RunDirectory(root), resume=False)
+    return root
+
+
+@pytest.fixture(scope="session")
+def translator(trained_run: Path) -> Translator:
+    """The trained model in float32."""
+    return load(trained_run, "float32")
