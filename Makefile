@@ -10,7 +10,7 @@ install: $(VENV)/.installed
 # The stamp makes every other target cheap once the environment stands.
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,dev]'
 	touch $@
 
 demo: install

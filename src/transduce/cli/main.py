@@ -6,6 +6,7 @@ from typing import Final
 import typer
 
 import transduce
+from transduce.cli.demo import demo
 from transduce.cli.evaluate import evaluate
 from transduce.cli.inspect import inspect
 from transduce.cli.prepare import prepare
@@ -21,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for verb in (prepare, train, translate, evaluate, inspect):
+for verb in (demo, prepare, train, translate, evaluate, inspect):
     app.command()(verb)
 
 # Typer brings its own copy of click or uses the installed one, by its version; this is click's UsageError in either.

@@ -43,6 +43,9 @@ class TrainConfig(Section):
 
     batch_tokens: int = Field(4096, ge=1, description="budget of a batch for each side, padding included")
     max_steps: int = Field(100_000, ge=1)
+    max_minutes: float | None = Field(
+        None, gt=0, description="of training without validation; ends it before max_steps"
+    )
     seed: int = Field(1, ge=0)
     precision: Precision = "auto"
     learning_rate_factor: float = Field(1.0, gt=0, description="multiplies the schedule of section 5.3")

@@ -47,7 +47,7 @@ def read_run(path: Path, settings: Iterable[str] = ()) -> RunConfig:
 
 def write_run(config: RunConfig, path: Path) -> None:
     """Write a run as resolved: every field, no blanks."""
-    path.write_text(tomlkit.dumps(config.model_dump()), encoding="utf-8")
+    path.write_text(tomlkit.dumps(config.model_dump(exclude_none=True)), encoding="utf-8")
 
 
 def _read_text(path: Path) -> str:

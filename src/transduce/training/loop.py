@@ -73,7 +73,7 @@ def train(training: Training, progress: Progress) -> Progress:
         sums = sums.add(losses.nll, int(batch.target_lengths.sum()))
         progress = progress.model_copy(update={"step": step, **position})
         training.report.advance(step)
-        last = step == config.max_steps
+        last = step == config.max_steps or _out_of_time(config, progress.seconds + time.perf_counter() - clock)
         validating, saving = _due(step, config.validate_every, last), _due(step, config.checkpoint_every, last)
         if not (validating or saving or _due(step, config.log_every, last)):
             continue
@@ -173,6 +173,10 @@ def _metrics(split: str, progress: Progress, loss: float, rate: float) -> dict[s
 
 def _due(step: int, every: int, last: bool) -> bool:
     return last or step % every == 0
+
+
+def _out_of_time(config: TrainConfig, seconds: float) -> bool:
+    return config.max_minutes is not None and seconds >= 60 * config.max_minutes
 
 
 def _mix(seed: int, step: int) -> int:

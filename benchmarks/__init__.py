@@ -1,0 +1,1 @@
+"""One script for each figure in the documentation."""
