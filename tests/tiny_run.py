@@ -43,12 +43,12 @@ norm = "pre"
 
 [train]
 batch_tokens = 256
-max_steps = 240
+max_steps = 400
 warmup_steps = 60
 learning_rate_factor = 0.4
-log_every = 20
-validate_every = 120
-checkpoint_every = 120
+log_every = 50
+validate_every = 200
+checkpoint_every = 200
 precision = "float32"
 
 [generation]

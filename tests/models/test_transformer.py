@@ -82,7 +82,8 @@ class TorchTransformer(nn.Module):
 
     def embed(self, ids: torch.Tensor) -> torch.Tensor:
         positions = sinusoids(torch.arange(ids.shape[1]), self.settings.d_model, "interleaved")
-        return self.embedding[ids] * self.settings.d_model**0.5 + positions
+        scale = float(self.settings.d_model**0.5)
+        return self.embedding[ids] * scale + positions
 
     def forward(self, source: Tokens, target: Tokens, labels: torch.Tensor) -> torch.Tensor:
         hidden = (self.settings.d_model,)
@@ -98,8 +99,9 @@ class TorchTransformer(nn.Module):
             x = layer(x, memory, tgt_mask=future, memory_key_padding_mask=padding)
         x = nn.functional.layer_norm(x, hidden) if norm else x
         real = torch.arange(labels.shape[1]) < target.lengths.unsqueeze(1)
-        logits: torch.Tensor = (x @ self.embedding.T)[real]
-        return nn.functional.cross_entropy(logits, labels[real], label_smoothing=0.1, reduction="sum")
+        logits = (x @ self.embedding.T)[real]
+        loss: torch.Tensor = nn.functional.cross_entropy(logits, labels[real], label_smoothing=0.1, reduction="sum")
+        return loss
 
 
 def batch() -> tuple[Tokens, Tokens, torch.Tensor]:

@@ -42,7 +42,13 @@ class Bundle:
 
 
 def save_bundle(bundle: Bundle, path: Path) -> None:
-    """Write a model directory. It replaces an older one only when it is complete."""
+    """Write a model directory. It replaces an older one only when it is complete.
+
+    Raises:
+        BadInputError: A file of that name stands in the way.
+    """
+    if path.is_file():
+        raise BadInputError(f"{path}: is a file, a model directory cannot take its place")
     unfinished = path.with_name(f"{path.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
@@ -152,6 +158,9 @@ def _read_section(path: Path, section: type[T]) -> T:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
-        raise BadInputError(f"{path}: {key} = {first['input']!r}: {first['msg']}") from error
+        place = f"{path}: {key} = {first['input']!r}" if key else str(path)
+        raise BadInputError(f"{place}: {first['msg'].removeprefix('Value error, ')}") from error
     except ValueError as error:
         raise BadInputError(f"{path}: not readable JSON: {error}") from error
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error

@@ -1,6 +1,7 @@
 """The command ``transduce``: one small file per verb, and one place that turns errors into a line."""
 
 import sys
+import traceback
 from typing import Final
 
 import typer
@@ -17,7 +18,6 @@ from transduce.config.errors import BadInputError, TransduceError
 app = typer.Typer(
     name="transduce",
     help="Sequence transduction with attention: from pairs of text to a trained, measured, running Transformer.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -30,15 +30,20 @@ _UsageError: Final[type[Exception]] = typer.BadParameter.__base__  # type: ignor
 _INTERRUPTED: Final = 130
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(transduce.__version__)  # noqa: T201 - results go to standard output
+        raise typer.Exit
+
+
 @app.callback()
 def options(
     debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
-    version: bool = typer.Option(False, "--version", help="Print the version and stop.", is_eager=True),
+    version: bool = typer.Option(
+        False, "--version", help="Print the version and stop.", is_eager=True, callback=_print_version
+    ),
 ) -> None:
     """Sequence transduction with attention: from pairs of text to a trained, measured, running Transformer."""
-    if version:
-        print(transduce.__version__)  # noqa: T201 - results go to standard output
-        raise typer.Exit
 
 
 def run() -> None:
@@ -47,26 +52,40 @@ def run() -> None:
 
 
 def _run(arguments: list[str]) -> int:
-    debug = "--debug" in arguments
     # The switch may stand anywhere on the line.
+    debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
-        return app(arguments, prog_name="transduce", standalone_mode=False) or 0
-    except _UsageError as error:
-        return _fail(str(getattr(error, "message", error)) + ": see transduce --help", 2)
-    except (typer.Abort, KeyboardInterrupt):
-        return _fail("interrupted", _INTERRUPTED)
+        status: int = app(arguments, prog_name="transduce", standalone_mode=False) or 0
     except BrokenPipeError:
-        sys.stderr.close()
+        sys.stderr.close()  # nobody reads any more: the interpreter need not complain either
         return 1
-    except BadInputError as error:
+    except (Exception, KeyboardInterrupt) as error:
+        message, status = _outcome(error)
         if debug:
-            raise
-        return _fail(str(error), 2)
-    except (TransduceError, OSError) as error:
-        if debug:
-            raise
-        return _fail(str(error), 1)
+            traceback.print_exc()
+        return _fail(message, status)
+    # Typer turns an interrupt into a status without a word.
+    return _fail("interrupted", status) if status == _INTERRUPTED else status
+
+
+def _outcome(error: BaseException) -> tuple[str, int]:
+    """What the user is told, and the exit status."""
+    match error:
+        case _UsageError():
+            # A missing argument has no message of its own; format_message names it.
+            message: str = error.format_message()  # type: ignore[attr-defined]
+            return f"{message.rstrip('.')}: see transduce --help", 2
+        case BadInputError():
+            return str(error), 2
+        case TransduceError():
+            return str(error), 1
+        case OSError():
+            return f"{error.filename}: {error.strerror}" if error.filename else str(error), 1
+        case typer.Abort() | KeyboardInterrupt():
+            return "interrupted", _INTERRUPTED
+        case _:
+            return f"{type(error).__name__}: {error} (--debug shows where)", 1
 
 
 def _fail(message: str, status: int) -> int:

@@ -20,4 +20,7 @@ def train(
 
     run = RunDirectory(out or default_out(run_file))
     progress = train_run(read_run(run_file, settings or ()), run, resume=resume)
-    typer.echo(f"{run.root}: step {progress.step}, best at step {progress.best_step} ({progress.best_score:.4f})")
+    best = "nothing was validated yet"
+    if progress.best_score is not None:
+        best = f"best at step {progress.best_step} ({progress.best_score:.4f})"
+    typer.echo(f"{run.root}: step {progress.step}, {best}")

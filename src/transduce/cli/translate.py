@@ -33,10 +33,10 @@ def translate(
     translator = load(model, precision)
     with ExitStack() as files:
         source: BinaryIO = sys.stdin.buffer if input_ == "-" else files.enter_context(open_binary(Path(input_)))
-        target = sys.stdout.buffer if output == "-" else files.enter_context(Path(output).open("wb"))
+        target = sys.stdout.buffer if output == "-" else files.enter_context(_create(Path(output), input_))
 
         def write(translation: "Translation") -> None:
-            target.write(("\n".join(_lines(translation, format_)) + "\n").encode())
+            target.write(("\n".join(_lines(translation, format_, n_best)) + "\n").encode())
             target.flush()
 
         translate_stream(
@@ -49,12 +49,24 @@ def translate(
         )
 
 
-def _lines(translation: "Translation", format_: Literal["text", "jsonl"]) -> list[str]:
+def _create(path: Path, input_: str) -> BinaryIO:
+    from transduce.config import BadInputError
+
+    if input_ != "-" and path.exists() and path.samefile(input_):
+        raise BadInputError(f"{path}: is the input too: give --output another name")
+    try:
+        return path.open("wb")
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def _lines(translation: "Translation", format_: Literal["text", "jsonl"], n_best: int) -> list[str]:
     from transduce.workflows.translate import one_line
 
     if format_ == "jsonl":
         return [json.dumps(_describe(translation), ensure_ascii=False)]
-    return [one_line(each.text) for each in (translation, *translation.alternatives)]
+    lines = [one_line(each.text) for each in (translation, *translation.alternatives)]
+    return lines + [""] * (n_best - len(lines))  # an empty input has one output: readers count lines
 
 
 def _describe(translation: "Translation") -> dict[str, Any]:

@@ -12,7 +12,8 @@ SinusoidLayout = Literal["interleaved", "concatenated"]
 class Section(BaseModel):
     """A frozen table of a configuration file: unknown keys are errors, values never change."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # Strict: `max_steps = true` is no 1, and `"yes"` no boolean; every number is one to calculate with.
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class ModelConfig(Section):

@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Iterable
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -30,50 +31,62 @@ def read_run(path: Path, settings: Iterable[str] = ()) -> RunConfig:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise BadInputError(f"{path}: not a TOML file: {error}") from error
-    data = table.get("data")
-    if isinstance(data, dict):
-        data["root"] = str((path.parent / str(data.get("root", "."))).resolve())
     given = [_parse_setting(setting) for setting in settings]
     # A preset given on the command line replaces the file's model, whatever the order of the settings.
     for key, value in sorted(given, key=lambda pair: pair[0] != "model.preset"):
         _apply(table, key, value)
+    origin = _Origin(path, text, frozenset(key for key, _ in given))
+    data = table.get("data")
+    if isinstance(data, dict) and isinstance(root := data.get("root", "."), str):
+        data["root"] = _resolve(root, path.parent, origin.place(("data", "root")))
     if isinstance(table.get("model"), dict):
-        table["model"] = _expand_preset(table["model"], str(path))
+        table["model"] = _expand_preset(table["model"], origin)
     try:
         return RunConfig.model_validate(table)
     except ValidationError as error:
-        raise BadInputError(_explain(error, path, text, {key for key, _ in given})) from error
+        raise BadInputError(_explain(error, origin)) from error
 
 
 def write_run(config: RunConfig, path: Path) -> None:
-    """Write a run as resolved: every field, no blanks."""
-    path.write_text(tomlkit.dumps(config.model_dump(exclude_none=True)), encoding="utf-8")
+    """Write a run as resolved: every field, no blanks (but the model's vocabulary, whose size is the tokenizer's)."""
+    fields = config.model_dump(exclude_none=True, exclude={"model": {"vocab_size"}})
+    path.write_text(tomlkit.dumps(fields), encoding="utf-8")
 
 
 def _read_text(path: Path) -> str:
     if path.is_dir():
         raise BadInputError(f"{path}: is a directory: give the run file inside it (run.toml in a run directory)")
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")  # editors on Windows put a mark first
     except FileNotFoundError as error:
         raise BadInputError(f"{path}: no such run file") from error
     except UnicodeDecodeError as error:
-        raise BadInputError(f"{path}: not UTF-8 text: {error}") from error
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise BadInputError(
+            f"{path} line {line}: not UTF-8 text (byte 0x{error.object[error.start]:02x}): convert the file to UTF-8"
+        ) from error
     except OSError as error:
         raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def _parse_setting(setting: str) -> tuple[str, object]:
-    key, equals, value = setting.partition("=")
-    if not equals or not key.strip():
+    key, equals, value = (part.strip() for part in setting.partition("="))
+    if not equals or not key:
         raise BadInputError(f"--set {setting}: expected key=value, for example --set train.max_steps=500")
     try:
         parsed = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         parsed = value  # a bare word is a string
-    if key.strip() == "data.root":
-        parsed = str(Path(str(parsed)).resolve())
-    return key.strip(), parsed
+    if key == "data.root":
+        parsed = _resolve(str(parsed), Path(), "--set data.root")
+    return key, parsed
+
+
+def _resolve(root: str, folder: Path, place: str) -> str:
+    try:
+        return str((folder / root).resolve())
+    except ValueError as error:  # a NUL
+        raise BadInputError(f"{place} = {root!r} is no path: {error}") from error
 
 
 def _apply(table: Table, key: str, value: object) -> None:
@@ -88,26 +101,49 @@ def _apply(table: Table, key: str, value: object) -> None:
     table[last] = value
 
 
-def _expand_preset(section: Table, place: str) -> Table:
+def _expand_preset(section: Table, origin: "_Origin") -> Table:
     """The model section with the preset it names (base where it names none) written out."""
     if "vocab_size" in section:
-        raise BadInputError(f"{place}: model.vocab_size follows from the tokenizer: set tokenizer.vocab_size instead")
+        place = origin.place(("model", "vocab_size"))
+        raise BadInputError(f"{place} follows from the tokenizer: set tokenizer.vocab_size instead")
     changes = dict(section)
     name = str(changes.pop("preset", "base"))
     if name not in PRESETS:
-        raise BadInputError(f"{place}: model.preset = {name!r} is unknown: choose {', '.join(PRESETS)}")
+        place = origin.place(("model", "preset"))
+        raise BadInputError(f"{place} = {name!r} is unknown: choose {', '.join(PRESETS)}")
     try:
         return preset(name, changes).model_dump()
     except ValidationError:
         return changes  # the whole run's validation names the field and its line
 
 
-def _explain(error: ValidationError, path: Path, text: str, given: set[str]) -> str:
+@dataclass(frozen=True)
+class _Origin:
+    """Where a run's values came from: a file's text, and the keys that the command line set."""
+
+    path: Path
+    text: str
+    given: frozenset[str]
+
+    def place(self, location: tuple[str, ...]) -> str:
+        """Where a key stands, and its name: on the command line, or in a line of the file."""
+        key = ".".join(location)
+        line, depth = _line(self.text, location)
+        for setting in sorted(self.given):
+            deeper = depth < len(location) and setting.startswith(f"{key}.")
+            if setting == key or deeper:
+                return f"--set {setting}"
+            if key.startswith(f"{setting}."):
+                return f"--set {setting}: {key}"
+        return f"{self.path}{f' line {line}' if line else ''}: {key}"
+
+
+def _explain(error: ValidationError, origin: _Origin) -> str:
     """One line for the first of the errors: where it stands, what is wrong, what would be right."""
-    first, *others = error.errors()
+    # A key that is misspelled is wrong; that the right one is missing only follows from it.
+    first, *others = sorted(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
     location = tuple(str(part) for part in first["loc"])
-    key = ".".join(location)
-    place = f"--set {key}" if key in given else f"{path}{_line(text, location)}: {key}"
+    place = origin.place(location)
     match first["type"]:
         case "extra_forbidden":
             message = f"{place}: unknown key{_nearest(location)}"
@@ -116,27 +152,29 @@ def _explain(error: ValidationError, path: Path, text: str, given: set[str]) -> 
         case _:
             shown = "" if isinstance(first["input"], dict) else f" = {first['input']!r}"
             message = f"{place}{shown}: {first['msg'].removeprefix('Value error, ')}"
-    return message + (f" (and {len(others)} more)" if others else "")
+    # A quoted key may hold line ends.
+    return " ".join(message.splitlines()) + (f" (and {len(others)} more)" if others else "")
 
 
-def _line(text: str, location: tuple[str, ...]) -> str:
-    """Where a key stands: the line of the key itself, or of the innermost table that holds it."""
-    header: tuple[str, ...] = ()
+def _line(text: str, location: tuple[str, ...]) -> tuple[int, int]:
+    """The line that brings a key, or the innermost table of those that hold it; and how deep that is."""
+    lines = text.split("\n")
     found, depth = 0, 0
-    for number, line in enumerate(text.split("\n"), start=1):
-        stripped = line.strip()
-        if stripped.startswith("["):
-            header = _dotted(stripped.strip("[]").partition("]")[0])
-            names = header
-        else:
-            names = header + _dotted(stripped.partition("=")[0]) if "=" in stripped else ()
-        if len(names) > depth and location[: len(names)] == names:
-            found, depth = number, len(names)
-    return f" line {found}" if found else ""
+    for number in range(1, len(lines) + 1):
+        try:
+            table = tomllib.loads("\n".join(lines[:number]) + "\n")
+        except tomllib.TOMLDecodeError:
+            continue  # in the middle of a value
+        if (reached := _depth(table, location)) > depth:
+            found, depth = number, reached
+    return found, depth
 
 
-def _dotted(key: str) -> tuple[str, ...]:
-    return tuple(part.strip().strip("\"'") for part in key.split("."))
+def _depth(table: object, location: tuple[str, ...]) -> int:
+    """How many of a location's names lead somewhere."""
+    if location and isinstance(table, dict) and location[0] in table:
+        return 1 + _depth(table[location[0]], location[1:])
+    return 0
 
 
 def _nearest(location: tuple[str, ...]) -> str:

@@ -1,7 +1,7 @@
 """Corpora, the memory-mapped store, and batches planned by a budget of tokens. Knows no torch."""
 
 from transduce.data.batches import Batch, SpecialIds, make_batch, pad, read_batches
-from transduce.data.lines import open_binary, read_lines, read_pairs
+from transduce.data.lines import open_binary, raw_lines, read_lines, read_pairs
 from transduce.data.plan import Plan, plan_epoch
 from transduce.data.store import EncodedPair, Store, write_store
 
@@ -15,6 +15,7 @@ __all__ = [
     "open_binary",
     "pad",
     "plan_epoch",
+    "raw_lines",
     "read_batches",
     "read_lines",
     "read_pairs",

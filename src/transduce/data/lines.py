@@ -27,24 +27,35 @@ def open_binary(path: Path) -> BinaryIO:
     return cast(BinaryIO, stream)
 
 
+def raw_lines(stream: BinaryIO, name: object) -> Iterator[bytes]:
+    """The lines of an open file as bytes, with their line feeds.
+
+    Raises:
+        BadInputError: It is a gzip file that is damaged or cut short; the line is named.
+    """
+    number = 0
+    try:
+        for number, raw in enumerate(stream, start=1):  # noqa: B007 - the error message needs it
+            yield raw
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise BadInputError(f"{name}: damaged gzip file after line {number}: {error}") from error
+
+
 def read_lines(path: Path) -> Iterator[str]:
     """The lines of a file, without their line feeds.
 
     Raises:
         BadInputError: The file cannot be read, is cut short, or holds invalid UTF-8 (file and line are named).
     """
-    number = 0
     with open_binary(path) as stream:
-        try:
-            for number, raw in enumerate(stream, start=1):  # noqa: B007 - the error messages need it
+        for number, raw in enumerate(raw_lines(stream, path), start=1):
+            try:
                 yield raw.removesuffix(b"\n").decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise BadInputError(
-                f"{path} line {number}: invalid UTF-8 (byte 0x{error.object[error.start]:02x} "
-                f"at column {error.start + 1}): convert the file to UTF-8"
-            ) from error
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise BadInputError(f"{path}: damaged gzip file after line {number}: {error}") from error
+            except UnicodeDecodeError as error:
+                raise BadInputError(
+                    f"{path} line {number}: invalid UTF-8 (byte 0x{error.object[error.start]:02x} "
+                    f"at column {error.start + 1}): convert the file to UTF-8"
+                ) from error
 
 
 def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:

@@ -82,10 +82,16 @@ class Store:
         except (pa.ArrowException, OSError) as error:
             raise BadInputError(f"{path}: not a readable store ({error}): prepare the run again") from error
         metadata = self._file.schema.metadata or {}
-        if metadata.get(b"version") != _VERSION.encode() or not self._file.schema.equals(_SCHEMA):
+        known = metadata.get(b"version") == _VERSION.encode() and b"origin" in metadata
+        if not known or not self._file.schema.equals(_SCHEMA):
             raise BadInputError(f"{path}: a store of another version: prepare the run again")
-        self.origin: dict[str, str] = json.loads(metadata[b"origin"])
-        blocks = [self._file.get_batch(index) for index in range(self._file.num_record_batches)]
+        try:
+            self.origin: dict[str, str] = json.loads(metadata[b"origin"])
+            blocks = [self._file.get_batch(index) for index in range(self._file.num_record_batches)]
+            for block in blocks:
+                block.validate(full=True)  # offsets that lead out of the file would end the process
+        except (ValueError, OSError) as error:  # Arrow's errors of format are ValueErrors
+            raise BadInputError(f"{path}: a damaged store ({error}): prepare the run again") from error
         self._source, self._target = (_views([block.column(side) for block in blocks]) for side in range(2))
         self.source_lengths = self._source.lengths()
         self.target_lengths = self._target.lengths()

@@ -35,6 +35,8 @@ def corpus_score(metric: Metric, hypotheses: Sequence[str], references: Sequence
         raise BadInputError(f"{len(hypotheses):,} outputs but {len(references):,} references: they must pair up")
     if not references:
         raise BadInputError("nothing to score: the reference is empty")
+    if tokenize not in BLEU.TOKENIZERS:
+        raise BadInputError(f"BLEU's tokenizer {tokenize!r} is unknown: choose from {', '.join(BLEU.TOKENIZERS)}")
     scorer = _scorer(metric, tokenize)
     score = scorer.corpus_score(list(hypotheses), [list(references)])
     return Score(metric, score.score, str(scorer.get_signature()))

@@ -4,6 +4,7 @@ A token holds its leading space as it is, so nothing stands in for a space and e
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
@@ -22,18 +23,35 @@ _PIECE: Final = r" ?[\p{L}\p{M}]+| ?\p{N}| ?[^\s\p{L}\p{M}\p{N}]+|\s+(?!\S)|\s+"
 
 
 def learn_bpe(lines: Iterable[str], vocab_size: int) -> Tokenizer:
-    """Learn a vocabulary of at most ``vocab_size`` symbols: 4 special ones, 256 bytes, characters and merges."""
+    """Learn a vocabulary of at most ``vocab_size`` symbols: 4 special ones, 256 bytes, characters and merges.
+
+    ``lines`` is gone through twice. The same lines give the same tokenizer.
+    """
     backend = _untrained()
+    alphabet = _alphabet(lines, max(1, (vocab_size - len(BYTES) - len(SPECIAL_SYMBOLS)) // 2))
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
         min_frequency=_MIN_FREQUENCY,
         special_tokens=[*SPECIAL_SYMBOLS, *BYTES],
-        # Rare characters are left to the bytes, so that an alphabet of thousands leaves room for merges.
-        limit_alphabet=max(1, (vocab_size - len(BYTES) - len(SPECIAL_SYMBOLS)) // 2),
+        initial_alphabet=alphabet,
+        limit_alphabet=len(alphabet),
         show_progress=False,
     )
     backend.train_from_iterator(lines, trainer)
     return Tokenizer(_with_byte_fallback(backend))
+
+
+def _alphabet(lines: Iterable[str], limit: int) -> list[str]:
+    """The most frequent characters, of equally frequent ones those that Unicode has first.
+
+    Rare characters are left to the bytes, so that an alphabet of thousands leaves room for merges. The trainer could
+    choose too, but of equally frequent ones it keeps others each time.
+    """
+    counts: Counter[str] = Counter()
+    for line in lines:
+        counts.update(line)
+    counts[" "] += len(counts) and 1  # stands before every line
+    return sorted(+counts, key=lambda character: (-counts[character], character))[:limit]
 
 
 def _untrained() -> tokenizers.Tokenizer:

@@ -42,7 +42,10 @@ class Tokenizer:
             backend = tokenizers.Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises bare Exception for every kind of damage
             raise BadInputError(f"{path}: not a readable tokenizer: {error}") from error
-        return cls(backend)
+        try:
+            return cls(backend)
+        except BadInputError as error:
+            raise BadInputError(f"{path}: {error}") from error
 
     def save(self, path: Path) -> None:
         """Write ``tokenizer.json``."""

@@ -1,5 +1,6 @@
 """The training loop: batches in, a trained model and its checkpoints out."""
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -129,7 +130,8 @@ def _validate(training: Training, progress: Progress, rate: float) -> Progress:
     loss = dev_loss(training)
     bleu = training.hooks.dev_bleu(training.model)
     score = bleu if training.config.best_metric == "bleu" else -loss
-    best = progress.best_score is None or score > progress.best_score
+    # A loss that is no number is never the best, and never stands in the way of a better one.
+    best = not math.isnan(score) and (progress.best_score is None or score > progress.best_score)
     if best:
         training.hooks.save_best(training.model)
         progress = progress.model_copy(update={"best_score": score, "best_step": progress.step})

@@ -7,7 +7,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from transduce.bundle import load_bundle
-from transduce.config import PRESETS, ModelConfig
+from transduce.config import PRESETS, BadInputError, ModelConfig
 from transduce.models import Tokens, Transformer, build
 
 
@@ -20,6 +20,8 @@ def inspect_model(name: str, length: int = 25) -> dict[str, Any]:
     Raises:
         BadInputError: The name is no preset and no model directory.
     """
+    if name not in PRESETS and not Path(name).exists():
+        raise BadInputError(f"{name}: neither a model directory nor a preset; presets are {', '.join(sorted(PRESETS))}")
     config = PRESETS[name] if name in PRESETS else load_bundle(Path(name)).config
     with torch.device("meta"):
         model = build(config)

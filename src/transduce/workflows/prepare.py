@@ -51,8 +51,15 @@ def prepare(config: RunConfig, run: RunDirectory) -> Prepared:
     if (prepared := load_prepared(run)) and prepared.train.origin == origin == prepared.dev.origin:
         write_run(config, run.config)
         return prepared
+    if run.has_checkpoints:
+        raise BadInputError(
+            f"{run.root}: its training began with other text or tokenizer settings (data, tokenizer, or the files "
+            f"themselves): restore them to go on, or give another --out"
+        )
     run.train_store.parent.mkdir(parents=True, exist_ok=True)
-    tokenizer = learn_bpe(chain.from_iterable(_pairs(config, config.data.train)), config.tokenizer.vocab_size)
+    # It is written last: while it is missing, no preparation is complete.
+    run.tokenizer.unlink(missing_ok=True)
+    tokenizer = learn_bpe(_Lines(config), config.tokenizer.vocab_size)
     report = [f"tokenizer: {tokenizer.vocab_size:,} symbols"]
     for name, corpus, path in (("train", config.data.train, run.train_store), ("dev", config.data.dev, run.dev_store)):
         counts = Counts()
@@ -73,6 +80,16 @@ def load_prepared(run: RunDirectory) -> Prepared | None:
         return Prepared(Tokenizer.load(run.tokenizer), Store(run.train_store), Store(run.dev_store))
     except BadInputError:
         return None
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """All lines of the training text, both sides, as often as they are asked for."""
+
+    config: RunConfig
+
+    def __iter__(self) -> Iterator[str]:
+        return chain.from_iterable(_pairs(self.config, self.config.data.train))
 
 
 def _pairs(config: RunConfig, corpus: Corpus) -> Iterator[tuple[str, str]]:

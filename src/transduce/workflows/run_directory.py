@@ -38,6 +38,11 @@ class RunDirectory:
         return self.root / "checkpoints"
 
     @property
+    def has_checkpoints(self) -> bool:
+        """Whether a training has begun here."""
+        return any(self.checkpoints.glob("step-*"))
+
+    @property
     def metrics(self) -> Path:
         """One JSON object a line for each measurement."""
         return self.root / "metrics.jsonl"

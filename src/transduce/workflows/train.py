@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 
 from transduce.bundle import BEST, Bundle, save_bundle
-from transduce.config import BadInputError, RunConfig
+from transduce.config import BadInputError, RunConfig, read_run
 from transduce.data import SpecialIds, read_lines
 from transduce.evaluation import corpus_score
 from transduce.inference import Translator
@@ -37,6 +37,8 @@ def train_run(config: RunConfig, run: RunDirectory, *, resume: bool) -> Progress
             f"{run.root}: holds a training at step {checkpoints[-1][0]:,}: --resume goes on from there, "
             f"--out DIR trains elsewhere"
         )
+    if checkpoints:
+        _check_model(config, run)
     prepared = prepare(config, run)
     tokenizer = prepared.tokenizer
     torch.manual_seed(config.train.seed)
@@ -63,6 +65,15 @@ def train_run(config: RunConfig, run: RunDirectory, *, resume: bool) -> Progress
             hooks=_hooks(config, run, prepared),
         )
         return train(training, progress)
+
+
+def _check_model(config: RunConfig, run: RunDirectory) -> None:
+    """Another model may have weights of the same shapes: only what leaves the weights' meaning alone may change."""
+    may_change = {"dropout", "label_smoothing", "vocab_size"}
+    began, now = (each.model.model_dump(exclude=may_change) for each in (read_run(run.config), config))
+    different = [f"model.{key} was {began[key]!r} and is {now[key]!r}" for key in now if began[key] != now[key]]
+    if different:
+        raise BadInputError(f"{run.root}: its training began with another model: {'; '.join(different)}")
 
 
 def _hooks(config: RunConfig, run: RunDirectory, prepared: Prepared) -> Hooks:

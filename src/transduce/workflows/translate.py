@@ -2,9 +2,10 @@
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO, Final
 
+from transduce.data import raw_lines
 from transduce.inference import Translation
 
 # As many lines as arrive within the pause are translated together: a file fills whole batches, a person who types is
@@ -24,13 +25,15 @@ def translate_stream(
     Only a line feed ends a line. Invalid UTF-8 is replaced, and its line named in a warning.
     """
     count = 0
-    for raw_lines in _arrivals(stream):
+    for arrived in _arrivals(raw_lines(stream, getattr(stream, "name", "the input"))):
         texts = []
-        for number, raw in enumerate(raw_lines, start=count + 1):
-            text = raw.removesuffix(b"\n").decode("utf-8", errors="replace")
-            if "\ufffd" in text and "\ufffd".encode() not in raw:
+        for number, raw in enumerate(arrived, start=count + 1):
+            line = raw.removesuffix(b"\n")
+            try:
+                texts.append(line.decode("utf-8"))
+            except UnicodeDecodeError:
                 warn(f"line {number}: invalid UTF-8 was replaced")
-            texts.append(text)
+                texts.append(line.decode("utf-8", errors="replace"))
         for translation in translate(texts):
             write(translation)
         count += len(texts)
@@ -42,13 +45,13 @@ def one_line(text: str) -> str:
     return text.replace("\n", " ")
 
 
-def _arrivals(stream: BinaryIO) -> Iterator[list[bytes]]:
+def _arrivals(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
     """Lines in the groups in which they arrive."""
     arrived: queue.Queue[bytes | BaseException | None] = queue.Queue(maxsize=2 * _LINES_AT_A_TIME)
 
     def read() -> None:
         try:
-            for line in stream:
+            for line in lines:
                 arrived.put(line)
             arrived.put(None)
         except BaseException as error:

@@ -1,0 +1,251 @@
+import json
+
+import pytest
+import torch
+
+from transduce.bundle import (
+    Bundle,
+    find_model,
+    load_bundle,
+    load_weights,
+    read_tensors,
+    replace_directory,
+    save_bundle,
+    save_tensors,
+)
+from transduce.config import BadInputError, GenerationConfig, ModelConfig
+from transduce.models import Tokens, build
+from transduce.text import learn_bpe
+
+FILES = ["config.json", "generation_config.json", "model.safetensors", "tokenizer.json"]
+
+
+@pytest.fixture(scope="module")
+def bundle():
+    torch.manual_seed(17)
+    tokenizer = learn_bpe(["the cat sat on the mat"] * 3, 277)
+    config = ModelConfig(
+        encoder_layers=1,
+        decoder_layers=2,
+        d_model=14,
+        d_ff=11,
+        heads=2,
+        d_k=5,
+        d_v=3,
+        vocab_size=tokenizer.vocab_size,
+        norm="pre",
+        attention_bias=True,
+    )
+    return Bundle(build(config).eval(), tokenizer, GenerationConfig(beam_size=3, length_penalty=0.7))
+
+
+@pytest.fixture
+def directory(bundle, tmp_path):
+    save_bundle(bundle, tmp_path / "model")
+    return tmp_path / "model"
+
+
+def loss(model):
+    """The sums of a forward pass over two sentences of different lengths."""
+    source = Tokens(torch.tensor([[5, 7, 11, 2], [13, 2, 0, 0]]), torch.tensor([4, 2]))
+    target = Tokens(torch.tensor([[1, 17, 19], [1, 23, 0]]), torch.tensor([3, 2]))
+    with torch.no_grad():
+        return model(source, target, torch.tensor([[17, 19, 2], [23, 2, 0]]))
+
+
+def complaint(path):
+    with pytest.raises(BadInputError) as caught:
+        load_bundle(path)
+    message = str(caught.value)
+    assert len(message.splitlines()) == 1
+    return message
+
+
+def change(path, **values):
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+class TestRoundTrip:
+    def test_the_four_files(self, directory):
+        assert sorted(file.name for file in directory.iterdir()) == FILES
+
+    def test_weights_are_equal_bit_for_bit(self, bundle, directory):
+        saved, loaded = bundle.model.state_dict(), load_bundle(directory).model.state_dict()
+        assert saved.keys() == loaded.keys()
+        for name, tensor in saved.items():
+            assert torch.equal(tensor.view(torch.int32), loaded[name].view(torch.int32)), name
+
+    def test_outputs_are_the_same(self, bundle, directory):
+        loaded = load_bundle(directory)
+        assert not loaded.model.training
+        assert loss(loaded.model).nll.item() == loss(bundle.model).nll.item()
+
+    def test_settings_and_tokenizer_are_the_same(self, bundle, directory):
+        loaded = load_bundle(directory)
+        assert loaded.config == bundle.config
+        assert loaded.generation == bundle.generation
+        assert loaded.tokenizer.to_json() == bundle.tokenizer.to_json()
+
+    def test_numbers_that_floats_can_hardly_hold(self, bundle, tmp_path):
+        first = bundle.model.state_dict()
+        name = next(iter(first))
+        odd = first[name].clone()
+        odd.view(-1)[:3] = torch.tensor([-0.0, 1e-45, 3.4028235e38])
+        save_tensors({name: odd}, tmp_path / "odd.safetensors")
+        assert torch.equal(
+            read_tensors(tmp_path / "odd.safetensors")[name].view(torch.int32), odd.contiguous().view(torch.int32)
+        )
+
+
+class TestFindModel:
+    def test_a_model_directory_is_itself(self, directory):
+        assert find_model(directory) == directory
+
+    def test_a_run_directory_means_its_best(self, bundle, tmp_path):
+        save_bundle(bundle, tmp_path / "run" / "best")
+        (tmp_path / "run" / "run.toml").write_text("")
+        assert find_model(tmp_path / "run") == tmp_path / "run" / "best"
+        assert load_bundle(tmp_path / "run").config == bundle.config
+
+    def test_nothing_is_there(self, tmp_path):
+        assert complaint(tmp_path / "none") == f"{tmp_path / 'none'}: no such model directory"
+
+    def test_a_file(self, directory):
+        assert complaint(directory / "config.json").startswith(f"{directory / 'config.json'}: is a file")
+
+    def test_a_run_without_a_best_yet(self, tmp_path):
+        (tmp_path / "checkpoints").mkdir()
+        message = complaint(tmp_path)
+        assert message.startswith(f"{tmp_path}: neither a model directory")
+        assert "best" in message
+
+
+class TestDamage:
+    @pytest.mark.parametrize("name", FILES)
+    def test_a_missing_file_is_named(self, directory, name):
+        (directory / name).unlink()
+        message = complaint(directory)
+        assert str(directory) in message
+        assert name in message
+
+    @pytest.mark.parametrize("name", FILES)
+    def test_a_truncated_file_is_named(self, directory, name):
+        whole = (directory / name).read_bytes()
+        for length in (0, 7, len(whole) // 2, len(whole) - 3):
+            (directory / name).write_bytes(whole[:length])
+            assert str(directory / name) in complaint(directory)
+
+    @pytest.mark.parametrize("name", FILES)
+    @pytest.mark.parametrize("content", [b"[]", b"null", b"\xff\xfe\x00", b"<html>Not Found</html>"])
+    def test_another_content_is_named(self, directory, name, content):
+        (directory / name).write_bytes(content)
+        assert complaint(directory).startswith(f"{directory / name}: ")
+
+    @pytest.mark.parametrize("name", FILES[1:])
+    def test_a_directory_in_a_files_place_is_named(self, directory, name):
+        (directory / name).unlink()
+        (directory / name).mkdir()
+        assert str(directory / name) in complaint(directory)
+
+    @pytest.mark.parametrize(
+        ("name", "values", "expected"),
+        [
+            ("config.json", {"d_modl": 17}, "d_modl = 17"),
+            ("config.json", {"dropout": 7}, "dropout = 7"),
+            ("config.json", {"norm": "sandwich"}, "norm = 'sandwich'"),
+            ("generation_config.json", {"beams": 17}, "beams = 17"),
+            ("generation_config.json", {"beam_size": 0}, "beam_size = 0"),
+        ],
+    )
+    def test_a_wrong_setting_is_named(self, directory, name, values, expected):
+        change(directory / name, **values)
+        assert complaint(directory).startswith(f"{directory / name}: {expected}")
+
+    def test_settings_that_do_not_fit_each_other_are_explained_without_the_rest(self, directory):
+        change(directory / "config.json", heads=3, d_k=0)
+        assert complaint(directory).startswith(f"{directory / 'config.json'}: heads = 3 does not divide d_model = 14")
+
+    def test_a_file_that_holds_no_table_is_explained(self, directory):
+        (directory / "config.json").write_text("[]")
+        assert complaint(directory).startswith(f"{directory / 'config.json'}: Input should be")
+
+
+class TestOfAnotherModel:
+    def test_a_tokenizer_of_another_size(self, bundle, directory):
+        other = learn_bpe(["a"], 997)
+        other.save(directory / "tokenizer.json")
+        sizes = other.vocab_size, bundle.tokenizer.vocab_size
+        expected = f"{directory}: the tokenizer has %d symbols but the model %d: tokenizer.json and config.json"
+        assert complaint(directory).startswith(expected % sizes)
+
+    @pytest.mark.parametrize("transposed", ["encoder.0.feed_forward.inner.weight", "embedding.weight"])
+    def test_a_tensor_of_another_shape(self, directory, transposed):
+        weights = directory / "model.safetensors"
+        tensors = read_tensors(weights)
+        rows, columns = tensors[transposed].shape
+        save_tensors(tensors | {transposed: tensors[transposed].T}, weights)
+        assert complaint(directory) == (
+            f"{weights}: {transposed} has shape ({columns}, {rows}) but the configuration asks for ({rows}, {columns})"
+        )
+
+    @pytest.mark.parametrize("missing", [True, False])
+    def test_a_tensor_too_few_or_too_many(self, directory, missing):
+        weights = directory / "model.safetensors"
+        tensors = read_tensors(weights)
+        name = "decoder_norm.bias" if missing else "decoder_norm.scale"
+        if missing:
+            del tensors[name]
+        else:
+            tensors[name] = torch.zeros(14)
+        save_tensors(tensors, weights)
+        assert complaint(directory) == f"{weights}: weights of another model: {name} is in only one of the two"
+
+    def test_a_model_of_another_depth(self, directory):
+        change(directory / "config.json", encoder_layers=2)
+        message = complaint(directory)
+        assert message.startswith(f"{directory / 'model.safetensors'}: weights of another model: encoder.1.")
+
+    def test_a_refused_file_leaves_the_model_as_it_was(self, bundle, directory):
+        model = build(bundle.config)
+        before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        tensors = read_tensors(directory / "model.safetensors")
+        last = sorted(tensors)[-1]
+        save_tensors(tensors | {last: torch.zeros(3)}, directory / "model.safetensors")
+        with pytest.raises(BadInputError, match="has shape"):
+            load_weights(model, directory / "model.safetensors")
+        assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+
+
+class TestSavingAgain:
+    def test_leaves_nothing_of_the_older_one(self, bundle, directory):
+        (directory / "leftover.txt").write_text("of an older model")
+        other = Bundle(build(bundle.config), bundle.tokenizer, GenerationConfig(beam_size=7))
+        save_bundle(other, directory)
+        assert sorted(file.name for file in directory.iterdir()) == FILES
+        assert [file.name for file in directory.parent.iterdir()] == [directory.name]
+        loaded = load_bundle(directory)
+        assert loaded.generation.beam_size == 7
+        assert torch.equal(loaded.model.embedding.weight, other.model.embedding.weight)
+
+    def test_a_crash_before_it_is_complete_leaves_the_older_one(self, bundle, directory, monkeypatch):
+        def full_disk(*_):
+            raise OSError("no space left on device")
+
+        with monkeypatch.context() as patch, pytest.raises(OSError, match="no space"):
+            patch.setattr("transduce.bundle.directory.save_tensors", full_disk)
+            save_bundle(bundle, directory)
+        assert loss(load_bundle(directory).model).nll.item() == loss(bundle.model).nll.item()
+        save_bundle(bundle, directory)  # what the crash left behind is in nobody's way
+        assert [file.name for file in directory.parent.iterdir()] == [directory.name]
+
+    def test_makes_the_folders_above(self, bundle, tmp_path):
+        save_bundle(bundle, tmp_path / "a" / "b" / "model")
+        assert load_bundle(tmp_path / "a" / "b" / "model").config == bundle.config
+
+    def test_replace_directory_moves_the_finished_one(self, tmp_path):
+        for name in ("new", "old"):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / name).write_text(name)
+        replace_directory(tmp_path / "new", tmp_path / "old")
+        assert [file.name for file in tmp_path.iterdir()] == ["old"]
+        assert [file.name for file in (tmp_path / "old").iterdir()] == ["new"]

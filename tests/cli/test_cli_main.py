@@ -1,0 +1,110 @@
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import transduce
+from transduce.cli import main
+from transduce.config import TransduceError
+
+COMMAND = [str(Path(sys.executable).with_name("transduce"))]
+VERBS = ["prepare", "train", "translate", "evaluate", "inspect"]
+
+
+def test_help_comes_in_under_half_a_second():
+    seconds = []
+    for _ in range(5):
+        start = time.perf_counter()
+        done = subprocess.run([*COMMAND, "--help"], capture_output=True, text=True, check=True)
+        seconds.append(time.perf_counter() - start)
+        assert done.stderr == ""
+        assert all(f"\n  {verb} " in done.stdout for verb in VERBS)
+    assert min(seconds) < 0.5
+
+
+@pytest.mark.parametrize("arguments", [["--help"], *([verb, "--help"] for verb in VERBS), ["--version"], ["bogus"]])
+def test_none_of_it_imports_torch(arguments):
+    check = (
+        "import sys; from transduce.cli import main; main._run(sys.argv[1:]); "
+        "sys.exit(bool({'torch', 'numpy', 'tokenizers', 'pyarrow'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", check, *arguments], capture_output=True, check=False)
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_explains_itself(capsys, verb):
+    assert main._run([verb, "--help"]) == 0
+    shown = capsys.readouterr()
+    assert f"Usage: transduce {verb} [OPTIONS]" in shown.out
+    assert shown.err == ""
+
+
+def test_version(capsys):
+    assert main._run(["--version"]) == 0
+    assert capsys.readouterr() == (transduce.__version__ + "\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["translat"], "translat"),
+        (["--bogus"], "--bogus"),
+        (["translate"], "MODEL"),
+        (["translate", "m", "--beam", "3"], "--beam"),
+        (["translate", "m", "--beam-size", "many"], "--beam-size"),
+        (["translate", "m", "--format", "xml"], "xml"),
+        (["translate", "m", "--precision", "float64"], "float64"),
+        (["translate", "m", "n"], "n"),
+        (["evaluate", "m", "--source", "s"], "--reference"),
+        (["train"], "RUN.toml"),
+        (["train", "r.toml", "--out"], "--out"),
+    ],
+)
+def test_wrong_use_is_one_line_and_a_2(capsys, arguments, named):
+    assert main._run(arguments) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("error: ")
+    assert shown.err.count("\n") == 1
+    assert named in shown.err
+    assert "transduce --help" in shown.err
+
+
+def test_no_command_is_wrong_use(capsys):
+    assert main._run([]) == 2
+    assert capsys.readouterr() == ("", "error: Missing command: see transduce --help\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "line"),
+    [
+        (TransduceError("the model\nbroke"), 1, "error: the model broke\n"),
+        (PermissionError(13, "Permission denied", "runs/x"), 1, "error: runs/x: Permission denied\n"),
+        (ValueError("nobody thought of this"), 1, "error: ValueError: nobody thought of this"),
+        (MemoryError(), 1, "error: MemoryError"),
+        (KeyboardInterrupt(), 130, "error: interrupted\n"),
+    ],
+)
+def test_every_error_is_one_line(capsys, monkeypatch, error, status, line):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr("transduce.workflows.inspect.inspect_model", fail)
+    assert main._run(["inspect", "base"]) == status
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith(line)
+    assert shown.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_debug_shows_the_traceback_wherever_it_stands(place, capsys):
+    arguments = ["inspect", "no/such/model"]
+    arguments.insert(place, "--debug")
+    assert main._run(arguments) == 2
+    first, *_, last = capsys.readouterr().err.splitlines()
+    assert first.startswith("Traceback")
+    assert last.startswith("error: no/such/model: ")

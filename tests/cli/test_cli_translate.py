@@ -1,0 +1,159 @@
+import gzip
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from transduce.cli import main
+
+pytest_plugins = ["tiny_run"]
+
+COMMAND = [str(Path(sys.executable).with_name("transduce"))]
+
+
+@pytest.fixture
+def translate(trained_run, monkeypatch, capfdbinary):
+    """Run ``transduce translate`` on bytes of standard input: its status, its lines of output, and its errors."""
+
+    def run(stdin, *options):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        status = main._run(["translate", str(trained_run), "--precision", "float32", *options])
+        sys.stdout.flush()
+        shown = capfdbinary.readouterr()
+        return status, shown.out.decode().split("\n"), shown.err.decode()
+
+    return run
+
+
+def test_as_a_process(trained_run):
+    lines = b"bamo dulu kari\n\nwe\xffmo\n \t\nwemo\rwemo\nfepi\xe2\x80\xa8luso\ngo\0zu\n<s> </s> <pad>\nwemo"
+    done = subprocess.run(
+        [*COMMAND, "translate", str(trained_run), "--precision", "float32"],
+        input=lines,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    outputs = done.stdout.decode().split("\n")
+    assert len(outputs) == 9 + 1  # each line's, and nothing behind the last line feed
+    assert (outputs[0], outputs[1], outputs[3], outputs[8], outputs[9]) == ("ti sor mup", "", "", "yob", "")
+    assert done.stderr.decode() == "warning: line 3: invalid UTF-8 was replaced\n"
+
+
+def test_a_missing_model_as_a_process(tmp_path):
+    missing = str(tmp_path / "missing")
+    done = subprocess.run([*COMMAND, "translate", missing], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: {missing}: no such model directory\n"
+    debug = subprocess.run([*COMMAND, "translate", missing, "--debug"], capture_output=True, text=True, check=False)
+    assert debug.returncode == 2
+    assert debug.stderr.startswith("Traceback")
+    assert debug.stderr.endswith(f"BadInputError: {missing}: no such model directory\n{done.stderr}")
+
+
+def test_a_run_and_its_best_are_the_same_model(trained_run, translate, monkeypatch, capfdbinary):
+    _, lines, _ = translate(b"bamo\nluso gozu\n")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"bamo\nluso gozu\n")))
+    assert main._run(["translate", str(trained_run / "best"), "--precision", "float32"]) == 0
+    assert capfdbinary.readouterr().out.decode().split("\n") == lines == ["ti", "hax ved", ""]
+
+
+@pytest.mark.parametrize("name", ["in.txt", "in.txt.gz"])
+def test_files(translate, tmp_path, name):
+    path, output = tmp_path / name, tmp_path / "out.txt"
+    content = b"wemo\n\nkari bamo"
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    assert translate(b"not this\n", "--input", str(path), "--output", str(output)) == (0, [""], "")
+    assert output.read_bytes() == b"yob\n\nmup ti\n"
+
+
+def test_a_dash_is_standard_input_and_output(translate):
+    assert translate(b"wemo\n", "--input", "-", "--output", "-") == (0, ["yob", ""], "")
+
+
+def test_jsonl(translate, translator):
+    status, lines, _ = translate(b"wemo\n\nbamo dulu\n", "--format", "jsonl", "--n-best", "2")
+    assert status == 0
+    first, empty, third = map(json.loads, lines[:-1])
+    (expected,) = translator.translate(["bamo dulu"], n_best=2)
+    assert first["text"] == "yob"
+    assert (third["text"], third["tokens"]) == ("ti sor", [" ti", " sor"])
+    assert third["log_probability"] == pytest.approx(expected.log_probability, abs=1e-4)
+    assert third["score"] == pytest.approx(expected.score, abs=1e-4)
+    assert [each["text"] for each in third["alternatives"]] == [each.text for each in expected.alternatives]
+    assert (empty["text"], empty["tokens"]) == ("", [])
+
+
+def test_n_best_gives_as_many_lines_for_every_line(translate, translator):
+    """Also for an empty one: a reader can only tell whose they are by counting."""
+    _, lines, _ = translate(b"bamo dulu\n\nwemo\n", "--n-best", "3")
+    assert len(lines) == 3 * 3 + 1
+    best = {}
+    for text in ("bamo dulu", "wemo"):
+        (output,) = translator.translate([text], n_best=3)
+        best[text] = [output.text, *(each.text for each in output.alternatives)]
+    assert lines == [*best["bamo dulu"], "", "", "", *best["wemo"], ""]
+
+
+def test_options_reach_the_search(translate, translator):
+    options = ("--beam-size", "1", "--length-penalty", "2", "--length-penalty-kind", "gnmt", "--format", "jsonl")
+    _, lines, _ = translate(b"bamo dulu kari\n", *options)
+    (expected,) = translator.translate(["bamo dulu kari"], beam_size=1, length_penalty=2.0)
+    assert json.loads(lines[0])["score"] == pytest.approx(expected.score, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--beam-size", "0"], "beam size 0"),
+        (["--n-best", "5"], "n-best 5"),
+        (["--input", "{folder}/missing"], "missing: no such file"),
+        (["--input", "{folder}"], "is a directory"),
+        (["--input", "{folder}/cut.gz"], "cut.gz"),
+        (["--input", "{folder}/plain.gz"], "plain.gz"),
+        (["--output", "{folder}/no/such/place"], "{folder}/no/such/place"),
+        (["--output", "{folder}"], "{folder}"),
+    ],
+)
+def test_bad_input_is_named(translate, tmp_path, options, named):
+    (tmp_path / "cut.gz").write_bytes(gzip.compress(b"wemo\n" * 99)[:-9])
+    (tmp_path / "plain.gz").write_bytes(b"wemo\n")
+    status, lines, errors = translate(b"wemo\n", *(option.format(folder=tmp_path) for option in options))
+    assert (status, lines) == (2, [""])
+    assert errors.startswith("error: ")
+    assert named.format(folder=tmp_path) in errors
+    assert errors.count("\n") == 1
+
+
+def test_writing_over_the_input_is_refused(translate, tmp_path):
+    path = tmp_path / "text"
+    path.write_text("wemo\n")
+    status, _, errors = translate(b"", "--input", str(path), "--output", str(path))
+    assert path.read_text() == "wemo\n"
+    assert status == 2
+    assert str(path) in errors
+
+
+def test_a_directory_that_is_no_model_is_named(tmp_path, capsys):
+    assert main._run(["translate", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {tmp_path}: neither a model directory")
+
+
+def test_a_reader_that_leaves_early_is_no_error(trained_run):
+    """As in ``transduce translate ... | head -1``."""
+    command = [*COMMAND, "translate", str(trained_run), "--precision", "float32"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(b"wemo\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"yob\n"
+        process.stdout.close()
+        process.stdin.write(b"wemo\n" * 5000)
+        process.stdin.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 1

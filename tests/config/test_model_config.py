@@ -1,0 +1,72 @@
+import pytest
+from pydantic import ValidationError
+
+from transduce.config import ModelConfig
+
+
+def test_head_widths_follow_from_d_model_and_heads():
+    config = ModelConfig(d_model=42, heads=3)
+    assert (config.d_k, config.d_v) == (14, 14)
+
+
+def test_given_head_widths_stay():
+    config = ModelConfig(d_model=42, heads=3, d_k=11)
+    assert (config.d_k, config.d_v) == (11, 14)
+
+
+def test_head_widths_that_are_both_given_need_no_divisor():
+    config = ModelConfig(d_model=42, heads=5, d_k=7, d_v=13)
+    assert (config.d_k, config.d_v) == (7, 13)
+
+
+def test_heads_that_do_not_divide_are_refused_with_the_blank_that_they_leave():
+    with pytest.raises(ValidationError, match=r"heads = 5 does not divide d_model = 42.*or give d_v"):
+        ModelConfig(d_model=42, heads=5, d_k=7)
+
+
+def test_is_frozen():
+    config = ModelConfig()
+    with pytest.raises(ValidationError, match="frozen"):
+        config.d_model = 17
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("encoder_layers", 0),
+        ("decoder_layers", 0),
+        ("d_model", 0),
+        ("d_ff", 0),
+        ("heads", 0),
+        ("heads", -8),
+        ("heads", "many"),
+        ("d_k", -1),
+        ("d_v", -1),
+        ("dropout", 1.0),
+        ("dropout", -0.1),
+        ("label_smoothing", 1.0),
+        ("vocab_size", 0),
+        ("positions", "learned"),
+        ("sinusoid_layout", "diagonal"),
+        ("norm", "sandwich"),
+        ("norm_epsilon", 0.0),
+        ("norm_epsilon", float("inf")),
+        ("attention_bias", "perhaps"),
+        ("d_modl", 17),
+    ],
+)
+def test_a_refused_value_names_its_field(field, value):
+    with pytest.raises(ValidationError) as caught:
+        ModelConfig.model_validate({field: value})
+    assert [error["loc"] for error in caught.value.errors()] == [(field,)]
+
+
+def test_sinusoids_need_an_even_width():
+    with pytest.raises(ValidationError, match="d_model = 21 is odd"):
+        ModelConfig(d_model=21, heads=3)
+    assert ModelConfig(d_model=21, heads=3, positions="none").d_k == 7
+
+
+def test_survives_its_own_json():
+    config = ModelConfig(d_model=42, heads=3, d_k=11, norm="pre", norm_epsilon=1e-5)
+    assert ModelConfig.model_validate_json(config.model_dump_json()) == config

@@ -1,0 +1,346 @@
+from pathlib import Path
+
+import pytest
+import tomlkit
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transduce.config import (
+    PRESETS,
+    BadInputError,
+    Corpus,
+    DataConfig,
+    GenerationConfig,
+    RunConfig,
+    TokenizerConfig,
+    TrainConfig,
+    preset,
+    read_run,
+    write_run,
+)
+
+# Four lines: what a test appends begins in line 5.
+DATA = """[data]
+root = "corpus"
+train = { source = "train.en", target = "train.de" }
+dev = { source = "dev.en", target = "dev.de" }
+"""
+
+
+@pytest.fixture
+def run_file(tmp_path):
+    path = tmp_path / "run.toml"
+    path.write_text(DATA, encoding="utf-8")
+    return path
+
+
+def complaint(path, settings=()):
+    """What ``read_run`` objects to, which always fits on one line."""
+    with pytest.raises(BadInputError) as caught:
+        read_run(path, settings)
+    message = str(caught.value)
+    assert len(message.splitlines()) == 1
+    return message
+
+
+class TestRoots:
+    def test_the_files_is_relative_to_the_file(self, run_file, tmp_path, monkeypatch):
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        config = read_run(Path("..") / "run.toml")
+        assert config.data.root == str(tmp_path / "corpus")
+        assert config.data.path(config.data.dev.target) == tmp_path / "corpus" / "dev.de"
+
+    def test_a_settings_is_relative_to_the_working_folder(self, run_file, tmp_path, monkeypatch):
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        assert read_run(run_file, ["data.root=texts"]).data.root == str(tmp_path / "elsewhere" / "texts")
+
+    def test_a_settings_may_look_like_a_number(self, run_file, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        assert read_run(run_file, ["data.root=2016"]).data.root == str(tmp_path / "2016")
+
+    def test_left_out_it_is_the_files_folder(self, run_file, tmp_path):
+        run_file.write_text(DATA.replace('root = "corpus"\n', ""))
+        assert read_run(run_file).data.root == str(tmp_path)
+
+    def test_an_absolute_one_stays(self, run_file, tmp_path):
+        run_file.write_text(DATA.replace("corpus", str(tmp_path / "far")))
+        assert read_run(run_file).data.root == str(tmp_path / "far")
+
+    def test_one_that_is_no_text_is_refused(self, run_file):
+        run_file.write_text(DATA.replace('"corpus"', "17"))
+        assert f"{run_file} line 2: data.root = 17" in complaint(run_file)
+
+    def test_one_with_a_nul_is_refused(self, run_file):
+        run_file.write_text(DATA.replace("corpus", "cor\\u0000pus"))
+        assert str(run_file) in complaint(run_file)
+
+
+class TestSettings:
+    def test_numbers_strings_and_booleans(self, run_file):
+        config = read_run(
+            run_file,
+            [
+                "train.max_steps=17",
+                "train.learning_rate_factor=0.5",
+                "train.adam_epsilon=1e-7",
+                "train.precision=float32",
+                'train.best_metric="loss"',
+                "model.attention_bias=true",
+                "generation.length_penalty=-1",
+                "data.dev.source=other = file.en",
+            ],
+        )
+        assert config.train == TrainConfig(
+            max_steps=17, learning_rate_factor=0.5, adam_epsilon=1e-7, precision="float32", best_metric="loss"
+        )
+        assert config.model.attention_bias is True
+        assert config.generation.length_penalty == -1
+        assert config.data.dev == Corpus(source="other = file.en", target="dev.de")
+
+    def test_they_win_over_the_file_and_the_last_over_the_first(self, run_file):
+        run_file.write_text(DATA + "[train]\nmax_steps = 11\nseed = 13\n")
+        config = read_run(run_file, ["train.max_steps=17", "train.max_steps=19"])
+        assert (config.train.max_steps, config.train.seed) == (19, 13)
+
+    def test_space_around_the_equals_sign_is_no_part_of_either(self, run_file):
+        config = read_run(run_file, ["train.max_steps = 17", "train.precision = float32"])
+        assert (config.train.max_steps, config.train.precision) == (17, "float32")
+
+    @pytest.mark.parametrize("order", [1, -1])
+    def test_a_preset_replaces_the_whole_model_whatever_the_order(self, run_file, order):
+        run_file.write_text(DATA + '[model]\npreset = "big"\nnorm = "pre"\nd_ff = 17\n')
+        settings = ["model.preset=tiny", "model.heads=2"][::order]
+        assert read_run(run_file, settings).model == preset("tiny", {"heads": 2})
+
+    def test_other_model_settings_go_on_top_of_the_files(self, run_file):
+        run_file.write_text(DATA + '[model]\npreset = "tiny"\nnorm = "pre"\n')
+        assert read_run(run_file, ["model.d_model=64"]).model == preset("tiny", {"norm": "pre", "d_model": 64})
+
+    @pytest.mark.parametrize("setting", ["train.max_steps", "=17", " =17", ""])
+    def test_what_is_no_setting_is_shown_one(self, run_file, setting):
+        assert "expected key=value, for example --set train.max_steps=500" in complaint(run_file, [setting])
+
+    @pytest.mark.parametrize(
+        ("setting", "expected"),
+        [
+            ("train.max_steps=0", "--set train.max_steps = 0: Input should be greater than or equal to 1"),
+            ("train.max_steps=many", "--set train.max_steps = 'many': Input should be a valid integer"),
+            ("train.max_steps=", "--set train.max_steps = '': "),
+            ("train.max_step=17", "--set train.max_step: unknown key: did you mean train.max_steps?"),
+            ("data.train.sorce=x", "--set data.train.sorce: unknown key: did you mean data.train.source?"),
+            ("train=17", "--set train = 17: "),
+            ("data.root.deeper=x", "--set data.root.deeper: root is a value, not a section"),
+            ("trian.max_steps=17", "--set trian.max_steps: unknown key: did you mean train?"),
+            ("train.max_steps.deeper=17", "--set train.max_steps.deeper: "),
+            ("train={max_step=17}", "--set train: train.max_step: unknown key: did you mean train.max_steps?"),
+            ("model.preset=tny", "--set model.preset = 'tny' is unknown"),
+            ("model.vocab_size=17", "--set model.vocab_size follows from the tokenizer"),
+        ],
+    )
+    def test_a_wrong_one_is_named_as_given(self, run_file, setting, expected):
+        assert complaint(run_file, [setting]).startswith(expected)
+
+
+class TestModelSection:
+    def test_left_out_it_is_the_base_model(self, run_file):
+        assert read_run(run_file).model == PRESETS["base"]
+
+    def test_a_preset_with_changes(self, run_file):
+        run_file.write_text(DATA + '[model]\npreset = "tiny"\nd_model = 64\n')
+        model = read_run(run_file).model
+        assert (model.d_model, model.d_k, model.encoder_layers) == (64, 16, 4)
+
+    def test_an_unknown_preset_lists_the_known_ones(self, run_file):
+        run_file.write_text(DATA + '[model]\npreset = "tny"\n')
+        message = complaint(run_file)
+        assert message.startswith(str(run_file))
+        assert "model.preset = 'tny' is unknown: choose base, big, tiny" in message
+
+    def test_the_size_of_the_vocabulary_is_the_tokenizers(self, run_file):
+        run_file.write_text(DATA + "[model]\nvocab_size = 1009\n")
+        assert "set tokenizer.vocab_size instead" in complaint(run_file)
+
+    def test_values_that_do_not_fit_each_other_are_named(self, run_file):
+        run_file.write_text(DATA + "[model]\nheads = 3\n")
+        assert complaint(run_file).startswith(f"{run_file} line 5: model: heads = 3 does not divide d_model = 512")
+
+    def test_a_wrong_value_beside_a_preset_is_found(self, run_file):
+        run_file.write_text(DATA + '[model]\npreset = "tiny"\n\ndropout = 1.5\n')
+        assert complaint(run_file) == f"{run_file} line 8: model.dropout = 1.5: Input should be less than 1"
+
+
+class TestUnknownKeys:
+    @pytest.mark.parametrize(
+        ("text", "line", "key", "nearest"),
+        [
+            (DATA + "[train]\nseed = 1\nmax_step = 3\n", 7, "train.max_step", "train.max_steps"),
+            (DATA + "[trian]\nmax_steps = 3\n", 5, "trian", "train"),
+            (DATA + "[model]\npreset = 'tiny'\nd_modl = 3\n", 7, "model.d_modl", "model.d_model"),
+            (DATA + "[model]\npresett = 'tiny'\n", 6, "model.presett", "model.preset"),
+            ("tokenizer.vocabsize = 997\n" + DATA, 1, "tokenizer.vocabsize", "tokenizer.vocab_size"),
+            (DATA + "generation = { beam = 4, beam_sise = 3 }\n", 5, "data.generation", None),
+            ("generation = { beam_sise = 3 }\n" + DATA, 1, "generation.beam_sise", "generation.beam_size"),
+            (DATA + "[ train ] # [data]\n\n'max_step' = 3 # seed = 4\n", 7, "train.max_step", "train.max_steps"),
+            ("\n[train]\r\nmax_step = 3\r\n" + DATA, 3, "train.max_step", "train.max_steps"),
+            # A key that takes a required one's place is what is wrong, not that the other is missing.
+            (
+                DATA.replace("dev.en", "x").replace('target = "dev', 'targets = "dev'),
+                4,
+                "data.dev.targets",
+                "data.dev.target",
+            ),
+            ("\n" + DATA.replace("dev =", "dve ="), 5, "data.dve", "data.dev"),
+        ],
+    )
+    def test_the_line_and_the_nearest_known_key_are_named(self, run_file, text, line, key, nearest):
+        run_file.write_bytes(text.encode())
+        expected = f"{run_file} line {line}: {key}: unknown key" + (f": did you mean {nearest}?" if nearest else "")
+        assert complaint(run_file).startswith(expected)
+
+    def test_where_nothing_is_near_the_known_ones_are_listed(self, run_file):
+        run_file.write_text(DATA + "[tokenizer]\nqqq = 3\n")
+        assert complaint(run_file) == f"{run_file} line 6: tokenizer.qqq: unknown key: known are kind, vocab_size"
+
+    @given(name=st.text(min_size=1))
+    def test_any_name_is_refused_on_one_line(self, tmp_path_factory, name):
+        path = tmp_path_factory.getbasetemp() / "any-name.toml"
+        path.write_text(DATA + tomlkit.dumps({"extra": {name: 17}}), encoding="utf-8")
+        assert f"{path} line 5: extra: unknown key" in complaint(path)
+        path.write_text(DATA + tomlkit.dumps({"tokenizer": {name: 17}}), encoding="utf-8")
+        assert str(path) in complaint(path)
+
+
+class TestWrongValues:
+    @pytest.mark.parametrize(
+        ("section", "key", "value", "shown"),
+        [
+            ("train", "max_steps", "0", "0"),
+            ("train", "max_steps", "2.5", "2.5"),
+            ("train", "max_steps", "true", "True"),
+            ("train", "seed", "-1", "-1"),
+            ("train", "batch_tokens", "'many'", "'many'"),
+            ("train", "precision", "'float64'", "'float64'"),
+            ("train", "adam_beta2", "1.0", "1.0"),
+            ("train", "learning_rate_factor", "inf", "inf"),
+            ("train", "learning_rate_factor", "nan", "nan"),
+            ("tokenizer", "vocab_size", "299", "299"),
+            ("tokenizer", "kind", "'words'", "'words'"),
+            ("generation", "beam_size", "0", "0"),
+            ("generation", "length_penalty", "nan", "nan"),
+            ("generation", "length_penalty_kind", "'marian'", "'marian'"),
+            ("model", "norm", "'sandwich'", "'sandwich'"),
+        ],
+    )
+    def test_file_line_key_and_value_are_named(self, run_file, section, key, value, shown):
+        run_file.write_text(f"{DATA}# {key} = 5\n[{section}]\n\n{key} = {value}\n")
+        assert complaint(run_file).startswith(f"{run_file} line 8: {section}.{key} = {shown}: ")
+
+    def test_the_same_key_of_another_section_is_another_line(self, run_file):
+        run_file.write_text(DATA.replace("[data]", "[data]\nmax_length = 1") + "[train]\nmax_steps = 3\n")
+        assert complaint(run_file).startswith(f"{run_file} line 2: data.max_length = 1: ")
+
+    def test_text_of_several_lines_is_no_key(self, run_file):
+        text = DATA.replace('"corpus"', '"""\n[train]\nmax_steps = 1\n"""') + "[train]\nmax_steps = 0\n"
+        run_file.write_text(text)
+        assert complaint(run_file).startswith(f"{run_file} line 9: train.max_steps = 0: ")
+
+    def test_further_errors_are_counted(self, run_file):
+        run_file.write_text(DATA + "[train]\nmax_steps = 0\nlog_every = 0\nseed = -1\n")
+        message = complaint(run_file)
+        assert message.startswith(f"{run_file} line 6: train.max_steps = 0: ")
+        assert message.endswith("(and 2 more)")
+
+    def test_a_section_that_is_a_value(self, run_file):
+        run_file.write_text("model = 'base'\n" + DATA)
+        assert complaint(run_file).startswith(f"{run_file} line 1: model = 'base': ")
+
+
+class TestWhatIsMissing:
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("", ": data: is missing"),
+            ("[train]\nseed = 3\n", ": data: is missing"),
+            (DATA.partition("dev =")[0], " line 1: data.dev: is missing"),
+            ("\n" + DATA.replace(', target = "train.de"', ""), " line 4: data.train.target: is missing"),
+        ],
+    )
+    def test_is_named_with_the_table_that_should_hold_it(self, run_file, text, expected):
+        run_file.write_text(text)
+        assert complaint(run_file).startswith(f"{run_file}{expected}")
+
+
+class TestUnreadableFiles:
+    def test_missing(self, tmp_path):
+        assert complaint(tmp_path / "none.toml") == f"{tmp_path / 'none.toml'}: no such run file"
+
+    def test_a_directory(self, tmp_path):
+        assert complaint(tmp_path).startswith(f"{tmp_path}: is a directory: give the run file inside it")
+
+    def test_below_a_file(self, run_file):
+        assert complaint(run_file / "run.toml").startswith(f"{run_file / 'run.toml'}: ")
+
+    def test_not_utf8(self, run_file):
+        run_file.write_bytes(DATA.encode() + b"# gr\xfc\xdfe\n")
+        assert complaint(run_file).startswith(f"{run_file} line 5: not UTF-8 text")
+
+    def test_broken_toml_names_the_line(self, run_file):
+        run_file.write_text(DATA + "[train]\nmax_steps = \n")
+        message = complaint(run_file)
+        assert message.startswith(f"{run_file}: not a TOML file: ")
+        assert "line 6" in message
+
+    def test_a_byte_order_mark_is_no_part_of_the_text(self, run_file):
+        run_file.write_bytes(b"\xef\xbb\xbf" + DATA.encode())
+        assert read_run(run_file).data.dev.source == "dev.en"
+
+    @given(junk=st.text())
+    def test_any_text_is_a_run_or_bad_input(self, tmp_path_factory, junk):
+        path = tmp_path_factory.getbasetemp() / "any-text.toml"
+        path.write_text(DATA + junk, encoding="utf-8")
+        try:
+            assert read_run(path).data.dev.source == "dev.en"
+        except BadInputError as error:
+            assert str(error).startswith(str(path))
+            assert len(str(error).splitlines()) == 1
+
+
+def corpora():
+    name = st.text(st.characters(exclude_categories=["Cs"]))
+    return st.builds(Corpus, source=name, target=name)
+
+
+class TestRoundTrip:
+    def test_what_is_written_is_read_again(self, run_file):
+        run_file.write_text(DATA + '[model]\npreset = "tiny"\nnorm = "pre"\n[train]\nadam_epsilon = 1e-7\nseed = 17\n')
+        config = read_run(run_file, ["tokenizer.vocab_size=997"])
+        written = run_file.with_name("written.toml")
+        write_run(config, written)
+        assert read_run(written) == config
+
+    def test_it_is_the_same_from_every_folder(self, run_file, tmp_path):
+        config = read_run(run_file)
+        (tmp_path / "deep").mkdir()
+        write_run(config, tmp_path / "deep" / "run.toml")
+        assert read_run(tmp_path / "deep" / "run.toml").data.root == str(tmp_path / "corpus")
+
+    @given(
+        train=corpora(),
+        dev=corpora(),
+        factor=st.floats(min_value=0, exclude_min=True, allow_infinity=False),
+        alpha=st.floats(allow_nan=False, allow_infinity=False),
+        steps=st.integers(1, 2**63 - 1),
+    )
+    def test_any_names_and_numbers(self, tmp_path_factory, train, dev, factor, alpha, steps):
+        config = RunConfig(
+            data=DataConfig(root="/somewhere", train=train, dev=dev),
+            tokenizer=TokenizerConfig(vocab_size=997),
+            model=preset("tiny"),
+            train=TrainConfig(max_steps=steps, learning_rate_factor=factor),
+            generation=GenerationConfig(length_penalty=alpha),
+        )
+        path = tmp_path_factory.getbasetemp() / "any-run.toml"
+        write_run(config, path)
+        assert read_run(path) == config

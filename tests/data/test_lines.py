@@ -1,0 +1,105 @@
+import gzip
+from itertools import islice
+
+import pytest
+
+from transduce.config import BadInputError
+from transduce.data import open_binary, read_lines, read_pairs
+
+NOT_LINE_ENDS = ["\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029"]
+
+
+def write(path, content):
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+def complaint(lines):
+    with pytest.raises(BadInputError) as caught:
+        list(lines)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["text", "text.gz"])
+class TestPlainAndGzip:
+    @pytest.mark.parametrize("mark", NOT_LINE_ENDS)
+    def test_only_a_line_feed_ends_a_line(self, tmp_path, name, mark):
+        path = write(tmp_path / name, f"one{mark}two\n{mark}three{mark}\n".encode())
+        assert list(read_lines(path)) == [f"one{mark}two", f"{mark}three{mark}"]
+
+    @pytest.mark.parametrize(
+        ("content", "lines"),
+        [
+            (b"", []),
+            (b"\n", [""]),
+            (b"\n\n", ["", ""]),
+            (b"one", ["one"]),
+            (b"one\n", ["one"]),
+            (b"one\n\n two \n", ["one", "", " two "]),
+            ("schön\nnul\x00🙂".encode(), ["schön", "nul\x00🙂"]),
+        ],
+    )
+    def test_lines(self, tmp_path, name, content, lines):
+        assert list(read_lines(write(tmp_path / name, content))) == lines
+
+    def test_invalid_utf8_names_file_line_and_column(self, tmp_path, name):
+        path = write(tmp_path / name, b"fine\nab\xff\nfine\n")
+        assert complaint(read_lines(path)).startswith(f"{path} line 2: invalid UTF-8 (byte 0xff at column 3)")
+
+    def test_lines_before_the_invalid_one_are_read(self, tmp_path, name):
+        path = write(tmp_path / name, b"one\ntwo\n\xc3")
+        assert list(islice(read_lines(path), 2)) == ["one", "two"]
+
+    def test_missing(self, tmp_path, name):
+        assert complaint(read_lines(tmp_path / name)) == f"{tmp_path / name}: no such file"
+
+    def test_a_directory(self, tmp_path, name):
+        (tmp_path / name).mkdir()
+        assert complaint(read_lines(tmp_path / name)).startswith(f"{tmp_path / name}: is a directory")
+
+
+class TestDamagedGzip:
+    def test_cut_short(self, tmp_path):
+        whole = gzip.compress(b"".join(b"line %d\n" % number for number in range(1009)))
+        path = tmp_path / "text.gz"
+        for length in range(1, len(whole), 97):
+            path.write_bytes(whole[:length])
+            assert complaint(read_lines(path)).startswith(f"{path}: damaged gzip file after line ")
+
+    def test_overwritten_in_the_middle(self, tmp_path):
+        damaged = bytearray(gzip.compress(b"".join(b"line %d\n" % number for number in range(1009))))
+        middle = len(damaged) // 2
+        damaged[middle : middle + 17] = bytes(17)
+        path = tmp_path / "text.gz"
+        path.write_bytes(damaged)
+        assert complaint(read_lines(path)).startswith(f"{path}: damaged gzip file after line ")
+
+    def test_plain_text_with_the_wrong_name(self, tmp_path):
+        path = tmp_path / "text.gz"
+        path.write_bytes(b"one\n")
+        assert str(path) in complaint(read_lines(path))
+
+
+def test_open_binary_gives_the_bytes(tmp_path):
+    with open_binary(write(tmp_path / "text.gz", b"one\r\n\xff")) as stream:
+        assert stream.read() == b"one\r\n\xff"
+
+
+class TestPairs:
+    def test_line_belongs_to_line(self, tmp_path):
+        source, target = write(tmp_path / "a.gz", b"one\n\nthree"), write(tmp_path / "b", b"eins\nzwei\ndrei\n")
+        assert list(read_pairs(source, target)) == [("one", "eins"), ("", "zwei"), ("three", "drei")]
+
+    @pytest.mark.parametrize(("left", "right"), [(3, 1009), (1009, 3), (0, 1), (2, 0), (7, 8)])
+    def test_different_counts_name_both(self, tmp_path, left, right):
+        source, target = write(tmp_path / "a", b"x\n" * left), write(tmp_path / "b", b"y\n" * right)
+        assert complaint(read_pairs(source, target)).startswith(
+            f"{source} has {left:,} lines but {target} has {right:,}: "
+        )
+
+    def test_empty_files_are_equally_long(self, tmp_path):
+        assert list(read_pairs(write(tmp_path / "a", b""), write(tmp_path / "b", b""))) == []
+
+    def test_a_missing_side_is_named(self, tmp_path):
+        source = write(tmp_path / "a", b"one\n")
+        assert complaint(read_pairs(source, tmp_path / "b")) == f"{tmp_path / 'b'}: no such file"

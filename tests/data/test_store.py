@@ -1,0 +1,142 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import ipc
+
+from transduce.config import BadInputError
+from transduce.data import Store, store, write_store
+
+PAIRS = [([7, 11], [13]), ([], [17, 19, 23]), ([29], []), ([], []), ([2**31 - 1, 0], [31])]
+ORIGIN = {"data": "somewhere", "files": "ümlaut"}
+
+
+def contents(opened):
+    sides = [opened.pair(index) for index in range(len(opened))]
+    return [(source.tolist(), target.tolist()) for source, target in sides]
+
+
+def complaint(path):
+    with pytest.raises(BadInputError) as caught:
+        Store(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: ")
+    assert "prepare" in message  # the way out
+    return message
+
+
+def write_arrow(path, metadata, names=("source", "target"), kind=pa.int32()):  # noqa: B008 - pyarrow's types never change
+    schema = pa.schema([(name, pa.list_(kind)) for name in names], metadata)
+    with ipc.new_file(str(path), schema) as writer:
+        writer.write_batch(pa.record_batch([pa.array([[3]], pa.list_(kind)) for _ in names], schema=schema))
+
+
+class TestRoundTrip:
+    def test_pairs_lengths_and_origin(self, tmp_path):
+        assert write_store(tmp_path / "train.arrow", PAIRS, ORIGIN) == 5
+        opened = Store(tmp_path / "train.arrow")
+        assert contents(opened) == PAIRS
+        assert opened.origin == ORIGIN
+        assert opened.source_lengths.tolist() == [2, 0, 1, 0, 2]
+        assert opened.target_lengths.tolist() == [1, 3, 0, 0, 1]
+
+    @pytest.mark.parametrize("count", [2, 3, 4, 6, 7])  # less than a block, one, more, exactly two, two and a rest
+    def test_more_rows_than_one_block(self, tmp_path, monkeypatch, count):
+        monkeypatch.setattr(store, "_ROWS_PER_BATCH", 3)
+        pairs = [([index] * index, [100 + index] * (count - index)) for index in range(count)]
+        assert write_store(tmp_path / "train.arrow", iter(pairs), {}) == count
+        opened = Store(tmp_path / "train.arrow")
+        assert contents(opened) == pairs
+        assert opened.source_lengths.tolist() == list(range(count))
+
+    @pytest.mark.parametrize("pairs", [[], [([], [])], [([], [])] * 3])
+    def test_nothing(self, tmp_path, pairs):
+        assert write_store(tmp_path / "train.arrow", pairs, {}) == len(pairs)
+        opened = Store(tmp_path / "train.arrow")
+        assert len(opened) == len(pairs)
+        assert contents(opened) == pairs
+
+    @given(pairs=st.lists(st.tuples(*[st.lists(st.integers(0, 2**31 - 1))] * 2)))
+    def test_any_pairs(self, tmp_path_factory, pairs):
+        path = tmp_path_factory.getbasetemp() / "any.arrow"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(store, "_ROWS_PER_BATCH", 3)
+            write_store(path, pairs, {})
+            assert contents(Store(path)) == pairs
+
+
+class TestWhole:
+    def test_a_crash_while_writing_leaves_the_older_store(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(store, "_ROWS_PER_BATCH", 2)
+        path = tmp_path / "train.arrow"
+        write_store(path, PAIRS, ORIGIN)
+
+        def broken():
+            yield from PAIRS[:3]
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            write_store(path, broken(), {"another": "origin"})
+        assert contents(Store(path)) == PAIRS
+        assert Store(path).origin == ORIGIN
+        write_store(path, PAIRS[:1], {})  # what the crash left behind is in nobody's way
+        assert contents(Store(path)) == PAIRS[:1]
+        assert [file.name for file in tmp_path.iterdir()] == ["train.arrow"]
+
+    def test_a_crash_before_there_was_any_leaves_none(self, tmp_path):
+        with pytest.raises(ZeroDivisionError):
+            write_store(tmp_path / "train.arrow", (([1], [1 // 0]) for _ in range(3)), {})
+        assert "no such store" in complaint(tmp_path / "train.arrow")
+
+
+class TestUnreadable:
+    def test_missing(self, tmp_path):
+        assert "no such store" in complaint(tmp_path / "train.arrow")
+
+    def test_a_directory(self, tmp_path):
+        complaint(tmp_path)
+
+    def test_truncated_anywhere(self, tmp_path):
+        path = tmp_path / "train.arrow"
+        write_store(path, PAIRS, ORIGIN)
+        whole = path.read_bytes()
+        for length in range(0, len(whole), 29):
+            path.write_bytes(whole[:length])
+            complaint(path)
+
+    def test_offsets_that_lead_out_of_the_file(self, tmp_path):
+        # Read as they stand, they would end the process with a segmentation fault.
+        path = tmp_path / "train.arrow"
+        write_store(path, [([1, 2, 3, 4, 5], [7])], {})
+        whole, column = path.read_bytes(), np.array([0, 5, 1, 2, 3, 4, 5], np.int32).tobytes()
+        assert whole.count(column) == 1
+        path.write_bytes(whole.replace(column, np.array([0, 2**30, 1, 2, 3, 4, 5], np.int32).tobytes()))
+        complaint(path)
+
+    def test_another_kind_of_file(self, tmp_path):
+        path = tmp_path / "train.arrow"
+        path.write_text("a line of text\n" * 17)
+        complaint(path)
+
+    @pytest.mark.parametrize(
+        ("metadata", "names", "kind"),
+        [
+            ({"version": "2", "origin": "{}"}, ("source", "target"), pa.int32()),
+            (None, ("source", "target"), pa.int32()),
+            ({"version": "1", "origin": "{}"}, ("source", "labels"), pa.int32()),
+            ({"version": "1", "origin": "{}"}, ("source",), pa.int32()),
+            ({"version": "1", "origin": "{}"}, ("source", "target"), pa.int64()),
+            ({"version": "1"}, ("source", "target"), pa.int32()),
+        ],
+    )
+    def test_another_version(self, tmp_path, metadata, names, kind):
+        path = tmp_path / "train.arrow"
+        write_arrow(path, metadata, names, kind)
+        complaint(path)
+
+    def test_what_this_version_looks_like(self, tmp_path):
+        # Holds the cases above to what they say: with nothing changed, the same file is a store.
+        path = tmp_path / "train.arrow"
+        write_arrow(path, {"version": "1", "origin": "{}"})
+        assert contents(Store(path)) == [([3], [3])]

@@ -1,0 +1,201 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import transduce
+from transduce.bundle import load_bundle
+from transduce.config import BadInputError
+from transduce.data import SpecialIds
+from transduce.inference import Engine
+
+pytest_plugins = ["tiny_run"]
+
+SENTENCES = ["bamo dulu kari", "wemo", "luso luso gozu fepi bamo", "kari kari", "fepi wemo dulu gozu"]
+ODD_LINES = {
+    "nothing": "",
+    "spaces": "    ",
+    "tab": "\t",
+    "emoji": "👍🏽 dulu 👩‍👩‍👧",
+    "right to left": "שלום עולם",
+    "5,000 letters": "bamodulu" * 625,
+    "800 words": "bamo kari " * 400,
+    "carriage return": "bamo\rdulu\r",
+    "U+2028": "bamo\u2028dulu\u0085kari",
+    "NUL": "bamo\0dulu\0",
+    "special symbols": "<s> </s> <pad> <unk> <0x0A>",
+    "form feed": "\f\v",
+    "replacement character": "\ufffd",
+}
+
+
+def test_words_become_what_they_should(translator):
+    # The made-up dictionary; the model is trained on 211 sentences.
+    assert [each.text for each in translator.translate(["bamo dulu kari", "wemo", "fepi luso"])] == [
+        "ti sor mup",
+        "yob",
+        "nal hax",
+    ]
+
+
+def test_empty_for_empty_in_its_place(translator):
+    outputs = translator.translate(["", "wemo", "  \t ", "kari", "\u3000\n"])
+    assert [each.text for each in outputs] == ["", "yob", "", "mup", ""]
+    assert [each.tokens for each in outputs if not each.text] == [()] * 3
+    assert translator.translate([]) == []
+
+
+def test_order_is_the_inputs(translator):
+    """The engine sorts by length; the outputs come back in the order of the texts."""
+    outputs = translator.translate(SENTENCES)
+    backwards = translator.translate(SENTENCES[::-1])
+    assert [each.text for each in outputs] == [each.text for each in backwards[::-1]]
+    assert len({each.text for each in outputs}) == len(SENTENCES)
+
+
+def test_odd_lines_give_one_output_each(translator):
+    outputs = translator.translate(list(ODD_LINES.values()), beam_size=1)
+    assert len(outputs) == len(ODD_LINES)
+    empty = {"nothing", "spaces", "tab", "form feed"}
+    for name, output in zip(ODD_LINES, outputs, strict=True):
+        assert output.tokens == () or name not in empty
+        assert math.isfinite(output.score)
+        assert not set(output.tokens) & {"<s>", "</s>", "<pad>", "<unk>"}
+
+
+def test_a_batch_gives_what_one_by_one_gives(translator):
+    texts = [*SENTENCES, "", *(text for text in ODD_LINES.values() if len(text) < 100)]
+    together = translator.translate(texts, n_best=2)
+    alone = [translator.translate([text], n_best=2)[0] for text in texts]
+    for one, other in zip(together, alone, strict=True):
+        assert one.tokens == other.tokens
+        assert one.log_probability == pytest.approx(other.log_probability, abs=1e-4)
+        assert [each.tokens for each in one.alternatives] == [each.tokens for each in other.alternatives]
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_log_probability_is_what_scoring_the_output_gives(translator, trained_run, beam_size):
+    bundle = load_bundle(trained_run)
+    tokenizer = bundle.tokenizer
+    special = SpecialIds(tokenizer.pad_id, tokenizer.begin_id, tokenizer.end_id)
+    engine = Engine(bundle.model, special, "float32")
+    outputs = translator.translate(SENTENCES, beam_size=beam_size)
+    retokenized = tokenizer.encode([each.text for each in outputs])
+    scores = translator.score(SENTENCES, [each.text for each in outputs])
+    same = 0
+    for source, output, ids, score in zip(SENTENCES, outputs, retokenized, scores, strict=True):
+        if tuple(tokenizer.tokens(ids)) == output.tokens:
+            same += 1
+            assert output.log_probability == pytest.approx(score, abs=1e-4)
+        (exact,) = engine.score(tokenizer.encode([source]), [[_id(tokenizer, token) for token in output.tokens]])
+        assert output.log_probability == pytest.approx(exact, abs=1e-4)
+        assert output.log_probability < 0
+    assert same >= 3
+
+
+def _id(tokenizer, token):
+    return next(index for index in range(tokenizer.vocab_size) if tokenizer.tokens([index]) == [token])
+
+
+def test_score_is_the_log_probability_over_the_length_penalty(translator):
+    for output in translator.translate(SENTENCES, n_best=2):
+        for each in (output, *output.alternatives):
+            length = len(each.tokens) + 1  # the end symbol counts
+            assert each.score == pytest.approx(each.log_probability / ((5 + length) / 6) ** 0.6)
+    (output,) = translator.translate(["bamo dulu"], length_penalty=2.0)
+    assert output.score == pytest.approx(output.log_probability / ((5 + len(output.tokens) + 1) / 6) ** 2)
+    (output,) = translator.translate(["bamo dulu"], length_penalty_kind="none")
+    assert output.score == pytest.approx(output.log_probability)
+
+
+def test_n_best_are_distinct_and_best_first(translator):
+    single = translator.translate(SENTENCES)
+    for best, output in zip(single, translator.translate(SENTENCES, n_best=4), strict=True):
+        outputs = [output, *output.alternatives]
+        assert len(outputs) == 4
+        assert len({each.tokens for each in outputs}) == 4
+        scores = [each.score for each in outputs]
+        assert scores == sorted(scores, reverse=True)
+        assert (output.text, output.score) == (best.text, best.score)
+        assert best.alternatives == ()
+
+
+def test_none_means_the_models_own_settings(translator, trained_run):
+    generation = load_bundle(trained_run).generation
+    assert (generation.beam_size, generation.length_penalty) == (4, 0.6)
+    explicit = translator.translate(SENTENCES, beam_size=4, length_penalty=0.6, length_penalty_kind="gnmt")
+    assert translator.translate(SENTENCES) == explicit
+
+
+def test_an_output_is_no_longer_than_the_input_and_the_limit_together(translator, trained_run):
+    """Nothing stops a greedy search over unknown letters early, so it runs into its limit."""
+    bundle = load_bundle(trained_run)
+    assert bundle.generation.max_extra_length == 3
+    text = "q" * 29
+    source_symbols = len(bundle.tokenizer.encode([text])[0]) + 1
+    assert len(translator.translate([text], beam_size=1)[0].tokens) + 1 <= source_symbols + 3
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"beam_size": 0}, "beam size 0"),
+        ({"beam_size": -2}, "beam size -2"),
+        ({"n_best": 0}, "n-best 0"),
+        ({"n_best": 5}, "n-best 5"),  # the model's beam is 4
+        ({"beam_size": 2, "n_best": 3}, "n-best 3"),
+    ],
+)
+def test_numbers_out_of_range_are_named(translator, options, named):
+    with pytest.raises(BadInputError, match=named):
+        translator.translate(["bamo"], **options)
+
+
+def test_a_string_is_no_list_of_strings(translator):
+    with pytest.raises(BadInputError, match="list"):
+        translator.translate("bamo")
+
+
+def test_attention_weighs_every_source_symbol_for_every_target_symbol(translator):
+    (plain,) = translator.translate(["bamo dulu kari"])
+    (output,) = translator.translate(["bamo dulu kari"], return_attention=True, n_best=2)
+    assert plain.attention is None
+    assert output.tokens == plain.tokens == (" ti", " sor", " mup")
+    assert output.attention.shape == (2, 3 + 1, 3 + 1)  # heads, target and end, source and end
+    for each in (output, *output.alternatives):
+        assert each.attention.shape == (2, len(each.tokens) + 1, 4)
+        assert each.attention.dtype == np.float32
+        np.testing.assert_allclose(each.attention.sum(axis=-1), 1, rtol=1e-5)
+    assert translator.translate([""], return_attention=True)[0].attention is None
+
+
+def test_both_precisions_run(trained_run, translator):
+    rounded = transduce.load(trained_run, precision="bfloat16")
+    outputs, exact = rounded.translate(SENTENCES), translator.translate(SENTENCES)
+    assert outputs[1].text == exact[1].text == "yob"
+    # Eight bits of mantissa: near, but not the same.
+    differences = [abs(a.log_probability - b.log_probability) for a, b in zip(outputs, exact, strict=True)]
+    assert max(differences) > 0
+    assert differences[1] < 0.1
+
+
+def test_a_translator_keeps_a_copy_of_its_own(trained_run):
+    """Training may go on while dev is translated in another precision: its weights must not change."""
+    bundle = load_bundle(trained_run)
+    engine = Engine(bundle.model, SpecialIds(0, 1, 2), "bfloat16")
+    with torch.no_grad():
+        for weight in bundle.model.parameters():
+            weight.zero_()
+    (score,) = engine.score([[5, 6]], [[7]])
+    assert score != pytest.approx(-2 * math.log(bundle.config.vocab_size), rel=1e-3)  # what zeros would give
+    assert all(weight.dtype == torch.float32 for weight in bundle.model.parameters())
+
+
+def test_scores_do_not_depend_on_the_budget_of_a_batch(trained_run):
+    bundle = load_bundle(trained_run)
+    tokenizer = bundle.tokenizer
+    special = SpecialIds(tokenizer.pad_id, tokenizer.begin_id, tokenizer.end_id)
+    sources = tokenizer.encode(SENTENCES)
+    small, large = (Engine(bundle.model, special, "float32", batch_tokens=size) for size in (1, 4096))
+    assert small.score(sources, sources[::-1]) == pytest.approx(large.score(sources, sources[::-1]), abs=1e-3)

@@ -1,0 +1,90 @@
+import json
+
+import pytest
+import tokenizers
+
+from transduce.config import BadInputError
+from transduce.text import Tokenizer, learn_bpe
+
+TEXTS = ["", "the cat sat", "  12 <s> </s> <pad> <unk> <0x41> €🙂  "]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return learn_bpe(["the cat sat on the mat", "<s> </s> <pad> <unk> <0x41>"] * 5, 311)
+
+
+@pytest.fixture
+def saved(tokenizer, tmp_path):
+    path = tmp_path / "tokenizer.json"
+    tokenizer.save(path)
+    return path
+
+
+def complaint(path):
+    with pytest.raises(BadInputError) as caught:
+        Tokenizer.load(path)
+    message = str(caught.value)
+    assert len(message.splitlines()) == 1
+    return message
+
+
+def test_the_special_symbols_have_the_same_ids_in_every_vocabulary(tokenizer):
+    assert (tokenizer.pad_id, tokenizer.begin_id, tokenizer.end_id, tokenizer.unknown_id) == (0, 1, 2, 3)
+    assert tokenizer.tokens([0, 1, 2, 3]) == ["<pad>", "<s>", "</s>", "<unk>"]
+
+
+def test_special_symbols_vanish_from_text(tokenizer):
+    [ids] = tokenizer.encode(["the cat"])
+    assert tokenizer.decode([[1, *ids, 2, 0, 0], [0, 1, 2, 3]]) == ["the cat", ""]
+
+
+def test_a_loaded_one_gives_the_same_ids(tokenizer, saved):
+    loaded = Tokenizer.load(saved)
+    assert loaded.encode(TEXTS) == tokenizer.encode(TEXTS)
+    assert loaded.decode(loaded.encode(TEXTS)) == TEXTS
+    assert loaded.vocab_size == tokenizer.vocab_size
+    assert loaded.to_json() == tokenizer.to_json()
+
+
+def test_a_loaded_one_takes_no_text_for_a_special_symbol(saved):
+    ids = Tokenizer.load(saved).encode(["<s>", "</s>", "<pad>", "<unk>", "the cat</s>"])
+    assert all(min(sequence) > 3 for sequence in ids)
+
+
+def test_the_file_is_the_librarys_own(tokenizer, saved):
+    assert tokenizers.Tokenizer.from_file(str(saved)).get_vocab_size() == tokenizer.vocab_size
+
+
+def test_ids_that_no_symbol_has_are_unknown(tokenizer):
+    assert tokenizer.tokens([tokenizer.vocab_size]) == ["<unk>"]
+
+
+def test_a_missing_file_is_named(tmp_path):
+    assert str(tmp_path / "none.json") in complaint(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"null", b"\xff\xfe", b"not JSON"])
+def test_a_file_that_is_no_tokenizer_is_named(tmp_path, content):
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(content)
+    assert str(path) in complaint(path)
+
+
+def test_a_truncated_file_is_named(saved):
+    content = saved.read_bytes()
+    saved.write_bytes(content[: len(content) * 2 // 3])
+    assert str(saved) in complaint(saved)
+
+
+def test_a_tokenizer_without_the_special_symbols_is_named(saved):
+    tokenizers.Tokenizer(tokenizers.models.BPE(vocab={"<pad>": 0, "<s>": 1, "a": 2}, merges=[])).save(str(saved))
+    message = complaint(saved)
+    assert "lacks the special symbols </s>, <unk>" in message
+    assert str(saved) in message
+
+
+def test_byte_names_are_ordinary_symbols(saved):
+    # As special ones they would vanish from decoded text, and with them all that is spelled in bytes.
+    added = json.loads(saved.read_text())["added_tokens"]
+    assert [token["content"] for token in added] == ["<pad>", "<s>", "</s>", "<unk>"]

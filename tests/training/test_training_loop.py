@@ -1,0 +1,243 @@
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from transduce.config import TrainConfig, preset
+from transduce.data import SpecialIds, Store, plan_epoch, write_store
+from transduce.models import Tokens, Transformer, build
+from transduce.training import (
+    Corpora,
+    Hooks,
+    Progress,
+    Report,
+    Training,
+    list_checkpoints,
+    load_checkpoint,
+    make_optimizer,
+    train,
+)
+
+SPECIAL = SpecialIds(pad=0, begin=1, end=2)
+WORDS = 7  # source words are 3 to 9; each becomes the word seven above it
+CONFIG = TrainConfig(
+    batch_tokens=64,
+    max_steps=8,
+    precision="float32",
+    warmup_steps=10,
+    learning_rate_factor=0.3,
+    log_every=2,
+    validate_every=4,
+    checkpoint_every=4,
+)
+
+
+@dataclass
+class Notes:
+    """What the loop told its hooks; ``bleus`` are the scores that it gets back, one after another."""
+
+    bleus: list[float] = field(default_factory=list)
+    saved: list[torch.Tensor] = field(default_factory=list)
+
+    def dev_bleu(self, model: Transformer) -> float:
+        assert not model.training
+        return self.bleus.pop(0) if self.bleus else 0.0
+
+    def save_best(self, model: Transformer) -> None:
+        self.saved.append(model.embedding.weight.detach().clone())
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> Corpora:
+    folder = tmp_path_factory.mktemp("store")
+    random = np.random.default_rng(11)
+    sources = [random.integers(3, 3 + WORDS, random.integers(1, 8)).tolist() for _ in range(113)]
+    pairs = [(source, [word + WORDS for word in source]) for source in sources]
+    write_store(folder / "train", pairs[:101], {})
+    write_store(folder / "dev", pairs[101:], {})
+    return Corpora(Store(folder / "train"), Store(folder / "dev"), SPECIAL)
+
+
+def _train(
+    folder: Path, corpora: Corpora, config: TrainConfig, notes: Notes | None = None, *, dropout: float = 0.1
+) -> tuple[Training, Progress]:
+    """Train in ``folder`` from where it stands, as a new process would."""
+    notes = notes or Notes()
+    checkpoints = list_checkpoints(folder / "checkpoints")
+    # What a resumed training starts from must come from the checkpoint, so its fresh weights are others.
+    torch.manual_seed(1000 + len(checkpoints))
+    changes = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 16, "d_ff": 24, "heads": 2}
+    model = build(preset("base", changes | {"dropout": dropout, "label_smoothing": 0.0, "vocab_size": 3 + 2 * WORDS}))
+    optimizer = make_optimizer(model, config)
+    progress = load_checkpoint(checkpoints[-1][1], model, optimizer) if checkpoints else Progress()
+    folder.mkdir(exist_ok=True)
+    with Report(folder / "metrics.jsonl", max_steps=config.max_steps, step=progress.step) as report:
+        hooks = Hooks(notes.dev_bleu, notes.save_best)
+        training = Training(model, optimizer, corpora, config, folder / "checkpoints", report, hooks)
+        return training, train(training, progress)
+
+
+def _metrics(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def _losses(folder: Path) -> list[tuple[Any, ...]]:
+    return [(line["step"], line["split"], line["loss"], line["target_tokens"]) for line in _metrics(folder)]
+
+
+def _lists(store: Store, row: int) -> tuple[list[int], list[int]]:
+    source, target = store.pair(row)
+    return source.tolist(), target.tolist()
+
+
+def _batches_in_an_epoch(corpora: Corpora, config: TrainConfig) -> int:
+    lengths = corpora.train.source_lengths + 1, corpora.train.target_lengths + 1
+    return len(plan_epoch(*lengths, config.batch_tokens, config.seed, 0))
+
+
+def test_the_same_seed_gives_the_same_losses_and_another_does_not(tmp_path, corpora):
+    for name, seed in (("one", 1), ("again", 1), ("other", 2)):
+        _train(tmp_path / name, corpora, CONFIG.model_copy(update={"seed": seed}))
+    one, again, other = (_losses(tmp_path / name) for name in ("one", "again", "other"))
+    assert one == again
+    assert [row[2] for row in one] != [row[2] for row in other]
+
+
+def test_dropout_is_drawn_anew_at_every_step(tmp_path, corpora):
+    """With a rate of almost nothing and the same batch every time, only dropout can change the loss."""
+    everything = corpora.train.target_lengths.sum() * 10
+    still = CONFIG.model_copy(update={"batch_tokens": int(everything), "learning_rate_factor": 1e-12, "log_every": 1})
+    _train(tmp_path / "dropout", corpora, still)
+    _train(tmp_path / "none", corpora, still, dropout=0.0)
+    losses = [line["loss"] for line in _metrics(tmp_path / "dropout") if line["split"] == "train"]
+    assert len(set(losses)) == len(losses) == 8
+    steady = [line["loss"] for line in _metrics(tmp_path / "none") if line["split"] == "train"]
+    assert steady == pytest.approx([steady[0]] * 8, rel=1e-6)
+
+
+@pytest.mark.parametrize("half", [4, 12, 28])
+def test_two_halves_equal_the_whole_bit_for_bit(tmp_path, corpora, half):
+    batches = _batches_in_an_epoch(corpora, CONFIG)
+    assert half % batches  # the interruption is in the middle of an epoch ...
+    assert (batches > 4) and (batches < 28)  # ... of the first one, and of a later one
+    whole, halves = tmp_path / "whole", tmp_path / "halves"
+    _train(whole, corpora, CONFIG.model_copy(update={"max_steps": 2 * half}))
+    _, middle = _train(halves, corpora, CONFIG.model_copy(update={"max_steps": half}))
+    assert (middle.epoch, middle.batch) == divmod(half, batches)
+    _, end = _train(halves, corpora, CONFIG.model_copy(update={"max_steps": 2 * half}))
+    assert end.step == 2 * half
+    assert _losses(halves) == _losses(whole)
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        last = Path("checkpoints") / f"step-{2 * half}" / name
+        assert (halves / last).read_bytes() == (whole / last).read_bytes()
+
+
+def test_a_crash_between_checkpoints_leaves_no_trace(tmp_path, corpora, monkeypatch):
+    class CrashError(Exception):
+        pass
+
+    def crash(_: Transformer) -> float:
+        raise CrashError
+
+    config = CONFIG.model_copy(update={"max_steps": 12, "validate_every": 6})
+    _train(tmp_path / "whole", corpora, config)
+    notes = Notes()
+    monkeypatch.setattr(notes, "dev_bleu", crash)
+    with pytest.raises(CrashError):
+        _train(tmp_path / "crashed", corpora, config, notes)
+    assert [line["step"] for line in _metrics(tmp_path / "crashed")] == [2, 4, 6]
+    assert [step for step, _ in list_checkpoints(tmp_path / "crashed" / "checkpoints")] == [4]
+    _train(tmp_path / "crashed", corpora, config)
+    assert _losses(tmp_path / "crashed") == _losses(tmp_path / "whole")
+
+
+def test_a_tiny_model_learns_a_tiny_corpus_by_heart(tmp_path, corpora):
+    write_store(tmp_path / "few", [_lists(corpora.train, row) for row in range(17)], {})
+    few = Corpora(Store(tmp_path / "few"), corpora.dev, SPECIAL)
+    once = dict.fromkeys(("max_steps", "validate_every", "checkpoint_every"), 240)
+    config = CONFIG.model_copy(update=once | {"warmup_steps": 60, "learning_rate_factor": 0.5, "log_every": 40})
+    _train(tmp_path, few, config, dropout=0.0)
+    first, *_, last = [line["loss"] for line in _metrics(tmp_path) if line["split"] == "train"]
+    assert first > 1.0
+    assert last < 0.1  # nats a token: the right one nine times out of ten and more
+
+
+def test_metrics_hold_what_is_promised(tmp_path, corpora):
+    notes = Notes(bleus=[12.5, 25.0])
+    _, progress = _train(tmp_path, corpora, CONFIG, notes)
+    lines = _metrics(tmp_path)
+    assert [(line["step"], line["split"]) for line in lines] == [
+        (2, "train"),
+        (4, "train"),
+        (4, "dev"),
+        (6, "train"),
+        (8, "train"),
+        (8, "dev"),
+    ]
+    promised = {"step", "split", "loss", "learning_rate", "target_tokens", "seconds"}
+    assert all(line.keys() == promised | ({"bleu"} if line["split"] == "dev" else set()) for line in lines)
+    assert [line["bleu"] for line in lines if line["split"] == "dev"] == [12.5, 25.0]
+    # d_model 16 gives 1/4; the warm-up of 10 steps gives 10^-1.5 a step; the factor is 0.3.
+    assert lines[1]["learning_rate"] == pytest.approx(0.3 * 0.25 * 4 * 10**-1.5)
+    lengths = corpora.train.source_lengths + 1, corpora.train.target_lengths + 1
+    plan = plan_epoch(*lengths, CONFIG.batch_tokens, CONFIG.seed, 0)
+    expected = [sum(int((corpora.train.target_lengths[rows] + 1).sum()) for rows in plan[:n]) for n in (2, 4, 6, 8)]
+    assert [line["target_tokens"] for line in lines if line["split"] == "train"] == expected
+    seconds = [line["seconds"] for line in lines]
+    assert seconds == sorted(seconds)
+    assert progress.seconds == pytest.approx(seconds[-1], abs=1e-3)
+
+
+def test_dev_loss_is_the_mean_over_tokens_without_smoothing(tmp_path, corpora):
+    training, _ = _train(tmp_path, corpora, CONFIG)
+    model = training.model.eval()
+    total, tokens = 0.0, 0
+    for index in range(len(corpora.dev)):  # one by one: no padding
+        source, target = (side.tolist() for side in corpora.dev.pair(index))
+        with torch.no_grad():
+            read = model.encode(Tokens(torch.tensor([[*source, 2]]), torch.tensor([len(source) + 1])))
+            hidden = model.decode(read, Tokens(torch.tensor([[1, *target]]), torch.tensor([len(target) + 1]))).hidden
+            log_probability = model.project(hidden)[0].log_softmax(-1)
+        total -= float(log_probability[range(len(target) + 1), [*target, 2]].sum())
+        tokens += len(target) + 1
+    dev = [line for line in _metrics(tmp_path) if line["split"] == "dev"][-1]
+    assert dev["loss"] == pytest.approx(total / tokens, rel=1e-5)
+
+
+def test_best_by_bleu(tmp_path, corpora):
+    notes = Notes(bleus=[3.0, 7.0, 5.0, 7.0])
+    training, progress = _train(tmp_path, corpora, CONFIG.model_copy(update={"max_steps": 16}), notes)
+    assert (progress.best_step, progress.best_score) == (8, 7.0)  # the first of two that are equal
+    assert len(notes.saved) == 2
+    saved_then = load_file(tmp_path / "checkpoints" / "step-8" / "model.safetensors")["embedding.weight"]
+    assert torch.equal(notes.saved[-1], saved_then)
+    assert not torch.equal(notes.saved[-1], training.model.embedding.weight)
+
+
+def test_best_by_loss(tmp_path, corpora):
+    notes = Notes(bleus=[9.0, 8.0, 7.0])
+    config = CONFIG.model_copy(update={"max_steps": 12, "best_metric": "loss"})
+    _, progress = _train(tmp_path, corpora, config, notes)
+    losses = [line["loss"] for line in _metrics(tmp_path) if line["split"] == "dev"]
+    assert losses == sorted(losses, reverse=True)  # it falls all the time, while BLEU does too
+    assert len(notes.saved) == 3
+    assert (progress.best_step, progress.best_score) == (12, pytest.approx(-losses[-1]))
+
+
+def test_the_best_is_remembered_over_a_resume(tmp_path, corpora):
+    _train(tmp_path, corpora, CONFIG, Notes(bleus=[50.0, 40.0]))
+    notes = Notes(bleus=[45.0, 60.0])
+    _, progress = _train(tmp_path, corpora, CONFIG.model_copy(update={"max_steps": 16}), notes)
+    assert len(notes.saved) == 1
+    assert (progress.best_step, progress.best_score) == (16, 60.0)
+
+
+def test_old_checkpoints_go_and_the_last_step_stays(tmp_path, corpora):
+    config = CONFIG.model_copy(update={"max_steps": 9, "checkpoint_every": 2, "keep_checkpoints": 2})
+    _train(tmp_path, corpora, config)
+    assert [step for step, _ in list_checkpoints(tmp_path / "checkpoints")] == [8, 9]

@@ -1,0 +1,44 @@
+import json
+
+import pytest
+
+from transduce.training import Report
+
+LINES = [json.dumps({"step": step, "loss": 1.5}) + "\n" for step in (2, 4, 6)]
+
+
+def _go_on(path, step):
+    with Report(path, max_steps=10, step=step) as report:
+        report.train({"step": 8, "split": "train", "loss": 0.5, "learning_rate": 0.1}, tokens_per_second=7.0)
+    return [json.loads(line)["step"] for line in path.read_text().splitlines()]
+
+
+def test_measurements_of_steps_to_be_trained_again_are_dropped(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join(LINES))
+    assert _go_on(path, step=4) == [2, 4, 8]
+
+
+@pytest.mark.parametrize("cut", range(1, len(LINES[-1]) + 1))
+def test_a_last_line_cut_anywhere_does_no_harm(tmp_path, cut):
+    """A crash may leave any part of the last line; a cut of one leaves it whole but for its line feed."""
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join(LINES)[:-cut])
+    assert _go_on(path, step=6) == ([2, 4, 6, 8] if cut == 1 else [2, 4, 8])
+
+
+def test_a_run_without_measurements_begins_a_file(tmp_path):
+    assert _go_on(tmp_path / "metrics.jsonl", step=0) == [8]
+
+
+def test_people_read_standard_error_and_programs_the_file(tmp_path, capsys):
+    with Report(tmp_path / "metrics.jsonl", max_steps=10, step=0) as report:
+        measured = {"step": 5, "split": "dev", "loss": 2.0, "learning_rate": 0.1, "bleu": 12.25}
+        report.dev(dict(measured), best=True)
+        report.say("a line for people [not markup]")
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    # exp(2) = 7.39.
+    assert "step 5  dev loss 2.000  perplexity 7.39  BLEU 12.25  (best so far)" in shown.err
+    assert "a line for people [not markup]" in shown.err
+    assert json.loads((tmp_path / "metrics.jsonl").read_text()) == measured

@@ -1,0 +1,135 @@
+import os
+
+import pytest
+
+from transduce.config import BadInputError, read_run
+from transduce.workflows.prepare import load_prepared, prepare
+from transduce.workflows.run_directory import RunDirectory, default_out
+
+pytest_plugins = ["tiny_run"]
+
+RUN = """
+[data]
+train = { source = "a.src", target = "a.trg" }
+dev = { source = "b.src", target = "b.trg" }
+max_length = 8
+[tokenizer]
+vocab_size = 300
+"""
+
+
+@pytest.fixture
+def run_file(tmp_path):
+    """Five training pairs: two good ones, one too long, two with an empty side; and two dev pairs, one of them long."""
+    for name, lines in {
+        "a.src": ["x y", "", "x", "z z z z z z z z z", "y"],
+        "a.trg": ["y x", "x", " \t", "z", "x"],
+        "b.src": ["x x x x x x x x x x x x", "y"],
+        "b.trg": ["y", "x"],
+    }.items():
+        (tmp_path / name).write_text("".join(line + "\n" for line in lines))
+    path = tmp_path / "small.toml"
+    path.write_text(RUN)
+    return path
+
+
+@pytest.fixture
+def run(tmp_path):
+    return RunDirectory(tmp_path / "out")
+
+
+def test_what_cannot_be_learned_from_is_dropped_and_counted(run_file, run):
+    prepared = prepare(read_run(run_file), run)
+    assert prepared.report[1:] == (
+        "train: 2 pairs kept, 2 dropped with an empty side, 1 too long",
+        "dev: 2 pairs kept, 0 dropped with an empty side, 0 too long",  # dev is scored whole
+    )
+    assert (len(prepared.train), len(prepared.dev)) == (2, 2)
+    texts = [prepared.tokenizer.decode([side.tolist()])[0] for side in prepared.train.pair(0)]
+    assert texts == ["x y", "y x"]
+
+
+def test_the_longest_pair_that_fits_stays(run_file, run):
+    # "z" nine times: nine tokens and the end symbol.
+    config = read_run(run_file, ["data.max_length=10"])
+    prepared = prepare(config, run)
+    assert prepared.train.source_lengths.max() == 9
+    assert "3 pairs kept" in prepared.report[1]
+    assert "2 pairs kept" in prepare(read_run(run_file, ["data.max_length=9"]), run).report[1]
+
+
+def test_nothing_changed_nothing_done(run_file, run):
+    prepare(read_run(run_file), run)
+    before = {path: path.stat().st_mtime_ns for path in (run.tokenizer, run.train_store, run.dev_store)}
+    again = prepare(read_run(run_file), run)
+    assert again.report == ()
+    assert len(again.train) == 2
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+@pytest.mark.parametrize("setting", ["data.max_length=20", "tokenizer.vocab_size=301"])
+def test_other_settings_prepare_again(run_file, run, setting):
+    prepare(read_run(run_file), run)
+    assert prepare(read_run(run_file, [setting]), run).report
+
+
+def test_settings_of_model_and_training_do_not_but_are_written_down(run_file, run):
+    prepare(read_run(run_file), run)
+    config = read_run(run_file, ["train.max_steps=7", "model.d_ff=20"])
+    assert prepare(config, run).report == ()
+    assert read_run(run.config) == config
+
+
+def test_a_changed_file_prepares_again(run_file, run):
+    prepare(read_run(run_file), run)
+    path = run_file.with_name("a.trg")
+    path.write_text(path.read_text().replace("y x", "x y"))
+    os.utime(path, ns=(1, 1))
+    prepared = prepare(read_run(run_file), run)
+    assert prepared.report
+    assert prepared.tokenizer.decode([prepared.train.pair(0)[1].tolist()]) == ["x y"]
+
+
+@pytest.mark.parametrize("lost", ["tokenizer", "train_store", "dev_store"])
+def test_a_lost_or_damaged_file_prepares_again(run_file, run, lost):
+    for damage in (lambda path: path.unlink(), lambda path: path.write_bytes(b"not this")):
+        prepare(read_run(run_file), run)
+        damage(getattr(run, lost))
+        assert load_prepared(run) is None
+        assert prepare(read_run(run_file), run).report
+        assert load_prepared(run) is not None
+
+
+def test_a_preparation_that_failed_does_not_pass_for_one(run_file, run):
+    prepare(read_run(run_file), run)
+    for name in ("b.src", "b.trg"):
+        run_file.with_name(name).write_text("\n\n")
+    for _ in range(2):  # not even the second time
+        with pytest.raises(BadInputError, match="no pair is left for dev"):
+            prepare(read_run(run_file), run)
+
+
+def test_a_missing_corpus_is_named(run_file, run):
+    run_file.with_name("b.src").unlink()
+    with pytest.raises(BadInputError, match=r"b\.src: no such file"):
+        prepare(read_run(run_file), run)
+    assert not run.train_store.exists()
+
+
+def test_sides_of_different_length_are_named_with_both_counts(run_file, run):
+    with run_file.with_name("a.src").open("a") as stream:
+        stream.write("one more\nand another\n")
+    with pytest.raises(BadInputError, match=r"a\.src has 7 lines but .*a\.trg has 5"):
+        prepare(read_run(run_file), run)
+
+
+def test_a_run_directory_has_its_files_where_they_are_promised(run_file, run):
+    prepare(read_run(run_file), run)
+    files = sorted(str(path.relative_to(run.root)) for path in run.root.rglob("*") if path.is_file())
+    assert files == ["run.toml", "store/dev.arrow", "store/train.arrow", "tokenizer.json"]
+    assert read_run(run.config) == read_run(run_file)
+
+
+def test_out_is_named_after_the_run_file(tmp_path):
+    assert str(default_out(tmp_path / "multi30k.toml")) == "runs/multi30k"
+    assert default_out(tmp_path / "run.toml") == tmp_path  # a run directory's own file means that directory

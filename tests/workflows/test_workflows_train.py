@@ -1,0 +1,134 @@
+import json
+import shutil
+
+import pytest
+
+import transduce
+from transduce.config import BadInputError, read_run
+from transduce.data import read_lines
+from transduce.evaluation import corpus_score
+from transduce.training import list_checkpoints
+from transduce.workflows.run_directory import RunDirectory
+from transduce.workflows.train import train_run
+
+pytest_plugins = ["tiny_run"]
+
+SHORT = ["train.max_steps=4", "train.validate_every=2", "train.checkpoint_every=2", "train.log_every=1"]
+
+
+def _metrics(root):
+    lines = [json.loads(line) for line in (root / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
+
+
+def _contents(root):
+    return {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def test_training_prepares_first_and_leaves_what_is_promised(tiny_run_file, tmp_path):
+    root = tmp_path / "run"
+    progress = train_run(read_run(tiny_run_file, SHORT), RunDirectory(root), resume=False)
+    assert (progress.step, progress.best_step in (2, 4)) == (4, True)
+    assert sorted(path.name for path in root.iterdir()) == [
+        "best",
+        "checkpoints",
+        "metrics.jsonl",
+        "run.toml",
+        "store",
+        "tokenizer.json",
+    ]
+    assert [step for step, _ in list_checkpoints(root / "checkpoints")] == [2, 4]
+    assert sorted(path.name for path in (root / "best").iterdir()) == [
+        "config.json",
+        "generation_config.json",
+        "model.safetensors",
+        "tokenizer.json",
+    ]
+    assert (root / "best" / "tokenizer.json").read_bytes() == (root / "tokenizer.json").read_bytes()
+
+
+def test_the_model_gets_the_tokenizers_vocabulary_and_the_runs_generation(trained_run):
+    config = json.loads((trained_run / "best" / "config.json").read_text())
+    vocabulary = json.loads((trained_run / "tokenizer.json").read_text())["model"]["vocab"]
+    assert config["vocab_size"] == len(vocabulary)
+    assert json.loads((trained_run / "best" / "generation_config.json").read_text())["max_extra_length"] == 3
+
+
+def test_dev_bleu_is_of_greedily_translated_text(trained_run, tiny_config):
+    dev = [line for line in _metrics(trained_run) if line["split"] == "dev"][-1]
+    assert dev["step"] == 400  # the last measurement was the best, so ``best`` is the model it is about
+    sources, references = (
+        list(read_lines(tiny_config.data.path(name)))
+        for name in (tiny_config.data.dev.source, tiny_config.data.dev.target)
+    )
+    outputs = transduce.load(trained_run, "float32").translate(sources, beam_size=1)
+    assert corpus_score("bleu", [each.text for each in outputs], references).value == pytest.approx(dev["bleu"])
+    assert dev["bleu"] > 50
+
+
+def test_dev_loss_is_what_scoring_dev_gives(trained_run, tiny_config, translator):
+    dev = [line for line in _metrics(trained_run) if line["split"] == "dev"][-1]
+    sources, references = (
+        list(read_lines(tiny_config.data.path(name)))
+        for name in (tiny_config.data.dev.source, tiny_config.data.dev.target)
+    )
+    mean = -sum(translator.score(sources, references)) / translator.count_tokens(references)
+    assert dev["loss"] == pytest.approx(mean, rel=1e-4)
+
+
+def test_a_second_training_is_refused_and_loses_nothing(trained_run, tiny_config, tmp_path):
+    root = tmp_path / "copy"
+    shutil.copytree(trained_run, root)
+    before = _contents(root)
+    with pytest.raises(BadInputError, match=r"holds a training at step 400: --resume"):
+        train_run(tiny_config, RunDirectory(root), resume=False)
+    assert _contents(root) == before
+
+
+def test_resume_where_there_is_nothing_starts(tiny_run_file, tmp_path):
+    config = read_run(tiny_run_file, SHORT)
+    fresh, resumed = tmp_path / "fresh", tmp_path / "resumed"
+    train_run(config, RunDirectory(fresh), resume=False)
+    train_run(config, RunDirectory(resumed), resume=True)
+    assert _metrics(resumed) == _metrics(fresh)
+
+
+def test_two_halves_equal_the_whole(tiny_run_file, tmp_path):
+    whole, halves = tmp_path / "whole", tmp_path / "halves"
+    train_run(read_run(tiny_run_file, SHORT), RunDirectory(whole), resume=False)
+    train_run(read_run(tiny_run_file, [*SHORT, "train.max_steps=2"]), RunDirectory(halves), resume=False)
+    train_run(read_run(tiny_run_file, SHORT), RunDirectory(halves), resume=True)
+    assert _metrics(halves) == _metrics(whole)
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        last = f"checkpoints/step-4/{name}"
+        assert (halves / last).read_bytes() == (whole / last).read_bytes()
+    assert (halves / "best/model.safetensors").read_bytes() == (whole / "best/model.safetensors").read_bytes()
+
+
+def test_resuming_a_finished_training_changes_nothing(trained_run, tiny_config, tmp_path):
+    root = tmp_path / "copy"
+    shutil.copytree(trained_run, root)
+    before = _contents(root)
+    assert train_run(tiny_config, RunDirectory(root), resume=True).step == 400
+    assert _contents(root) == before
+
+
+def test_resume_refuses_a_checkpoint_of_another_model(trained_run, tiny_run_file, tmp_path):
+    root = tmp_path / "copy"
+    shutil.copytree(trained_run, root)
+    with pytest.raises(BadInputError, match=r"model\.heads was 2 and is 4"):  # of the same shapes
+        train_run(read_run(tiny_run_file, ["model.heads=4"]), RunDirectory(root), resume=True)
+
+
+def test_resume_refuses_text_that_is_no_longer_the_same(tiny_run_file, tmp_path):
+    """A tokenizer learned anew would give the old weights' rows to other symbols."""
+    folder = tmp_path / "corpus"
+    shutil.copytree(tiny_run_file.parent, folder)
+    run = RunDirectory(tmp_path / "run")
+    train_run(read_run(folder / tiny_run_file.name, [*SHORT, "train.max_steps=2"]), run, resume=False)
+    learned = run.tokenizer.read_bytes()
+    path = folder / "train.trg"
+    path.write_text(path.read_text().replace("ti", "te"))  # as many symbols as before, but others
+    with pytest.raises(BadInputError, match="other text or tokenizer settings"):
+        train_run(read_run(folder / tiny_run_file.name, SHORT), run, resume=True)
+    assert run.tokenizer.read_bytes() == learned
