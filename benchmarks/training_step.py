@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transduce.config import TrainConfig, preset
-from transduce.data import Batch, SpecialIds, Store, make_batch, plan_epoch, read_pairs, write_store
+from transduce.data import Batch, Store, make_batch, plan_epoch, read_pairs, write_store
 from transduce.data.phrases import make_phrases
 from transduce.kernels import resolve_precision, smoothed_cross_entropy
 from transduce.models import build
@@ -71,8 +71,7 @@ def batches(data: Path | None) -> tuple[list[Batch], int]:
         write_store(Path(folder) / "train.arrow", encoded, {})
         store = Store(Path(folder) / "train.arrow")
         plan = plan_epoch(store.source_lengths + 1, store.target_lengths + 1, 4096, 1, 0)
-        special = SpecialIds(tokenizer.pad_id, tokenizer.begin_id, tokenizer.end_id)
-        return [make_batch(store, rows, special) for rows in plan], tokenizer.vocab_size
+        return [make_batch(store, rows, tokenizer.special) for rows in plan], tokenizer.vocab_size
 
 
 def main() -> None:
@@ -107,6 +106,7 @@ def main() -> None:
         ratio = statistics.median(a / b for a, b in zip(speeds["as shipped"], found, strict=True))
         lines.append(f"| {name} | {statistics.median(found):,.0f} | {ratio:.2f} |")
     print("\n".join(lines))
+    RESULT.parent.mkdir(exist_ok=True)
     RESULT.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -11,11 +11,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from transduce import config
     from transduce.inference import Translation, Translator, load
     from transduce.models import Transformer
 
 __version__ = "0.1.0"
-__all__ = ["Transformer", "Translation", "Translator", "__version__", "load"]
+__all__ = ["Transformer", "Translation", "Translator", "__version__", "config", "load"]
 
 _HOME = {
     "Transformer": "transduce.models",
@@ -27,6 +28,8 @@ _HOME = {
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - what a lazy name holds is known to the TYPE_CHECKING block above
     """Load a public name from its room on first use (PEP 562)."""
+    if name == "config":  # `transduce.config.presets.PRESETS` works without an import of its own
+        return import_module("transduce.config")
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

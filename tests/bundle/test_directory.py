@@ -97,6 +97,27 @@ class TestRoundTrip:
         )
 
 
+class TestInterrupted:
+    """A newer model takes an older one's place by two renames; a crash may come between them."""
+
+    def test_the_older_one_is_found_and_outlives_the_next_saving(self, bundle, tmp_path, monkeypatch):
+        best = tmp_path / "run" / "best"
+        save_bundle(bundle, best)
+        best.rename(best.with_name("best.older"))
+        assert find_model(tmp_path / "run") == best.with_name("best.older")
+        monkeypatch.setattr("transduce.bundle.directory.save_tensors", lambda *_: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            save_bundle(bundle, best)
+        assert load_bundle(tmp_path / "run").config == bundle.config
+
+    def test_the_next_saving_tidies_up(self, bundle, tmp_path):
+        best = tmp_path / "run" / "best"
+        save_bundle(bundle, best)
+        best.rename(best.with_name("best.older"))
+        save_bundle(bundle, best)
+        assert [path.name for path in best.parent.iterdir()] == ["best"]
+
+
 class TestFindModel:
     def test_a_model_directory_is_itself(self, directory):
         assert find_model(directory) == directory

@@ -108,3 +108,9 @@ def test_debug_shows_the_traceback_wherever_it_stands(place, capsys):
     first, *_, last = capsys.readouterr().err.splitlines()
     assert first.startswith("Traceback")
     assert last.startswith("error: no/such/model: ")
+
+
+def test_presets_are_where_they_are_promised():
+    import transduce
+
+    assert transduce.config.presets.PRESETS["base"].d_model == 512

@@ -4,9 +4,10 @@ import time
 import numpy as np
 import pytest
 
-from transduce.data import SpecialIds, Store, make_batch, pad, read_batches, write_store
+from transduce.data import Store, make_batch, pad, read_batches, write_store
+from transduce.text import SpecialIds
 
-SPECIAL = SpecialIds(pad=0, begin=1, end=2)
+SPECIAL = SpecialIds(pad=0, begin=1, end=2, unknown=3)
 PAIRS = [([11, 13], [17]), ([19], [23, 29, 31]), ([], []), ([37, 41, 43], [47, 53])]
 
 

@@ -7,8 +7,8 @@ import torch
 import transduce
 from transduce.bundle import load_bundle
 from transduce.config import BadInputError
-from transduce.data import SpecialIds
 from transduce.inference import Engine
+from transduce.text import SpecialIds
 
 pytest_plugins = ["tiny_run"]
 
@@ -78,7 +78,7 @@ def test_a_batch_gives_what_one_by_one_gives(translator):
 def test_log_probability_is_what_scoring_the_output_gives(translator, trained_run, beam_size):
     bundle = load_bundle(trained_run)
     tokenizer = bundle.tokenizer
-    special = SpecialIds(tokenizer.pad_id, tokenizer.begin_id, tokenizer.end_id)
+    special = tokenizer.special
     engine = Engine(bundle.model, special, "float32")
     outputs = translator.translate(SENTENCES, beam_size=beam_size)
     retokenized = tokenizer.encode([each.text for each in outputs])
@@ -183,7 +183,7 @@ def test_both_precisions_run(trained_run, translator):
 def test_a_translator_keeps_a_copy_of_its_own(trained_run):
     """Training may go on while dev is translated in another precision: its weights must not change."""
     bundle = load_bundle(trained_run)
-    engine = Engine(bundle.model, SpecialIds(0, 1, 2), "bfloat16")
+    engine = Engine(bundle.model, SpecialIds(0, 1, 2, 3), "bfloat16")
     with torch.no_grad():
         for weight in bundle.model.parameters():
             weight.zero_()
@@ -195,7 +195,7 @@ def test_a_translator_keeps_a_copy_of_its_own(trained_run):
 def test_scores_do_not_depend_on_the_budget_of_a_batch(trained_run):
     bundle = load_bundle(trained_run)
     tokenizer = bundle.tokenizer
-    special = SpecialIds(tokenizer.pad_id, tokenizer.begin_id, tokenizer.end_id)
+    special = tokenizer.special
     sources = tokenizer.encode(SENTENCES)
     small, large = (Engine(bundle.model, special, "float32", batch_tokens=size) for size in (1, 4096))
     assert small.score(sources, sources[::-1]) == pytest.approx(large.score(sources, sources[::-1]), abs=1e-3)

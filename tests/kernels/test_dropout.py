@@ -36,6 +36,16 @@ def test_the_gradient_goes_where_the_values_went():
     torch.testing.assert_close(x.grad, torch.where(y == 0, 0.0, y / x).detach())
 
 
+def test_a_tiny_probability_drops_hardly_anything():
+    torch.manual_seed(11)
+    assert (dropout(torch.ones(1000, 100), 1e-7, training=True) == 0).float().mean() < 1e-3
+
+
+def test_bfloat16_is_scaled_before_it_is_rounded():
+    y = dropout(torch.full((31, 37), 1.5, dtype=torch.bfloat16), 0.1, training=True)
+    assert set(y.unique().tolist()) == {0.0, torch.tensor(1.5 / 0.9).bfloat16().item()}
+
+
 def test_seeds():
     x = torch.ones(13, 17)
     torch.manual_seed(1)

@@ -101,8 +101,15 @@ def test_a_prefix_is_read_at_once(model):
 @torch.no_grad()
 def test_attention_is_given_when_asked_for(model):
     state = model.start(model.encode(SOURCE), 2)
-    assert model.step(state, rows(TARGET[:, 0], 2)).attention is None
-    weights = model.step(state, rows(TARGET[:, 0], 2), want_attention=True).attention
+    step = model.step(state, rows(TARGET[:, 0], 2))
+    assert step.attention is None
+    weights = model.step(step.state, rows(TARGET[:, 1], 2), want_attention=True).attention
     assert weights.shape == (6, 4, 5)
     torch.testing.assert_close(weights.sum(-1), torch.ones(6, 4))
     assert weights[2:4, :, 2:].eq(0).all()  # the second source has two symbols
+    # One forced pass over the whole target gives the same, and every layer's.
+    target = Tokens(TARGET, torch.full((3,), 4))
+    assert model.decode(model.encode(SOURCE), target).attention == ()
+    layers = model.decode(model.encode(SOURCE), target, want_attention=True).attention
+    assert [tuple(layer.shape) for layer in layers] == [(3, 4, 4, 5)] * 2
+    torch.testing.assert_close(weights, layers[-1][:, :, 1].repeat_interleave(2, 0), **CLOSE)

@@ -129,24 +129,57 @@ def test_loss_and_gradients_agree_with_torch(norm, bias):
     torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-4)
     mine.backward()
     other.backward()
-    close = {"rtol": 1e-4, "atol": 2e-5}
-    torch.testing.assert_close(ours.embedding.weight.grad, theirs.embedding.grad, **close)
-    for layer, twin in zip(ours.encoder, theirs.encoder, strict=True):
-        grads = [layer.self_attention.query.weight.grad, layer.self_attention.key.weight.grad]
-        grads.append(layer.self_attention.value.weight.grad)
-        torch.testing.assert_close(torch.cat(grads), twin.self_attn.in_proj_weight.grad, **close)
-        torch.testing.assert_close(layer.feed_forward.inner.weight.grad, twin.linear1.weight.grad, **close)
-        torch.testing.assert_close(layer.feed_forward_residual.norm.weight.grad, twin.norm2.weight.grad, **close)
-    for layer, twin in zip(ours.decoder, theirs.decoder, strict=True):
-        cross = layer.cross_attention
-        grads = [cross.query.weight.grad, cross.key.weight.grad, cross.value.weight.grad]
-        torch.testing.assert_close(torch.cat(grads), twin.multihead_attn.in_proj_weight.grad, **close)
-        torch.testing.assert_close(cross.output.weight.grad, twin.multihead_attn.out_proj.weight.grad, **close)
-        past = layer.self_attention
-        grads = [past.query.weight.grad, past.key.weight.grad, past.value.weight.grad]
-        torch.testing.assert_close(torch.cat(grads), twin.self_attn.in_proj_weight.grad, **close)
-        torch.testing.assert_close(layer.feed_forward.outer.bias.grad, twin.linear2.bias.grad, **close)
-        torch.testing.assert_close(layer.cross_attention_residual.norm.bias.grad, twin.norm2.bias.grad, **close)
+    torch.testing.assert_close(ours.embedding.weight.grad, theirs.embedding.grad, rtol=1e-4, atol=2e-5)
+    compared = {"embedding.weight", *(name for name, _ in ours.named_parameters() if name.startswith(LAST_NORMS))}
+    for stack in ("encoder", "decoder"):
+        for index, (layer, twin) in enumerate(zip(getattr(ours, stack), getattr(theirs, stack), strict=True)):
+            for name, expected in gradients(twin, TWINS[stack], ours.config).items():
+                found = layer.get_parameter(name).grad
+                torch.testing.assert_close(
+                    found, expected, rtol=1e-4, atol=2e-5, msg=lambda text, n=name: f"{n}: {text}"
+                )
+                compared.add(f"{stack}.{index}.{name}")
+    assert compared == {name for name, _ in ours.named_parameters()}
+
+
+LAST_NORMS = ("encoder_norm", "decoder_norm")  # which the oracle has without weights
+# Our modules' names, and torch.nn's.
+TWINS = {
+    "encoder": {
+        "self_attention": "self_attn",
+        "self_attention_residual.norm": "norm1",
+        "feed_forward.inner": "linear1",
+        "feed_forward.outer": "linear2",
+        "feed_forward_residual.norm": "norm2",
+    },
+    "decoder": {
+        "self_attention": "self_attn",
+        "self_attention_residual.norm": "norm1",
+        "cross_attention": "multihead_attn",
+        "cross_attention_residual.norm": "norm2",
+        "feed_forward.inner": "linear1",
+        "feed_forward.outer": "linear2",
+        "feed_forward_residual.norm": "norm3",
+    },
+}
+
+
+def gradients(twin: nn.Module, names: dict[str, str], settings: ModelConfig) -> dict[str, torch.Tensor | None]:
+    """The gradients of one of torch.nn's layers, by our names."""
+    found: dict[str, torch.Tensor | None] = {}
+    kinds = ("weight", "bias") if settings.attention_bias else ("weight",)
+    for ours, theirs in names.items():
+        if not ours.endswith("attention"):
+            found |= {f"{ours}.{kind}": twin.get_parameter(f"{theirs}.{kind}").grad for kind in ("weight", "bias")}
+            continue
+        for kind in kinds:
+            joined = twin.get_parameter(f"{theirs}.in_proj_{kind}").grad
+            assert joined is not None
+            found |= {
+                f"{ours}.{part}.{kind}": g for part, g in zip(("query", "key", "value"), joined.chunk(3), strict=True)
+            }
+            found[f"{ours}.output.{kind}"] = twin.get_parameter(f"{theirs}.out_proj.{kind}").grad
+    return found
 
 
 def test_permuting_the_source_permutes_the_encoding_without_positions():

@@ -1,4 +1,5 @@
 import json
+from dataclasses import astuple
 
 import pytest
 import tokenizers
@@ -30,7 +31,7 @@ def complaint(path):
 
 
 def test_the_special_symbols_have_the_same_ids_in_every_vocabulary(tokenizer):
-    assert (tokenizer.pad_id, tokenizer.begin_id, tokenizer.end_id, tokenizer.unknown_id) == (0, 1, 2, 3)
+    assert astuple(tokenizer.special) == (0, 1, 2, 3)
     assert tokenizer.tokens([0, 1, 2, 3]) == ["<pad>", "<s>", "</s>", "<unk>"]
 
 

@@ -9,8 +9,9 @@ import torch
 from safetensors.torch import load_file
 
 from transduce.config import TrainConfig, preset
-from transduce.data import SpecialIds, Store, plan_epoch, write_store
+from transduce.data import Store, plan_epoch, write_store
 from transduce.models import Tokens, Transformer, build
+from transduce.text import SpecialIds
 from transduce.training import (
     Corpora,
     Hooks,
@@ -23,7 +24,7 @@ from transduce.training import (
     train,
 )
 
-SPECIAL = SpecialIds(pad=0, begin=1, end=2)
+SPECIAL = SpecialIds(pad=0, begin=1, end=2, unknown=3)
 WORDS = 7  # source words are 3 to 9; each becomes the word seven above it
 CONFIG = TrainConfig(
     batch_tokens=64,

@@ -132,4 +132,6 @@ def test_a_run_directory_has_its_files_where_they_are_promised(run_file, run):
 
 def test_out_is_named_after_the_run_file(tmp_path):
     assert str(default_out(tmp_path / "multi30k.toml")) == "runs/multi30k"
+    assert str(default_out(tmp_path / "run.toml")) == "runs/run"  # a person's own file of that name
+    (tmp_path / "store").mkdir()
     assert default_out(tmp_path / "run.toml") == tmp_path  # a run directory's own file means that directory

@@ -2,12 +2,14 @@ import json
 import shutil
 
 import pytest
+import torch
 
 import transduce
 from transduce.config import BadInputError, read_run
 from transduce.data import read_lines
 from transduce.evaluation import corpus_score
 from transduce.training import list_checkpoints
+from transduce.workflows.prepare import prepare
 from transduce.workflows.run_directory import RunDirectory
 from transduce.workflows.train import train_run
 
@@ -118,6 +120,36 @@ def test_resume_refuses_a_checkpoint_of_another_model(trained_run, tiny_run_file
     shutil.copytree(trained_run, root)
     with pytest.raises(BadInputError, match=r"model\.heads was 2 and is 4"):  # of the same shapes
         train_run(read_run(tiny_run_file, ["model.heads=4"]), RunDirectory(root), resume=True)
+
+
+@pytest.mark.parametrize("setting", ["train.seed=2", "train.batch_tokens=128", 'train.precision="bfloat16"'])
+def test_resume_refuses_what_would_change_the_rest_of_the_training(trained_run, tiny_run_file, tmp_path, setting):
+    root = tmp_path / "copy"
+    shutil.copytree(trained_run, root)
+    key = setting.partition("=")[0]
+    with pytest.raises(BadInputError, match=rf"{key} was .* and is"):
+        train_run(read_run(tiny_run_file, [setting]), RunDirectory(root), resume=True)
+    # Preparing again does not make it forget what it began with.
+    prepare(read_run(tiny_run_file, [setting]), RunDirectory(root))
+    with pytest.raises(BadInputError, match=rf"{key} was .* and is"):
+        train_run(read_run(tiny_run_file, [setting]), RunDirectory(root), resume=True)
+
+
+def test_auto_goes_on_in_the_precision_it_began_in(tiny_run_file, tmp_path, monkeypatch):
+    run = RunDirectory(tmp_path / "run")
+    found = {"auto": torch.bfloat16, "bfloat16": torch.bfloat16, "float32": torch.float32}
+    monkeypatch.setattr("transduce.workflows.train.resolve_precision", lambda precision, _: found[precision])
+    train_run(read_run(tiny_run_file, ["train.max_steps=2", 'train.precision="auto"']), run, resume=False)
+    found["auto"] = torch.float32  # the same machine measures otherwise today
+    progress = train_run(read_run(tiny_run_file, ["train.max_steps=3", 'train.precision="auto"']), run, resume=True)
+    assert progress.fixed["train.precision"] == "bfloat16"
+
+
+def test_time_ends_a_training_and_resuming_it_adds_nothing(tiny_run_file, tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    config = read_run(tiny_run_file, ["train.max_minutes=1e-6"])
+    assert train_run(config, run, resume=False).step == 1
+    assert train_run(config, run, resume=True).step == 1
 
 
 def test_resume_refuses_text_that_is_no_longer_the_same(tiny_run_file, tmp_path):

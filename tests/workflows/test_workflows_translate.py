@@ -86,5 +86,17 @@ def test_who_types_is_answered_before_the_end():
     assert [text for text, _ in outputs] == ["FIRST", "SECOND"]
 
 
+@pytest.mark.parametrize("chunks", [[b"a\nb"], [b"a", b"\nb\n"], [b"", b"a\n", b"b"], [b"a\nb\n"]])
+def test_a_pipe_may_cut_lines_anywhere(chunks):
+    reader, writer = os.pipe()
+    for chunk in chunks:
+        os.write(writer, chunk)
+    os.close(writer)
+    outputs = []
+    with open(reader, "rb") as stream:  # noqa: PTH123 - a file descriptor has no path
+        count = translate_stream(stream, _echo, lambda translation: outputs.append(translation.text), lambda _: None)
+    assert (count, outputs) == (2, ["A", "B"])
+
+
 def test_an_output_is_one_line_whatever_the_model_wrote():
     assert one_line("a\nb\rc\u2028d") == "a b\rc\u2028d"

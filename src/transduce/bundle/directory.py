@@ -87,8 +87,10 @@ def find_model(path: Path) -> Path:
     """
     if (path / CONFIG).is_file():
         return path
-    if (path / BEST / CONFIG).is_file():
-        return path / BEST
+    # The older one stands alone for a moment while a newer one takes its place.
+    for best in (path / BEST, path / f"{BEST}.older"):
+        if (best / CONFIG).is_file():
+            return best
     if not path.exists():
         raise BadInputError(f"{path}: no such model directory")
     if path.is_file():
@@ -143,8 +145,8 @@ def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
 def replace_directory(finished: Path, path: Path) -> None:
     """Put a finished directory in the place of an older one; the older one is whole until then."""
     older = path.with_name(f"{path.name}.older")
-    shutil.rmtree(older, ignore_errors=True)
-    if path.exists():
+    if path.exists():  # otherwise the older one is all there is: an earlier replacement was interrupted
+        shutil.rmtree(older, ignore_errors=True)
         path.rename(older)
     finished.rename(path)
     shutil.rmtree(older, ignore_errors=True)

@@ -19,8 +19,15 @@ def train(
     from transduce.workflows.train import train_run
 
     run = RunDirectory(out or default_out(run_file))
-    progress = train_run(read_run(run_file, settings or ()), run, resume=resume)
+    config = read_run(run_file, settings or ())
+    progress = train_run(config, run, resume=resume)
     best = "nothing was validated yet"
     if progress.best_score is not None:
-        best = f"best at step {progress.best_step} ({progress.best_score:.4f})"
+        # Losses are kept negated, so that higher is better.
+        score = (
+            f"BLEU {progress.best_score:.2f}"
+            if config.train.best_metric == "bleu"
+            else f"loss {-progress.best_score:.4f}"
+        )
+        best = f"best at step {progress.best_step} (dev {score})"
     typer.echo(f"{run.root}: step {progress.step}, {best}")

@@ -1,7 +1,7 @@
 """What a run is: corpora, tokenizer, model, training and generation settings, as one frozen value."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
@@ -9,6 +9,9 @@ from transduce.config.model import ModelConfig, Section
 
 Precision = Literal["auto", "float32", "bfloat16"]
 BestMetric = Literal["bleu", "loss"]
+
+# Far beyond what anyone uses; further out, powers of lengths leave the floating-point numbers.
+MAX_LENGTH_PENALTY: Final = 10
 
 
 class Corpus(Section):
@@ -41,7 +44,9 @@ class TokenizerConfig(Section):
 class TrainConfig(Section):
     """The regime of section 5, with its constants as settings. Steps are optimizer steps."""
 
-    batch_tokens: int = Field(4096, ge=1, description="budget of a batch for each side, padding included")
+    batch_tokens: int = Field(
+        4096, ge=1, description="budget of a batch for each side, padding included; the paper: 25,000"
+    )
     max_steps: int = Field(100_000, ge=1)
     max_minutes: float | None = Field(
         None, gt=0, description="of training without validation; ends it before max_steps"
@@ -64,7 +69,9 @@ class GenerationConfig(Section):
     """How the model writes (section 6.1); kept beside the model as its defaults."""
 
     beam_size: int = Field(4, ge=1, description="1 is greedy search")
-    length_penalty: float = Field(0.6, description="alpha of ((5 + |y|) / 6)^alpha")
+    length_penalty: float = Field(
+        0.6, ge=-MAX_LENGTH_PENALTY, le=MAX_LENGTH_PENALTY, description="alpha of ((5 + |y|) / 6)^alpha"
+    )
     length_penalty_kind: Literal["gnmt", "none"] = "gnmt"
     max_extra_length: int = Field(50, ge=0, description="longest output, in tokens beyond the input's length")
 

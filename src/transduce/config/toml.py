@@ -50,7 +50,9 @@ def read_run(path: Path, settings: Iterable[str] = ()) -> RunConfig:
 def write_run(config: RunConfig, path: Path) -> None:
     """Write a run as resolved: every field, no blanks (but the model's vocabulary, whose size is the tokenizer's)."""
     fields = config.model_dump(exclude_none=True, exclude={"model": {"vocab_size"}})
-    path.write_text(tomlkit.dumps(fields), encoding="utf-8")
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    unfinished.write_text(tomlkit.dumps(fields), encoding="utf-8")
+    unfinished.replace(path)
 
 
 def _read_text(path: Path) -> str:

@@ -1,6 +1,6 @@
 """Corpora, the memory-mapped store, and batches planned by a budget of tokens. Knows no torch."""
 
-from transduce.data.batches import Batch, SpecialIds, make_batch, pad, read_batches
+from transduce.data.batches import Batch, make_batch, pad, read_batches
 from transduce.data.lines import open_binary, raw_lines, read_lines, read_pairs
 from transduce.data.plan import Plan, plan_epoch
 from transduce.data.store import EncodedPair, Store, write_store
@@ -9,7 +9,6 @@ __all__ = [
     "Batch",
     "EncodedPair",
     "Plan",
-    "SpecialIds",
     "Store",
     "make_batch",
     "open_binary",

@@ -11,17 +11,9 @@ from numpy.typing import NDArray
 
 from transduce.data.plan import Plan
 from transduce.data.store import Ids, Store
+from transduce.text import SpecialIds
 
 Array = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class SpecialIds:
-    """The ids of the symbols that no text has."""
-
-    pad: int
-    begin: int
-    end: int
 
 
 @dataclass(frozen=True)

@@ -23,24 +23,21 @@ Ids = NDArray[np.int32]
 EncodedPair = tuple[list[int], list[int]]
 
 
-def write_store(path: Path, pairs: Iterable[EncodedPair], origin: dict[str, str]) -> int:
-    """Write pairs of id sequences (no begin or end symbols) and what they were made from; return their number.
+def write_store(path: Path, pairs: Iterable[EncodedPair], origin: dict[str, str]) -> None:
+    """Write pairs of id sequences (no begin or end symbols) and what they were made from.
 
     The file appears whole or not at all.
     """
     schema = _SCHEMA.with_metadata({"version": _VERSION, "origin": json.dumps(origin)})
     unfinished = path.with_name(path.name + ".unfinished")
-    rows = 0
     with unfinished.open("wb") as stream:
         with ipc.new_file(stream, schema) as writer:
             for block in _blocks(pairs):
                 columns = [pa.array(side, type=pa.list_(pa.int32())) for side in zip(*block, strict=True)]
                 writer.write_batch(pa.record_batch(columns, schema=schema))
-                rows += len(block)
         stream.flush()
         os.fsync(stream.fileno())
     unfinished.replace(path)
-    return rows
 
 
 def _blocks(pairs: Iterable[EncodedPair]) -> Iterator[list[EncodedPair]]:

@@ -9,10 +9,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from transduce.config import Precision
-from transduce.data import SpecialIds, pad
+from transduce.data import pad
 from transduce.kernels import resolve_precision
 from transduce.models import Tokens, Transformer
 from transduce.search import Hypothesis, SearchSettings, beam_search, score_targets
+from transduce.text import SpecialIds
 
 Ids = list[int]
 
@@ -68,14 +69,9 @@ class Engine:
 
         The weights are the last decoder layer's encoder-decoder attention, from one forced pass over the output.
         """
-        state = self._model.start(self._model.encode(self._source([source])), 1)
-        weights = []
-        for symbol in [self._special.begin, *target]:
-            step = self._model.step(state, torch.tensor([symbol], device=self.device), want_attention=True)
-            assert step.attention is not None
-            weights.append(step.attention[0].float())
-            state = step.state
-        return torch.stack(weights, dim=1)
+        memory = self._model.encode(self._source([source]))
+        target_tokens = self._tokens([[self._special.begin, *target]])
+        return self._model.decode(memory, target_tokens, want_attention=True).attention[-1][0].float()
 
     def _batches(self, lengths: list[int], rows_each: int) -> Iterator[list[int]]:
         """Indices in batches of similar length, longest first, so that a batch too large for memory shows at once."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from transduce.bundle import Bundle, load_bundle
 from transduce.config import BadInputError, GenerationConfig, Precision
-from transduce.data import SpecialIds
+from transduce.config.run import MAX_LENGTH_PENALTY
 from transduce.inference.engine import Engine
 from transduce.search import Hypothesis, LengthPenalty, SearchSettings
 from transduce.search.settings import PenaltyKind
@@ -46,9 +46,7 @@ class Translator:
     def __init__(self, bundle: Bundle, precision: Precision = "auto", device: torch.device | None = None) -> None:
         self._tokenizer = bundle.tokenizer
         self._defaults = bundle.generation
-        tokenizer = bundle.tokenizer
-        special = SpecialIds(tokenizer.pad_id, tokenizer.begin_id, tokenizer.end_id)
-        self._engine = Engine(bundle.model, special, precision, device)
+        self._engine = Engine(bundle.model, bundle.tokenizer.special, precision, device)
 
     def translate(
         self,
@@ -65,7 +63,7 @@ class Translator:
         Text of nothing but white space is empty.
 
         Raises:
-            BadInputError: ``beam_size`` or ``n_best`` is out of range.
+            BadInputError: ``beam_size``, ``n_best`` or ``length_penalty`` is out of range.
         """
         if isinstance(texts, str):
             raise BadInputError("translate takes a list of texts, not one string: put it in brackets")
@@ -96,11 +94,15 @@ class Translator:
         if not 1 <= n_best <= beam_size:
             raise BadInputError(f"n-best {n_best}: must be between 1 and the beam size, {beam_size}")
         alpha = defaults.length_penalty if length_penalty is None else length_penalty
-        tokenizer = self._tokenizer
+        if not -MAX_LENGTH_PENALTY <= alpha <= MAX_LENGTH_PENALTY:
+            raise BadInputError(
+                f"length penalty {alpha}: must be between -{MAX_LENGTH_PENALTY} and {MAX_LENGTH_PENALTY}"
+            )
+        special = self._tokenizer.special
         return SearchSettings(
-            begin_id=tokenizer.begin_id,
-            end_id=tokenizer.end_id,
-            forbidden=(tokenizer.pad_id, tokenizer.begin_id, tokenizer.unknown_id),
+            begin_id=special.begin,
+            end_id=special.end,
+            forbidden=(special.pad, special.begin, special.unknown),
             beam_size=beam_size,
             n_best=n_best,
             penalty=LengthPenalty(kind or defaults.length_penalty_kind, alpha),

@@ -15,8 +15,8 @@ def dropout(x: Float[Tensor, "*shape"], probability: float, *, training: bool) -
     """Zero each element with ``probability`` and scale the others so that the expectation stays, while training.
 
     On CPUs, torch draws one float for each element, which costs more than the matrix products around it; there, one
-    draw of 64 bits serves four elements. The probability is then the nearest multiple of 2^-16, and the scale is that
-    multiple's.
+    draw of 64 bits serves four elements. The probability is then the nearest multiple of 2^-16 above zero,
+    and the scale is that multiple's.
     """
     if not training or probability == 0:
         return x
@@ -29,15 +29,16 @@ def dropout(x: Float[Tensor, "*shape"], probability: float, *, training: bool) -
 class _CheapDropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, probability: float) -> Tensor:  # noqa: ANN401 - torch gives the context no type
-        kept_levels = max(1, round((1 - probability) * _LEVELS))
+        kept_levels = min(max(1, round((1 - probability) * _LEVELS)), _LEVELS - 1)
         words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
         draws = words.view(torch.int16)[: x.numel()].view(x.shape)
-        factors = (draws < kept_levels - _LEVELS // 2).to(x.dtype).mul_(_LEVELS / kept_levels)
-        ctx.save_for_backward(factors)
-        return x * factors
+        kept = (draws < kept_levels - _LEVELS // 2).to(x.dtype)
+        ctx.save_for_backward(kept)
+        ctx.scale = _LEVELS / kept_levels
+        return (x * kept).mul_(ctx.scale)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401
-        (factors,) = ctx.saved_tensors
-        return gradient * factors, None
+        (kept,) = ctx.saved_tensors
+        return (gradient * kept).mul_(ctx.scale), None

@@ -1,4 +1,4 @@
-"""Which number format multiplies fast on this hardware, and computing in it."""
+"""Which number format multiplies fast on this hardware."""
 
 import time
 from functools import lru_cache

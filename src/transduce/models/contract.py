@@ -19,10 +19,14 @@ class Tokens:
 @final
 @dataclass(frozen=True)
 class Decoded:
-    """Hidden states of every target position, and a loss of the model's own where it has one."""
+    """Hidden states of every target position, and a loss of the model's own where it has one.
+
+    ``attention``, where it was asked for, holds the weights of every decoder layer's encoder-decoder attention.
+    """
 
     hidden: Float[Tensor, "batch length model"]
     auxiliary_loss: Float[Tensor, ""] | None = None
+    attention: tuple[Float[Tensor, "batch heads length source"], ...] = ()
 
 
 @final
@@ -45,7 +49,10 @@ Same = TypeVar("Same", bound="State")
 
 @runtime_checkable
 class State(Protocol):
-    """What decoding has to remember: ``sentences`` times ``beam`` rows, a sentence's rows standing together."""
+    """What decoding has to remember: ``sentences`` times ``beam`` rows, a sentence's rows standing together.
+
+    Every verb uses the state up: only the one that it returns may be used again, so that a model may write in place.
+    """
 
     @property
     def beam(self) -> int:
@@ -90,7 +97,7 @@ class Model(Protocol[M, S]):
         """Read the sources, which end with the end symbol."""
         ...
 
-    def decode(self, memory: M, target: Tokens) -> Decoded:
+    def decode(self, memory: M, target: Tokens, *, want_attention: bool = False) -> Decoded:
         """Hidden states for all positions of known targets, which begin with the begin symbol."""
         ...
 
@@ -103,9 +110,12 @@ class Model(Protocol[M, S]):
         ...
 
     def start(self, memory: M, beam: int, prefix: Tokens | None = None) -> S:
-        """A state for ``beam`` rows a sentence that have read ``prefix`` (begin symbol included), or nothing."""
+        """A state for ``beam`` rows a sentence that have read ``prefix`` (begin symbol included), or nothing.
+
+        The scores behind what has been read come with the next ``step``: a caller holds back the prefix's last symbol.
+        """
         ...
 
     def step(self, state: S, tokens: Int[Tensor, " rows"], *, want_attention: bool = False) -> Step[S]:
-        """Read one symbol in every row."""
+        """Read one symbol in every row; ``state`` is used up."""
         ...

@@ -49,17 +49,21 @@ class Transformer(nn.Module):
             x = layer(x, allowed)
         return Memory(self.encoder_norm(x), allowed)
 
-    def decode(self, memory: Memory, target: Tokens) -> Decoded:
+    def decode(self, memory: Memory, target: Tokens, *, want_attention: bool = False) -> Decoded:
         """Hidden states for all positions of known targets, which begin with the begin symbol."""
         longest = target.ids.shape[1]
         # Padding stands behind every real position, so the causal mask already hides it.
         causal = causal_mask(longest, longest, target.ids.device)
         x = self.embedding(target.ids, _columns(target.ids), longest)
+        attention: list[Tensor] = []
         for layer in self._decoder_layers:
             x, _ = layer.attend_past(x, None, causal)
-            x = layer.attend_memory(x, layer.cross_attention.key_values(memory.hidden), memory.allowed)
+            attended = layer.cross_attention.key_values(memory.hidden)
+            if want_attention:
+                attention.append(layer.memory_weights(x, attended, memory.allowed))
+            x = layer.attend_memory(x, attended, memory.allowed)
             x = layer.transform(x)
-        return Decoded(self.decoder_norm(x))
+        return Decoded(self.decoder_norm(x), attention=tuple(attention))
 
     def project(self, hidden: Float[Tensor, "*positions model"]) -> Float[Tensor, "*positions vocabulary"]:
         """The logits of the next symbol: one for each row of the embedding matrix."""

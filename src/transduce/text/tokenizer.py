@@ -1,6 +1,7 @@
 """Strings to ids and back. The file format is the ``tokenizers`` library's own JSON."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
@@ -17,6 +18,17 @@ SPECIAL_SYMBOLS: Final = (PAD, BEGIN, END, UNKNOWN)
 
 
 @final
+@dataclass(frozen=True)
+class SpecialIds:
+    """The ids of the symbols that no text has."""
+
+    pad: int
+    begin: int
+    end: int
+    unknown: int
+
+
+@final
 class Tokenizer:
     """A learned tokenizer. Text that looks like a special symbol is text: it never becomes one."""
 
@@ -27,7 +39,7 @@ class Tokenizer:
         # Not stored in the file by the library, so set whenever a tokenizer comes to life.
         backend.encode_special_tokens = True
         self._backend = backend
-        self.pad_id, self.begin_id, self.end_id, self.unknown_id = map(self._id, SPECIAL_SYMBOLS)
+        self.special = SpecialIds(*map(self._id, SPECIAL_SYMBOLS))
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
@@ -49,11 +61,11 @@ class Tokenizer:
 
     def save(self, path: Path) -> None:
         """Write ``tokenizer.json``."""
-        self._backend.save(str(path))
+        path.write_text(self.to_json(), encoding="utf-8")
 
     def to_json(self) -> str:
         """The file's content: two tokenizers are the same when this is."""
-        return self._backend.to_str()
+        return self._backend.to_str(pretty=True)
 
     @property
     def vocab_size(self) -> int:

@@ -1,7 +1,7 @@
 """Optimizer, schedule, one pure step, the loop around it, and checkpoints."""
 
 from transduce.training.checkpoint import list_checkpoints, load_checkpoint, save_checkpoint
-from transduce.training.loop import Corpora, Hooks, Training, train
+from transduce.training.loop import Corpora, Hooks, Training, is_over, train
 from transduce.training.progress import Progress
 from transduce.training.report import Report
 from transduce.training.schedule import learning_rate
@@ -14,6 +14,7 @@ __all__ = [
     "Report",
     "Training",
     "compute_loss",
+    "is_over",
     "learning_rate",
     "list_checkpoints",
     "load_checkpoint",

@@ -32,7 +32,8 @@ def save_checkpoint(
     _write_flushed(unfinished / STATE, progress.model_dump_json(indent=2) + "\n")
     replace_directory(unfinished, path)
     for _, older in list_checkpoints(folder)[:-keep]:
-        shutil.rmtree(older)
+        # Under another name first: a crash must not leave half a checkpoint under a whole one's.
+        shutil.rmtree(older.rename(older.with_name(f"{older.name}.unfinished")))
     return path
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import torch
 
 from transduce.config import TrainConfig
-from transduce.data import Batch, SpecialIds, Store, plan_epoch, read_batches
+from transduce.data import Batch, Store, plan_epoch, read_batches
 from transduce.kernels import resolve_precision
 from transduce.models import Transformer
+from transduce.text import SpecialIds
 from transduce.training.checkpoint import save_checkpoint
 from transduce.training.progress import Progress
 from transduce.training.report import Report
@@ -74,13 +75,14 @@ def train(training: Training, progress: Progress) -> Progress:
         sums = sums.add(losses.nll, int(batch.target_lengths.sum()))
         progress = progress.model_copy(update={"step": step, **position})
         training.report.advance(step)
-        last = step == config.max_steps or _out_of_time(config, progress.seconds + time.perf_counter() - clock)
+        last = is_over(config, step, progress.seconds + time.perf_counter() - clock)
         validating, saving = _due(step, config.validate_every, last), _due(step, config.checkpoint_every, last)
         if not (validating or saving or _due(step, config.log_every, last)):
             continue
+        loss = sums.mean()  # waits for the device, so that the clock counts all of its work
         seconds = time.perf_counter() - clock
         progress = _count(progress, sums, seconds)
-        training.report.train(_metrics("train", progress, sums.mean(), rate), sums.tokens / seconds)
+        training.report.train(_metrics("train", progress, loss, rate), sums.tokens / seconds)
         if validating:
             progress = _validate(training, progress, rate)
         if saving:
@@ -177,8 +179,9 @@ def _due(step: int, every: int, last: bool) -> bool:
     return last or step % every == 0
 
 
-def _out_of_time(config: TrainConfig, seconds: float) -> bool:
-    return config.max_minutes is not None and seconds >= 60 * config.max_minutes
+def is_over(config: TrainConfig, step: int, seconds: float) -> bool:
+    """Whether a training has had its steps or its time."""
+    return step >= config.max_steps or (config.max_minutes is not None and seconds >= 60 * config.max_minutes)
 
 
 def _mix(seed: int, step: int) -> int:

@@ -1,5 +1,7 @@
 """How far a training has come: everything beside weights and optimizer that going on exactly takes."""
 
+from typing import Any
+
 from pydantic import BaseModel, ConfigDict
 
 
@@ -8,6 +10,7 @@ class Progress(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    fixed: dict[str, Any] = {}  # what the training began with and must go on with, by its key in the run file
     step: int = 0
     epoch: int = 0
     batch: int = 0  # batches of this epoch's plan that are done

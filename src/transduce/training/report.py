@@ -86,7 +86,9 @@ def _truncate(path: Path, step: int) -> None:
     # A crash may have cut the last line short: what is no JSON is dropped too.
     kept = [line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if _step(line) <= step]
     # The last line may lack no more than its line feed.
-    path.write_text("".join(line.rstrip("\n") + "\n" for line in kept), encoding="utf-8")
+    shortened = path.with_name(f"{path.name}.unfinished")
+    shortened.write_text("".join(line.rstrip("\n") + "\n" for line in kept), encoding="utf-8")
+    shortened.replace(path)
 
 
 def _step(line: str) -> float:

@@ -1,11 +1,22 @@
 """The whole path on a made-up task: text, training, translation, scores; no data and no network."""
 
+import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
-from transduce.config import Corpus, DataConfig, RunConfig, TokenizerConfig, TrainConfig, TransduceError, preset
+from transduce.config import (
+    BadInputError,
+    Corpus,
+    DataConfig,
+    RunConfig,
+    TokenizerConfig,
+    TrainConfig,
+    TransduceError,
+    preset,
+)
 from transduce.evaluation import corpus_score
 from transduce.inference import Translator, load
 from transduce.workflows.run_directory import RunDirectory
@@ -13,6 +24,8 @@ from transduce.workflows.train import train_run
 
 Pairs = Sequence[tuple[str, str]]
 
+# No run of one's own has a folder of this name, so a demo is known by it.
+DEMO_TEXT: Final = "demo-text"
 _TRAIN_PAIRS: Final = 60_000
 _TEST_PAIRS: Final = 500
 _SEED: Final = 1
@@ -33,6 +46,7 @@ def demo(run: RunDirectory, say: Callable[[str], None], minutes: float = _MINUTE
 
     Raises:
         TransduceError: Babel is not installed.
+        BadInputError: The folder holds something that is no earlier demo.
     """
     try:
         from transduce.data.phrases import make_phrases  # noqa: PLC0415 - Babel is an extra
@@ -40,8 +54,7 @@ def demo(run: RunDirectory, say: Callable[[str], None], minutes: float = _MINUTE
         raise TransduceError("the demo writes its text with Babel: pip install 'transduce[demo]'") from error
     corpus = make_phrases(_TRAIN_PAIRS, _TEST_PAIRS, _SEED)
     tests = {"unseen values": corpus.unseen_values, "unseen combinations": corpus.unseen_combinations}
-    text = run.root / "text"
-    text.mkdir(parents=True, exist_ok=True)
+    text = _make_room(run)
     parts = {"train": corpus.train, "dev": corpus.dev, "test": corpus.unseen_values + corpus.unseen_combinations}
     for name, pairs in parts.items():
         for side, language in enumerate(("en", "de")):
@@ -57,11 +70,22 @@ def demo(run: RunDirectory, say: Callable[[str], None], minutes: float = _MINUTE
     return scores
 
 
+def _make_room(run: RunDirectory) -> Path:
+    """An empty folder for the text. An earlier demo goes; anything else stays, and is an error."""
+    text = run.root / DEMO_TEXT
+    if text.is_dir():
+        shutil.rmtree(run.root)
+    elif run.root.exists() and any(run.root.iterdir()):
+        raise BadInputError(f"{run.root}: holds something else than an earlier demo: give --out DIR")
+    text.mkdir(parents=True)
+    return text
+
+
 def _configuration(run: RunDirectory, minutes: float) -> RunConfig:
     """A small model on a short schedule: what the task needs, and no more."""
     return RunConfig(
         data=DataConfig(
-            root=str((run.root / "text").resolve()),
+            root=str((run.root / DEMO_TEXT).resolve()),
             train=Corpus(source="train.en", target="train.de"),
             dev=Corpus(source="dev.en", target="dev.de"),
         ),
@@ -70,14 +94,14 @@ def _configuration(run: RunDirectory, minutes: float) -> RunConfig:
             "tiny", {"encoder_layers": 3, "decoder_layers": 2, "dropout": 0.0, "label_smoothing": 0.0, "norm": "pre"}
         ),
         train=TrainConfig(
-            batch_tokens=4096,
-            max_steps=1400,
+            batch_tokens=1024,
+            max_steps=5000,
             max_minutes=minutes,
-            warmup_steps=300,
+            warmup_steps=800,
             learning_rate_factor=1.0,
-            log_every=100,
-            validate_every=350,
-            checkpoint_every=700,
+            log_every=500,
+            validate_every=1000,
+            checkpoint_every=1000,
             seed=_SEED,
         ),
     )
@@ -117,6 +141,7 @@ def _tell(
     scores: dict[str, DemoScore],
     say: Callable[[str], None],
 ) -> None:
+    text = run.root / DEMO_TEXT
     say("")
     for name, score in scores.items():
         say(
@@ -130,6 +155,6 @@ def _tell(
     say(
         f"\nNext:\n"
         f"    echo 'The answer is $12.50.' | transduce translate {run.root}\n"
-        f"    transduce evaluate {run.root} --source {run.root}/text/test.en --reference {run.root}/text/test.de\n"
+        f"    transduce evaluate {run.root} --source {text}/test.en --reference {text}/test.de\n"
         f"    your own text: see README.md"
     )

@@ -1,8 +1,8 @@
 """From text files to a tokenizer and a store."""
 
-import json
+import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Final
 
@@ -49,9 +49,11 @@ def prepare(config: RunConfig, run: RunDirectory) -> Prepared:
             )
     origin = _origin(config)
     if (prepared := load_prepared(run)) and prepared.train.origin == origin == prepared.dev.origin:
-        write_run(config, run.config)
+        if not run.has_checkpoints:  # a training writes its own settings down
+            write_run(config, run.config)
         return prepared
     if run.has_checkpoints:
+        _read_prepared(run)  # damage has its own message
         raise BadInputError(
             f"{run.root}: its training began with other text or tokenizer settings (data, tokenizer, or the files "
             f"themselves): restore them to go on, or give another --out"
@@ -71,15 +73,19 @@ def prepare(config: RunConfig, run: RunDirectory) -> Prepared:
             raise BadInputError(f"{config.data.path(corpus.source)}: no pair is left for {name}: {counts}")
     tokenizer.save(run.tokenizer)
     write_run(config, run.config)
-    return Prepared(tokenizer, Store(run.train_store), Store(run.dev_store), tuple(report))
+    return replace(_read_prepared(run), report=tuple(report))
 
 
 def load_prepared(run: RunDirectory) -> Prepared | None:
     """What an earlier preparation left, or None where any of it is missing or unreadable."""
     try:
-        return Prepared(Tokenizer.load(run.tokenizer), Store(run.train_store), Store(run.dev_store))
+        return _read_prepared(run)
     except BadInputError:
         return None
+
+
+def _read_prepared(run: RunDirectory) -> Prepared:
+    return Prepared(Tokenizer.load(run.tokenizer), Store(run.train_store), Store(run.dev_store))
 
 
 @dataclass(frozen=True)
@@ -114,10 +120,13 @@ def _encode(
 
 
 def _origin(config: RunConfig) -> dict[str, str]:
-    """What a preparation depends on: its settings, and the files as they are now."""
-    files = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in corpus_files(config)]
+    """What a preparation depends on: its settings, and what the files hold, wherever they are."""
+    digests = []
+    for path in corpus_files(config):
+        with path.open("rb") as stream:
+            digests.append(hashlib.file_digest(stream, "sha256").hexdigest())
     return {
-        "data": config.data.model_dump_json(),
+        "data": config.data.model_dump_json(exclude={"root"}),
         "tokenizer": config.tokenizer.model_dump_json(),
-        "files": json.dumps(files),
+        "files": " ".join(digests),
     }

@@ -50,7 +50,7 @@ class RunDirectory:
 
 def default_out(run_file: Path) -> Path:
     """``runs/NAME``, NAME being the run file's; a run directory's own ``run.toml`` means that directory."""
-    if run_file.name == "run.toml":
+    if run_file.name == "run.toml" and (run_file.parent / "store").is_dir():
         return run_file.parent
     return Path("runs") / run_file.stem
 

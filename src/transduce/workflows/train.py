@@ -5,10 +5,11 @@ from collections.abc import Callable
 import torch
 
 from transduce.bundle import BEST, Bundle, save_bundle
-from transduce.config import BadInputError, RunConfig, read_run
-from transduce.data import SpecialIds, read_lines
+from transduce.config import BadInputError, Precision, RunConfig, TrainConfig, write_run
+from transduce.data import read_lines
 from transduce.evaluation import corpus_score
 from transduce.inference import Translator
+from transduce.kernels import resolve_precision
 from transduce.models import Transformer, build
 from transduce.training import (
     Corpora,
@@ -16,6 +17,7 @@ from transduce.training import (
     Progress,
     Report,
     Training,
+    is_over,
     list_checkpoints,
     load_checkpoint,
     make_optimizer,
@@ -37,62 +39,81 @@ def train_run(config: RunConfig, run: RunDirectory, *, resume: bool) -> Progress
             f"{run.root}: holds a training at step {checkpoints[-1][0]:,}: --resume goes on from there, "
             f"--out DIR trains elsewhere"
         )
-    if checkpoints:
-        _check_model(config, run)
     prepared = prepare(config, run)
-    tokenizer = prepared.tokenizer
-    torch.manual_seed(config.train.seed)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model = build(config.model.model_copy(update={"vocab_size": tokenizer.vocab_size})).to(device)
+    torch.manual_seed(config.train.seed)
+    model = build(config.model.model_copy(update={"vocab_size": prepared.tokenizer.vocab_size})).to(device)
     optimizer = make_optimizer(model, config.train)
-    progress = load_checkpoint(checkpoints[-1][1], model, optimizer) if checkpoints else Progress()
-    with Report(run.metrics, max_steps=config.train.max_steps, step=progress.step) as report:
+    progress = Progress()
+    if checkpoints:
+        progress = load_checkpoint(checkpoints[-1][1], model, optimizer)
+    settings = _resolve_precision(config.train, progress, device)
+    progress = _fix(progress, config, settings, run)
+    write_run(config, run.config)
+    with Report(run.metrics, max_steps=settings.max_steps, step=progress.step) as report:
         for line in prepared.report:
             report.say(line)
-        if progress.step >= config.train.max_steps:
+        if is_over(settings, progress.step, progress.seconds):
             report.say(f"already trained to step {progress.step:,}: nothing to do")
             return progress
-        report.say(f"{'going on from' if checkpoints else 'starting at'} step {progress.step:,} on {device}")
+        beginning = "going on from" if checkpoints else "starting at"
+        report.say(f"{beginning} step {progress.step:,} on {device} in {settings.precision}")
         training = Training(
             model=model,
             optimizer=optimizer,
-            corpora=Corpora(
-                prepared.train, prepared.dev, SpecialIds(tokenizer.pad_id, tokenizer.begin_id, tokenizer.end_id)
-            ),
-            config=config.train,
+            corpora=Corpora(prepared.train, prepared.dev, prepared.tokenizer.special),
+            config=settings,
             checkpoints=run.checkpoints,
             report=report,
-            hooks=_hooks(config, run, prepared),
+            hooks=_hooks(config, settings.precision, run, prepared),
         )
         return train(training, progress)
 
 
-def _check_model(config: RunConfig, run: RunDirectory) -> None:
-    """Another model may have weights of the same shapes: only what leaves the weights' meaning alone may change."""
-    may_change = {"dropout", "label_smoothing", "vocab_size"}
-    began, now = (each.model.model_dump(exclude=may_change) for each in (read_run(run.config), config))
-    different = [f"model.{key} was {began[key]!r} and is {now[key]!r}" for key in now if began[key] != now[key]]
+def _resolve_precision(config: TrainConfig, progress: Progress, device: torch.device) -> TrainConfig:
+    """The settings with the number format that ``auto`` means; a training goes on in the one it began in."""
+    if config.precision == "auto" and progress.fixed:
+        return config.model_copy(update={"precision": progress.fixed["train.precision"]})
+    name = str(resolve_precision(config.precision, device)).removeprefix("torch.")
+    return config.model_copy(update={"precision": name})
+
+
+def _fix(progress: Progress, config: RunConfig, settings: TrainConfig, run: RunDirectory) -> Progress:
+    """Write down what may not change from here on, and refuse what has changed since the training began.
+
+    Weights of the same shapes may mean another model, and another seed or budget another order of the data.
+    """
+    model = config.model.model_dump(exclude={"dropout", "label_smoothing", "vocab_size"})
+    fixed = {f"model.{key}": value for key, value in model.items()}
+    fixed |= {f"train.{key}": getattr(settings, key) for key in ("seed", "batch_tokens", "precision")}
+    began = progress.fixed or fixed
+    different = [
+        f"{key} was {began.get(key)!r} and is {value!r}" for key, value in fixed.items() if began.get(key) != value
+    ]
     if different:
-        raise BadInputError(f"{run.root}: its training began with another model: {'; '.join(different)}")
+        raise BadInputError(f"{run.root}: cannot go on with other settings: {'; '.join(different)}")
+    return progress.model_copy(update={"fixed": fixed})
 
 
-def _hooks(config: RunConfig, run: RunDirectory, prepared: Prepared) -> Hooks:
+def _hooks(config: RunConfig, precision: Precision, run: RunDirectory, prepared: Prepared) -> Hooks:
     def bundle(model: Transformer) -> Bundle:
         return Bundle(model, prepared.tokenizer, config.generation)
 
     def save_best(model: Transformer) -> None:
         save_bundle(bundle(model), run.root / BEST)
 
-    return Hooks(dev_bleu=_dev_bleu(config, bundle), save_best=save_best)
+    return Hooks(dev_bleu=_dev_bleu(config, precision, bundle), save_best=save_best)
 
 
-def _dev_bleu(config: RunConfig, bundle: Callable[[Transformer], Bundle]) -> Callable[[Transformer], float]:
+def _dev_bleu(
+    config: RunConfig, precision: Precision, bundle: Callable[[Transformer], Bundle]
+) -> Callable[[Transformer], float]:
     """A function that translates dev greedily and scores the text: good enough to rank checkpoints, and quick."""
     sources = list(read_lines(config.data.path(config.data.dev.source)))
     references = list(read_lines(config.data.path(config.data.dev.target)))
 
     def measure(model: Transformer) -> float:
-        translator = Translator(bundle(model), config.train.precision, next(model.parameters()).device)
+        translator = Translator(bundle(model), precision, next(model.parameters()).device)
         outputs = translator.translate(sources, beam_size=1)
         return corpus_score("bleu", [output.text for output in outputs], references).value
 

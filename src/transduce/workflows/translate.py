@@ -1,8 +1,10 @@
 """One line in, one line out."""
 
-import queue
-import threading
-from collections.abc import Callable, Iterable, Iterator
+import os
+import select
+import stat
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import BinaryIO, Final
 
 from transduce.data import raw_lines
@@ -12,6 +14,7 @@ from transduce.inference import Translation
 # answered line by line.
 _LINES_AT_A_TIME: Final = 2048
 _PAUSE_SECONDS: Final = 0.05
+_BLOCK_BYTES: Final = 65_536
 
 
 def translate_stream(
@@ -25,7 +28,7 @@ def translate_stream(
     Only a line feed ends a line. Invalid UTF-8 is replaced, and its line named in a warning.
     """
     count = 0
-    for arrived in _arrivals(raw_lines(stream, getattr(stream, "name", "the input"))):
+    for arrived in _arrivals(stream):
         texts = []
         for number, raw in enumerate(arrived, start=count + 1):
             line = raw.removesuffix(b"\n")
@@ -45,33 +48,39 @@ def one_line(text: str) -> str:
     return text.replace("\n", " ")
 
 
-def _arrivals(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Lines in the groups in which they arrive."""
-    arrived: queue.Queue[bytes | BaseException | None] = queue.Queue(maxsize=2 * _LINES_AT_A_TIME)
+def _arrivals(stream: BinaryIO) -> Iterator[list[bytes]]:
+    """Lines in the groups in which they are translated: a file's in full ones, a pipe's or a person's as they come."""
+    if _waits(stream):
+        return _as_they_come(stream.fileno())
+    lines = raw_lines(stream, getattr(stream, "name", "the input"))
+    return iter(lambda: list(islice(lines, _LINES_AT_A_TIME)), [])
 
-    def read() -> None:
-        try:
-            for line in lines:
-                arrived.put(line)
-            arrived.put(None)
-        except BaseException as error:
-            arrived.put(error)
 
-    threading.Thread(target=read, daemon=True, name="read-lines").start()
-    group: list[bytes] = []
+def _waits(stream: BinaryIO) -> bool:
+    """Whether reading may wait for somebody: a terminal, a pipe or a socket."""
+    try:
+        mode = os.fstat(stream.fileno()).st_mode
+    except OSError:  # no file of the system's at all
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISBLK(mode))
+
+
+def _as_they_come(descriptor: int) -> Iterator[list[bytes]]:
+    """Full groups while lines keep coming, and what there is as soon as they pause."""
+    waiting: list[bytes] = []
+    rest = b""
     while True:
-        try:
-            item = arrived.get(timeout=_PAUSE_SECONDS if group else None)
-        except queue.Empty:
-            yield group
-            group = []
-            continue
-        if isinstance(item, BaseException):
-            raise item
-        if item is not None:
-            group.append(item)
-        if group and (item is None or len(group) == _LINES_AT_A_TIME):
-            yield group
-            group = []
-        if item is None:
+        # Unbuffered and without a thread: an interrupt ends the wait, and nothing is left half read.
+        if waiting and not select.select([descriptor], [], [], _PAUSE_SECONDS)[0]:
+            yield waiting
+            waiting = []
+        block = os.read(descriptor, _BLOCK_BYTES)
+        *lines, rest = (rest + block).split(b"\n")
+        waiting += lines if block or not rest else [*lines, rest]
+        while len(waiting) >= _LINES_AT_A_TIME:
+            yield waiting[:_LINES_AT_A_TIME]
+            del waiting[:_LINES_AT_A_TIME]
+        if not block:
+            if waiting:
+                yield waiting
             return
