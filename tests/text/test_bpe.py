@@ -140,3 +140,7 @@ def test_the_same_text_gives_the_same_tokenizer():
     # 400 characters, as many of each: which of them get symbols of their own must not be left to chance.
     text = ["".join(chr(first + offset) for offset in range(40)) for first in range(0x4E00, 0x4E00 + 400, 20)]
     assert len({learn_bpe(text, 307).to_json() for _ in range(3)}) == 1
+
+
+def test_lines_may_come_from_an_iterator():
+    assert learn_bpe(iter(PANGRAMS), 331).to_json() == learn_bpe(PANGRAMS, 331).to_json()

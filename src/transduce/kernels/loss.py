@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-# Logits of so many tokens exist at a time: few enough to stay near the processor, enough to fill its matrix units.
-_CHUNK: Final = {"cpu": 256, "cuda": 4096}
+# So many logits exist at a time: few enough to stay near the processor, enough to fill its matrix units.
+_LOGITS: Final = {"cpu": 2**21, "cuda": 2**27}
 
 Loss = tuple[Float[Tensor, ""], Float[Tensor, ""]]
 
@@ -63,7 +63,7 @@ class _ProjectedLoss(torch.autograd.Function):
         nll = torch.zeros_like(objective)
         hidden_gradient = torch.empty_like(hidden) if want_gradients else None
         weight_gradient = torch.zeros_like(weight, dtype=torch.float32) if want_gradients else None
-        chunk = _CHUNK.get(hidden.device.type, _CHUNK["cuda"])
+        chunk = max(1, _LOGITS.get(hidden.device.type, _LOGITS["cuda"]) // len(weight))
         for start in range(0, len(hidden), chunk):
             part = slice(start, start + chunk)
             logits = F.linear(hidden[part], weight).float()

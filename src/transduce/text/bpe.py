@@ -5,7 +5,7 @@ A token holds its leading space as it is, so nothing stands in for a space and e
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import tokenizers
@@ -25,8 +25,11 @@ _PIECE: Final = r" ?[\p{L}\p{M}]+| ?\p{N}| ?[^\s\p{L}\p{M}\p{N}]+|\s+(?!\S)|\s+"
 def learn_bpe(lines: Iterable[str], vocab_size: int) -> Tokenizer:
     """Learn a vocabulary of at most ``vocab_size`` symbols: 4 special ones, 256 bytes, characters and merges.
 
-    ``lines`` is gone through twice. The same lines give the same tokenizer.
+    ``lines`` is gone through twice (an iterator, which cannot be, is kept in memory). The same lines give the same
+    tokenizer.
     """
+    if isinstance(lines, Iterator):
+        lines = list(lines)
     backend = _untrained()
     alphabet = _alphabet(lines, max(1, (vocab_size - len(BYTES) - len(SPECIAL_SYMBOLS)) // 2))
     trainer = trainers.BpeTrainer(
