@@ -91,10 +91,10 @@ def main() -> None:
             with enter():
                 start = time.perf_counter()
                 for batch in chosen:
-                    train_step(model, optimizer, batch, 1e-4, dtype)
+                    train_step(model, optimizer, [batch], 1e-4, dtype)
                 seconds = time.perf_counter() - start
             if round_:  # the first round warms up
-                speeds[name].append(sum(int(batch.target_lengths.sum()) for batch in chosen) / seconds)
+                speeds[name].append(sum(batch.target_tokens for batch in chosen) / seconds)
     lines = [
         f"{platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}, {dtype}, "
         f"vocabulary {vocab_size:,}; median of {arguments.rounds} rounds of {arguments.steps} steps, alternating",

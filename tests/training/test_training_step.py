@@ -14,15 +14,15 @@ ONE_TOKEN_EACH = Batch(np.array([[5], [6]]), LENGTHS, np.array([[1], [1]]), np.a
 
 
 class Parabola(nn.Module):
-    """Its objective is 3 tokens times sum(w^2) / 2, so the mean gradient over the tokens is w itself."""
+    """Its objective is 2 tokens times sum(w^2) / 2, so the mean gradient over the tokens is w itself."""
 
     def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.tensor([2.0, -3.0, 0.5], dtype=torch.float64))
 
     def forward(self, source: Tokens, target: Tokens, labels: torch.Tensor) -> LossSums:
-        objective = 3 * (self.weight**2).sum() / 2
-        return LossSums(objective, objective.detach(), torch.tensor(3))
+        objective = 2 * (self.weight**2).sum() / 2
+        return LossSums(objective, objective.detach(), torch.tensor(2))
 
 
 def _batch(pairs: list[tuple[list[int], list[int]]]) -> Batch:
@@ -55,7 +55,7 @@ def test_adam_by_hand():
     optimizer = make_optimizer(model, TrainConfig(adam_beta1=beta1, adam_beta2=beta2, adam_epsilon=epsilon))
     weight, first, second = np.array([2.0, -3.0, 0.5]), np.zeros(3), np.zeros(3)
     for step, rate in enumerate(rates, start=1):
-        train_step(model, optimizer, ONE_TOKEN_EACH, rate, torch.float32)
+        train_step(model, optimizer, [ONE_TOKEN_EACH], rate, torch.float32)
         gradient = weight
         first = beta1 * first + (1 - beta1) * gradient
         second = beta2 * second + (1 - beta2) * gradient**2
@@ -63,7 +63,8 @@ def test_adam_by_hand():
         np.testing.assert_allclose(model.weight.detach().numpy(), weight, rtol=1e-12)
 
 
-def test_the_gradient_is_the_mean_over_target_tokens_and_padding_counts_nothing():
+@pytest.mark.parametrize("cuts", [[3], [1, 3], [2, 3], [1, 2, 3]])
+def test_the_gradient_is_the_mean_over_target_tokens_however_they_are_batched(cuts):
     torch.manual_seed(2)
     changes = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 12, "d_ff": 20, "heads": 3, "dropout": 0.0}
     config = preset("base", changes | {"label_smoothing": 0.0, "vocab_size": 23})
@@ -82,7 +83,8 @@ def test_the_gradient_is_the_mean_over_target_tokens_and_padding_counts_nothing(
     model.zero_grad(set_to_none=True)
 
     optimizer = make_optimizer(model, TrainConfig(adam_beta1=0.5))
-    losses = train_step(model, optimizer, _batch(pairs), 1e-3, torch.float32)
+    batches = [_batch(pairs[start:stop]) for start, stop in zip([0, *cuts], cuts, strict=False)]
+    losses = train_step(model, optimizer, batches, 1e-3, torch.float32)
 
     assert int(losses.tokens) == target_tokens
     assert float(losses.nll) == pytest.approx(torch.stack(sums).sum().item(), rel=1e-5)
@@ -101,5 +103,5 @@ def test_bfloat16_rounds_the_products_but_not_the_weights():
     exact, rounded = (compute_loss(model, batch, dtype).nll for dtype in (torch.float32, torch.bfloat16))
     assert float(rounded) != float(exact)
     assert float(rounded) == pytest.approx(float(exact), rel=0.02)
-    train_step(model, make_optimizer(model, TrainConfig()), batch, 1e-3, torch.bfloat16)
+    train_step(model, make_optimizer(model, TrainConfig()), [batch], 1e-3, torch.bfloat16)
     assert {weight.dtype for weight in model.parameters()} == {torch.float32}

@@ -164,3 +164,15 @@ def test_resume_refuses_text_that_is_no_longer_the_same(tiny_run_file, tmp_path)
     with pytest.raises(BadInputError, match="other text or tokenizer settings"):
         train_run(read_run(folder / tiny_run_file.name, SHORT), run, resume=True)
     assert run.tokenizer.read_bytes() == learned
+
+
+def test_accumulating_goes_through_the_data_as_fast_as_larger_batches(tiny_run_file, tmp_path):
+    """Two batches a step: after six steps, twelve batches are done."""
+    run = RunDirectory(tmp_path / "run")
+    progress = train_run(read_run(tiny_run_file, ["train.max_steps=6", "train.accumulate=2"]), run, resume=False)
+    single = train_run(read_run(tiny_run_file, ["train.max_steps=12"]), RunDirectory(tmp_path / "one"), resume=False)
+    assert (progress.epoch, progress.batch, progress.target_tokens) == (
+        single.epoch,
+        single.batch,
+        single.target_tokens,
+    )

@@ -7,10 +7,12 @@ from typing import Final
 import typer
 
 import transduce
+from transduce.cli.average import average
 from transduce.cli.demo import demo
 from transduce.cli.evaluate import evaluate
 from transduce.cli.inspect import inspect
 from transduce.cli.prepare import prepare
+from transduce.cli.score import score
 from transduce.cli.train import train
 from transduce.cli.translate import translate
 from transduce.config.errors import BadInputError, TransduceError
@@ -22,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for verb in (demo, prepare, train, translate, evaluate, inspect):
+for verb in (demo, prepare, train, translate, score, evaluate, average, inspect):
     app.command()(verb)
 
 # Typer brings its own copy of click or uses the installed one, by its version; this is click's UsageError in either.

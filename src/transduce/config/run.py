@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from transduce.config.model import ModelConfig, Section
 
@@ -47,6 +47,7 @@ class TrainConfig(Section):
     batch_tokens: int = Field(
         4096, ge=1, description="budget of a batch for each side, padding included; the paper: 25,000"
     )
+    accumulate: int = Field(1, ge=1, description="batches whose gradients make one step")
     max_steps: int = Field(100_000, ge=1)
     max_minutes: float | None = Field(
         None, gt=0, description="of training without validation; ends it before max_steps"
@@ -61,8 +62,26 @@ class TrainConfig(Section):
     log_every: int = Field(50, ge=1)
     validate_every: int = Field(1000, ge=1)
     checkpoint_every: int = Field(1000, ge=1)
+    checkpoint_minutes: float | None = Field(
+        None, gt=0, description="also a checkpoint so many minutes of training after the last one (the paper: 10)"
+    )
     keep_checkpoints: int = Field(5, ge=1, description="how many of the newest checkpoints stay on disk")
+    average_last: int = Field(
+        1,
+        ge=1,
+        description="the mean of so many newest checkpoints is tried on dev too (the paper: 5, 20)",
+    )
+    early_stop: int | None = Field(None, ge=1, description="ends after so many validations without a better one")
     best_metric: BestMetric = Field("bleu", description="what makes a checkpoint the best on dev")
+
+    @model_validator(mode="after")
+    def _check_averaging(self) -> "TrainConfig":
+        if self.average_last > self.keep_checkpoints:
+            raise ValueError(
+                f"average_last = {self.average_last} needs as many checkpoints, but keep_checkpoints = "
+                f"{self.keep_checkpoints}: raise that"
+            )
+        return self
 
 
 class GenerationConfig(Section):

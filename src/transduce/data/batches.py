@@ -30,6 +30,11 @@ class Batch:
     labels: Array
     target_lengths: Array
 
+    @property
+    def target_tokens(self) -> int:
+        """How many labels there are, end symbols counted, padding not."""
+        return int(self.target_lengths.sum())
+
 
 def pad(sequences: Sequence[Ids | list[int]], filler: int) -> tuple[Array, Array]:
     """Stack sequences of ids as rows of one array, and their lengths."""

@@ -42,6 +42,9 @@ class LossSums:
     nll: Float[Tensor, ""]
     tokens: Int[Tensor, ""]
 
+    def __add__(self, other: "LossSums") -> "LossSums":
+        return LossSums(self.objective + other.objective, self.nll + other.nll, self.tokens + other.tokens)
+
 
 # typing.Self would say the same, but the run-time checkers of the tests cannot read it.
 Same = TypeVar("Same", bound="State")

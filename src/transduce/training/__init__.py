@@ -1,20 +1,25 @@
 """Optimizer, schedule, one pure step, the loop around it, and checkpoints."""
 
-from transduce.training.checkpoint import list_checkpoints, load_checkpoint, save_checkpoint
-from transduce.training.loop import Corpora, Hooks, Training, is_over, train
+from transduce.training.averaging import average_weights
+from transduce.training.checkpoint import MODEL, list_checkpoints, load_checkpoint, save_checkpoint
+from transduce.training.loop import is_over, is_stale, train
 from transduce.training.progress import Progress
 from transduce.training.report import Report
 from transduce.training.schedule import learning_rate
+from transduce.training.session import Corpora, Hooks, Training
 from transduce.training.step import compute_loss, make_optimizer, train_step
 
 __all__ = [
+    "MODEL",
     "Corpora",
     "Hooks",
     "Progress",
     "Report",
     "Training",
+    "average_weights",
     "compute_loss",
     "is_over",
+    "is_stale",
     "learning_rate",
     "list_checkpoints",
     "load_checkpoint",

@@ -18,3 +18,5 @@ class Progress(BaseModel):
     seconds: float = 0.0  # of training, without validation
     best_score: float | None = None  # of the metric that decides, higher is better
     best_step: int | None = None
+    stale: int = 0  # validations since the best
+    checkpoint_seconds: float = 0.0  # of training at the last checkpoint

@@ -63,8 +63,9 @@ class Report:
         self._write(metrics)
         bleu = f"  BLEU {metrics['bleu']:.2f}" if "bleu" in metrics else ""
         perplexity = math.exp(min(float(metrics["loss"]), 20))
+        mean = f" (mean of {metrics['average']})" if "average" in metrics else ""
         self._print(
-            f"step {metrics['step']}  dev loss {metrics['loss']:.3f}  perplexity {perplexity:.2f}{bleu}"
+            f"step {metrics['step']}{mean}  dev loss {metrics['loss']:.3f}  perplexity {perplexity:.2f}{bleu}"
             + ("  (best so far)" if best else "")
         )
 

@@ -1,5 +1,7 @@
 """One training step, and the loss of a batch that it does not learn from."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from jaxtyping import Int
@@ -17,17 +19,26 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Adam:
 
 
 def train_step(
-    model: nn.Module, optimizer: torch.optim.Adam, batch: Batch, rate: float, dtype: torch.dtype
+    model: nn.Module, optimizer: torch.optim.Adam, batches: Sequence[Batch], rate: float, dtype: torch.dtype
 ) -> LossSums:
-    """Move the weights once, against the mean gradient over the batch's target tokens; return the sums before it."""
+    """Move the weights once, against the mean gradient over all batches' target tokens; return the sums before.
+
+    Batches are gone through one at a time, so that several need no more memory than one.
+    """
     model.train()
-    sums = compute_loss(model, batch, dtype)
-    (sums.objective / sums.tokens).backward()  # type: ignore[no-untyped-call]
+    tokens = sum(batch.target_tokens for batch in batches)
+    total: LossSums | None = None
+    for batch in batches:
+        sums = compute_loss(model, batch, dtype)
+        (sums.objective / tokens).backward()  # type: ignore[no-untyped-call]
+        sums = LossSums(sums.objective.detach(), sums.nll, sums.tokens)
+        total = sums if total is None else total + sums
+    assert total is not None
     for group in optimizer.param_groups:
         group["lr"] = rate
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    return LossSums(sums.objective.detach(), sums.nll, sums.tokens)
+    return total
 
 
 def compute_loss(model: nn.Module, batch: Batch, dtype: torch.dtype) -> LossSums:

@@ -18,6 +18,7 @@ from transduce.training import (
     Report,
     Training,
     is_over,
+    is_stale,
     list_checkpoints,
     load_checkpoint,
     make_optimizer,
@@ -53,7 +54,7 @@ def train_run(config: RunConfig, run: RunDirectory, *, resume: bool) -> Progress
     with Report(run.metrics, max_steps=settings.max_steps, step=progress.step) as report:
         for line in prepared.report:
             report.say(line)
-        if is_over(settings, progress.step, progress.seconds):
+        if is_over(settings, progress.step, progress.seconds) or is_stale(settings, progress):
             report.say(f"already trained to step {progress.step:,}: nothing to do")
             return progress
         beginning = "going on from" if checkpoints else "starting at"
@@ -85,7 +86,7 @@ def _fix(progress: Progress, config: RunConfig, settings: TrainConfig, run: RunD
     """
     model = config.model.model_dump(exclude={"dropout", "label_smoothing", "vocab_size"})
     fixed = {f"model.{key}": value for key, value in model.items()}
-    fixed |= {f"train.{key}": getattr(settings, key) for key in ("seed", "batch_tokens", "precision")}
+    fixed |= {f"train.{key}": getattr(settings, key) for key in ("seed", "batch_tokens", "accumulate", "precision")}
     began = progress.fixed or fixed
     different = [
         f"{key} was {began.get(key)!r} and is {value!r}" for key, value in fixed.items() if began.get(key) != value

@@ -1,0 +1,88 @@
+"""What a training works with, and how it speaks of how far it is."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from transduce.config import TrainConfig
+from transduce.data import Store
+from transduce.kernels import resolve_precision
+from transduce.models import Transformer
+from transduce.text import SpecialIds
+from transduce.training.progress import Progress
+from transduce.training.report import Report
+
+
+@dataclass(frozen=True)
+class Corpora:
+    """What a training reads."""
+
+    train: Store
+    dev: Store
+    special: SpecialIds
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """What the loop leaves to others: it knows neither text nor where the best model goes."""
+
+    dev_bleu: Callable[[Transformer], float]
+    save_best: Callable[[Transformer], None]
+
+
+@dataclass(frozen=True)
+class Training:
+    """Everything that a training works with."""
+
+    model: Transformer
+    optimizer: torch.optim.Adam
+    corpora: Corpora
+    config: TrainConfig
+    checkpoints: Path
+    report: Report
+    hooks: Hooks
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.model.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What matrix products are computed in."""
+        return resolve_precision(self.config.precision, self.device)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Losses summed on the device since the last measurement, so that a step need not wait for the figure."""
+
+    nll: torch.Tensor
+    tokens: int
+
+    @classmethod
+    def zero(cls, device: torch.device) -> "Sums":
+        """Nothing summed yet."""
+        return cls(torch.zeros((), dtype=torch.float64, device=device), 0)
+
+    def add(self, nll: torch.Tensor, tokens: int) -> "Sums":
+        """One batch more."""
+        return Sums(self.nll + nll, self.tokens + tokens)
+
+    def mean(self) -> float:
+        """Nats per target token."""
+        return float(self.nll) / max(1, self.tokens)
+
+
+def describe(split: str, progress: Progress, loss: float, rate: float) -> dict[str, float | int | str]:
+    """A measurement as it stands in ``metrics.jsonl``."""
+    return {
+        "step": progress.step,
+        "split": split,
+        "loss": loss,
+        "learning_rate": rate,
+        "target_tokens": progress.target_tokens,
+        "seconds": round(progress.seconds, 3),
+    }

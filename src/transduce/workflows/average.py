@@ -1,0 +1,30 @@
+"""One model from the newest checkpoints of a run."""
+
+from pathlib import Path
+
+from transduce.bundle import Bundle, read_tensors, save_bundle
+from transduce.config import BadInputError, read_run
+from transduce.models import build
+from transduce.text import Tokenizer
+from transduce.training import MODEL, average_weights, list_checkpoints
+from transduce.workflows.run_directory import RunDirectory
+
+
+def average(run: RunDirectory, last: int, out: Path) -> list[int]:
+    """Write the mean of the ``last`` newest checkpoints as a model directory; return their steps.
+
+    Raises:
+        BadInputError: It is no run directory, or has fewer checkpoints.
+    """
+    if not run.config.is_file():
+        raise BadInputError(f"{run.root}: not a run directory: {run.config.name} is missing")
+    checkpoints = list_checkpoints(run.checkpoints)
+    if not 1 <= last <= len(checkpoints):
+        raise BadInputError(
+            f"--last {last}: {run.root} has {len(checkpoints)} checkpoints; train.keep_checkpoints says how many stay"
+        )
+    config, tokenizer = read_run(run.config), Tokenizer.load(run.tokenizer)
+    model = build(config.model.model_copy(update={"vocab_size": tokenizer.vocab_size}))
+    model.load_state_dict(average_weights(read_tensors(path / MODEL) for _, path in checkpoints[-last:]))
+    save_bundle(Bundle(model, tokenizer, config.generation), out)
+    return [step for step, _ in checkpoints[-last:]]
