@@ -27,3 +27,10 @@ def test_for_people(trained_run, capsys):
         "memory",
     ]
     assert any(line.split() == ["d_model", "32"] for line in lines)
+
+
+def test_numbers_and_switches_are_told_apart(capsys):
+    assert main._run(["inspect", "tiny"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["attention_bias", "False"] in lines
+    assert ["vocab_size", "37,000"] in lines

@@ -21,4 +21,5 @@ def inspect(
     for part in ("configuration", "parameters", "flops", "memory"):
         typer.echo(f"\n{part}")
         for key, value in facts[part].items():
-            typer.echo(f"  {key:<24} {value:,}" if isinstance(value, int) else f"  {key:<24} {value}")
+            number = isinstance(value, int) and not isinstance(value, bool)
+            typer.echo(f"  {key:<24} {value:,}" if number else f"  {key:<24} {value}")
