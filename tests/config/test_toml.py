@@ -49,7 +49,7 @@ class TestRoots:
         monkeypatch.chdir(tmp_path / "elsewhere")
         config = read_run(Path("..") / "run.toml")
         assert config.data.root == str(tmp_path / "corpus")
-        assert config.data.path(config.data.dev.target) == tmp_path / "corpus" / "dev.de"
+        assert config.data.folder / str(config.data.dev.target) == tmp_path / "corpus" / "dev.de"
 
     def test_a_settings_is_relative_to_the_working_folder(self, run_file, tmp_path, monkeypatch):
         (tmp_path / "elsewhere").mkdir()
@@ -264,7 +264,10 @@ class TestWhatIsMissing:
             ("", ": data: is missing"),
             ("[train]\nseed = 3\n", ": data: is missing"),
             (DATA.partition("dev =")[0], " line 1: data.dev: is missing"),
-            ("\n" + DATA.replace(', target = "train.de"', ""), " line 4: data.train.target: is missing"),
+            (
+                "\n" + DATA.replace(', target = "train.de"', ""),
+                " line 4: data.train: a corpus is a source and a target file, or one file of pairs; given is source",
+            ),
         ],
     )
     def test_is_named_with_the_table_that_should_hold_it(self, run_file, text, expected):

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from transduce.config import BadInputError, read_run
+from transduce.config import BadInputError, Corpus, read_run
 from transduce.workflows.prepare import load_prepared, prepare
 from transduce.workflows.run_directory import RunDirectory, default_out
 
@@ -128,6 +128,22 @@ def test_a_run_directory_has_its_files_where_they_are_promised(run_file, run):
     files = sorted(str(path.relative_to(run.root)) for path in run.root.rglob("*") if path.is_file())
     assert files == ["run.toml", "store/dev.arrow", "store/train.arrow", "tokenizer.json"]
     assert read_run(run.config) == read_run(run_file)
+
+
+def test_a_file_of_pairs_gives_what_two_files_give(tiny_run_file, tiny_config, tmp_path):
+    two = prepare(tiny_config, RunDirectory(tmp_path / "two"))
+    folder = tiny_run_file.parent
+    for name in ("train", "dev"):
+        sides = [(folder / f"{name}.{side}").read_text().splitlines() for side in ("src", "trg")]
+        lines = [f"{source}\t{target}\n" for source, target in zip(*sides, strict=True)]
+        (tmp_path / f"{name}.tsv").write_text("".join(lines))
+    corpora = {"train": Corpus(pairs="train.tsv"), "dev": Corpus(pairs="dev.tsv"), "root": str(tmp_path)}
+    data = tiny_config.data.model_copy(update=corpora)
+    one = prepare(tiny_config.model_copy(update={"data": data}), RunDirectory(tmp_path / "one"))
+    assert one.tokenizer.to_json() == two.tokenizer.to_json()
+    assert len(one.train) == len(two.train)
+    assert all(a.tolist() == b.tolist() for a, b in zip(one.train.pair(7), two.train.pair(7), strict=True))
+    assert read_run(RunDirectory(tmp_path / "one").config).data == data
 
 
 def test_out_is_named_after_the_run_file(tmp_path):

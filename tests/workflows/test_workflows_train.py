@@ -60,7 +60,7 @@ def test_dev_bleu_is_of_greedily_translated_text(trained_run, tiny_config):
     dev = [line for line in _metrics(trained_run) if line["split"] == "dev"][-1]
     assert dev["step"] == 400  # the last measurement was the best, so ``best`` is the model it is about
     sources, references = (
-        list(read_lines(tiny_config.data.path(name)))
+        list(read_lines(tiny_config.data.folder / name))
         for name in (tiny_config.data.dev.source, tiny_config.data.dev.target)
     )
     outputs = transduce.load(trained_run, "float32").translate(sources, beam_size=1)
@@ -71,7 +71,7 @@ def test_dev_bleu_is_of_greedily_translated_text(trained_run, tiny_config):
 def test_dev_loss_is_what_scoring_dev_gives(trained_run, tiny_config, translator):
     dev = [line for line in _metrics(trained_run) if line["split"] == "dev"][-1]
     sources, references = (
-        list(read_lines(tiny_config.data.path(name)))
+        list(read_lines(tiny_config.data.folder / name))
         for name in (tiny_config.data.dev.source, tiny_config.data.dev.target)
     )
     mean = -sum(translator.score(sources, references)) / translator.count_tokens(references)

@@ -15,10 +15,28 @@ MAX_LENGTH_PENALTY: Final = 10
 
 
 class Corpus(Section):
-    """Parallel text: line i of ``source`` belongs to line i of ``target``."""
+    """Parallel text: two files, line i of ``source`` belonging to line i of ``target``, or one file of ``pairs``."""
 
-    source: str
-    target: str
+    source: str | None = Field(None, description="a text file, plain, .gz or .zst")
+    target: str | None = Field(None, description="a text file with as many lines")
+    pairs: str | None = Field(
+        None, description="instead of both: .tsv of two columns, .jsonl (also compressed), .parquet"
+    )
+    source_field: str = Field("source", description="where .jsonl and .parquet hold the source")
+    target_field: str = Field("target", description="where they hold the target")
+
+    @model_validator(mode="after")
+    def _check_files(self) -> "Corpus":
+        given = [name for name in ("source", "target", "pairs") if getattr(self, name) is not None]
+        if given in (["source", "target"], ["pairs"]):
+            return self
+        names = " and ".join(given) or "nothing"
+        raise ValueError(f"a corpus is a source and a target file, or one file of pairs; given is {names}")
+
+    @property
+    def fields(self) -> tuple[str, str]:
+        """Source and target field of a file of records."""
+        return self.source_field, self.target_field
 
 
 class DataConfig(Section):
@@ -29,9 +47,10 @@ class DataConfig(Section):
     dev: Corpus
     max_length: int = Field(256, ge=2, description="longest side of a training pair, in tokens with the end symbol")
 
-    def path(self, name: str) -> Path:
-        """The file that a corpus entry means."""
-        return Path(self.root) / name
+    @property
+    def folder(self) -> Path:
+        """The root as a path."""
+        return Path(self.root)
 
 
 class TokenizerConfig(Section):

@@ -1,17 +1,20 @@
-"""Lines of text files, plain or gzip: only a line feed ends a line, and only UTF-8 is text."""
+"""Lines of text files, plain, gzip or zstd: only a line feed ends a line, and only UTF-8 is text."""
 
 import gzip
+import io
 import zlib
 from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
 from typing import BinaryIO, cast
 
+import pyarrow as pa
+
 from transduce.config import BadInputError
 
 
 def open_binary(path: Path) -> BinaryIO:
-    """Open a plain or ``.gz`` file for reading bytes.
+    """Open a plain, ``.gz`` or ``.zst`` file for reading bytes.
 
     Raises:
         BadInputError: There is no such file, it is a directory, or it cannot be read.
@@ -19,19 +22,24 @@ def open_binary(path: Path) -> BinaryIO:
     if path.is_dir():
         raise BadInputError(f"{path}: is a directory, a text file belongs here")
     try:
-        stream = gzip.open(path) if path.suffix == ".gz" else path.open("rb")
+        match path.suffix:
+            case ".gz":
+                return cast(BinaryIO, gzip.open(path))
+            case ".zst":
+                return cast(BinaryIO, io.BufferedReader(pa.input_stream(str(path), compression="zstd")))
+            case _:
+                return path.open("rb")
     except FileNotFoundError as error:
         raise BadInputError(f"{path}: no such file") from error
     except OSError as error:
         raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error
-    return cast(BinaryIO, stream)
 
 
 def raw_lines(stream: BinaryIO, name: object) -> Iterator[bytes]:
     """The lines of an open file as bytes, with their line feeds.
 
     Raises:
-        BadInputError: It is a gzip file that is damaged or cut short; the line is named.
+        BadInputError: It is a compressed file that is damaged or cut short; the line is named.
     """
     number = 0
     try:
@@ -39,6 +47,11 @@ def raw_lines(stream: BinaryIO, name: object) -> Iterator[bytes]:
             yield raw
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise BadInputError(f"{name}: damaged gzip file after line {number}: {error}") from error
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        # Arrow's errors of decompression have no number.
+        raise BadInputError(f"{name}: damaged zstd file after line {number}: {error}") from error
 
 
 def read_lines(path: Path) -> Iterator[str]:

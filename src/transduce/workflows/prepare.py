@@ -7,7 +7,7 @@ from itertools import chain, islice
 from typing import Final
 
 from transduce.config import BadInputError, Corpus, RunConfig, write_run
-from transduce.data import EncodedPair, Store, read_pairs, write_store
+from transduce.data import EncodedPair, Store, corpus_paths, read_corpus, write_store
 from transduce.text import Tokenizer, learn_bpe
 from transduce.workflows.run_directory import RunDirectory, corpus_files
 
@@ -70,7 +70,8 @@ def prepare(config: RunConfig, run: RunDirectory) -> Prepared:
         write_store(path, _encode(_pairs(config, corpus), tokenizer, longest, counts), origin)
         report.append(f"{name}: {counts}")
         if not counts.kept:
-            raise BadInputError(f"{config.data.path(corpus.source)}: no pair is left for {name}: {counts}")
+            first = corpus_paths(corpus, config.data.folder)[0]
+            raise BadInputError(f"{first}: no pair is left for {name}: {counts}")
     tokenizer.save(run.tokenizer)
     write_run(config, run.config)
     return replace(_read_prepared(run), report=tuple(report))
@@ -99,7 +100,7 @@ class _Lines:
 
 
 def _pairs(config: RunConfig, corpus: Corpus) -> Iterator[tuple[str, str]]:
-    return read_pairs(config.data.path(corpus.source), config.data.path(corpus.target))
+    return read_corpus(corpus, config.data.folder)
 
 
 def _encode(

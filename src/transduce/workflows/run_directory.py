@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transduce.config import RunConfig
+from transduce.data import corpus_paths
 
 
 @dataclass(frozen=True)
@@ -58,4 +59,4 @@ def default_out(run_file: Path) -> Path:
 def corpus_files(config: RunConfig) -> list[Path]:
     """Every text file that the run reads, training first, source before target."""
     data = config.data
-    return [data.path(name) for corpus in (data.train, data.dev) for name in (corpus.source, corpus.target)]
+    return [path for corpus in (data.train, data.dev) for path in corpus_paths(corpus, data.folder)]

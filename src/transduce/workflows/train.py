@@ -6,7 +6,7 @@ import torch
 
 from transduce.bundle import BEST, Bundle, save_bundle
 from transduce.config import BadInputError, Precision, RunConfig, TrainConfig, write_run
-from transduce.data import read_lines
+from transduce.data import read_corpus
 from transduce.evaluation import corpus_score
 from transduce.inference import Translator
 from transduce.kernels import resolve_precision
@@ -110,8 +110,7 @@ def _dev_bleu(
     config: RunConfig, precision: Precision, bundle: Callable[[Transformer], Bundle]
 ) -> Callable[[Transformer], float]:
     """A function that translates dev greedily and scores the text: good enough to rank checkpoints, and quick."""
-    sources = list(read_lines(config.data.path(config.data.dev.source)))
-    references = list(read_lines(config.data.path(config.data.dev.target)))
+    sources, references = (list(side) for side in zip(*read_corpus(config.data.dev, config.data.folder), strict=True))
 
     def measure(model: Transformer) -> float:
         translator = Translator(bundle(model), precision, next(model.parameters()).device)
