@@ -23,9 +23,8 @@ class Report:
         self._file = path.open("a", encoding="utf-8")
         self._console = Console(stderr=True)
         self._bar = Progress(
-            TextColumn("training"),
-            BarColumn(),
             MofNCompleteColumn(),
+            BarColumn(bar_width=8),  # the figures need the rest of 80 columns
             TextColumn("{task.fields[note]}"),
             TimeRemainingColumn(),
             console=self._console,
@@ -50,13 +49,17 @@ class Report:
     def train(self, metrics: dict[str, float | int | str], tokens_per_second: float) -> None:
         """A measurement of the last steps."""
         self._write(metrics)
-        note = (
-            f"loss {metrics['loss']:.3f}  perplexity {math.exp(min(float(metrics['loss']), 20)):.2f}  "
-            f"{tokens_per_second:,.0f} tokens/s  rate {metrics['learning_rate']:.2e}"
+        loss, rate = float(metrics["loss"]), float(metrics["learning_rate"])
+        perplexity = math.exp(min(loss, 20))
+        self._bar.update(
+            self._task,
+            note=f"loss {loss:.3f} ppl {perplexity:.4g} {tokens_per_second:,.0f} tok/s rate {rate:.1e}",
         )
-        self._bar.update(self._task, note=note)
         if not self._console.is_terminal:
-            self._print(f"step {metrics['step']}  {note}")
+            self._print(
+                f"step {metrics['step']}  loss {loss:.3f}  perplexity {perplexity:.2f}  "
+                f"{tokens_per_second:,.0f} tokens/s  rate {rate:.2e}"
+            )
 
     def dev(self, metrics: dict[str, float | int | str], *, best: bool) -> None:
         """A measurement on dev."""
