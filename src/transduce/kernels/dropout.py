@@ -14,7 +14,7 @@ _LEVELS: Final = 2**16
 def dropout(x: Float[Tensor, "*shape"], probability: float, *, training: bool) -> Float[Tensor, "*shape"]:
     """Zero each element with ``probability`` and scale the others so that the expectation stays, while training.
 
-    On CPUs, torch draws one float for each element, which costs more than the matrix products around it; there, one
+    On CPUs, torch draws one float for each element, which was among the costliest operations of a step; there, one
     draw of 64 bits serves four elements. The probability is then the nearest multiple of 2^-16 above zero,
     and the scale is that multiple's.
     """
