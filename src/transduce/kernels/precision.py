@@ -26,8 +26,8 @@ def resolve_precision(precision: Precision, device: torch.device) -> torch.dtype
 def _multiplies_bfloat16_fast(device: torch.device) -> bool:
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
-    # Measured, not looked up: there is no public name for every unit that can (AMX, AVX512-BF16, SVE), and hardware that
-    # multiplies bfloat16 does so several times as fast, hardware that emulates it slower.
+    # Measured, not looked up: there is no public name for every unit that can (AMX, AVX512-BF16, SVE). Hardware that
+    # multiplies bfloat16 does so several times as fast; hardware that emulates it is slower.
     return _seconds(torch.float32) > _FAST_ENOUGH * _seconds(torch.bfloat16)
 
 
