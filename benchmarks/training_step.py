@@ -67,9 +67,9 @@ def batches(data: Path | None) -> tuple[list[Batch], int]:
     """Batches of 4,096 tokens a side, and the size of the vocabulary."""
     pairs = list(read_pairs(data / "train.en.gz", data / "train.de.gz") if data else make_phrases(20_000, 1, 1).train)
     tokenizer = learn_bpe(itertools.chain.from_iterable(pairs), 8000)
-    encoded = zip(*(tokenizer.encode([pair[side] for pair in pairs]) for side in (0, 1)), strict=True)
+    sides = (tokenizer.encode([pair[side] for pair in pairs]) for side in (0, 1))
     with tempfile.TemporaryDirectory() as folder:
-        write_store(Path(folder) / "train.arrow", encoded, {})
+        write_store(Path(folder) / "train.arrow", zip(*sides, itertools.repeat(0)), {})
         store = Store(Path(folder) / "train.arrow")
         plan = plan_epoch(store.source_lengths + 1, store.target_lengths + 1, 4096, 1, 0)
         return [make_batch(store, rows, tokenizer.special) for rows in plan], tokenizer.vocab_size

@@ -15,9 +15,10 @@ from transduce.bundle import (
 )
 from transduce.config import BadInputError, GenerationConfig, ModelConfig
 from transduce.models import Tokens, build
-from transduce.text import learn_bpe
+from transduce.text import TokenizerPair, learn_bpe
 
 FILES = ["config.json", "generation_config.json", "model.safetensors", "tokenizer.json"]
+SIDES = ["tokenizer.source.json", "tokenizer.target.json"]
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def bundle():
         norm="pre",
         attention_bias=True,
     )
-    return Bundle(build(config).eval(), tokenizer, GenerationConfig(beam_size=3, length_penalty=0.7))
+    return Bundle(build(config).eval(), TokenizerPair.of(tokenizer), GenerationConfig(beam_size=3, length_penalty=0.7))
 
 
 @pytest.fixture
@@ -84,7 +85,8 @@ class TestRoundTrip:
         loaded = load_bundle(directory)
         assert loaded.config == bundle.config
         assert loaded.generation == bundle.generation
-        assert loaded.tokenizer.to_json() == bundle.tokenizer.to_json()
+        assert loaded.tokenizers.shared
+        assert loaded.tokenizers.source.to_json() == bundle.tokenizers.source.to_json()
 
     def test_numbers_that_floats_can_hardly_hold(self, bundle, tmp_path):
         first = bundle.model.state_dict()
@@ -95,6 +97,90 @@ class TestRoundTrip:
         assert torch.equal(
             read_tensors(tmp_path / "odd.safetensors")[name].view(torch.int32), odd.contiguous().view(torch.int32)
         )
+
+
+class TestTwoVocabularies:
+    FILES = ("config.json", "generation_config.json", "model.safetensors", *SIDES)
+
+    @pytest.fixture
+    def two(self, bundle):
+        target = bundle.tokenizers.target
+        source = learn_bpe(["die Katze sitzt auf der Matte"] * 3, 311)
+        config = bundle.config.model_copy(
+            update={"source_vocab_size": source.vocab_size, "vocab_size": target.vocab_size}
+        )
+        torch.manual_seed(19)
+        return Bundle(build(config).eval(), TokenizerPair(source, target), GenerationConfig())
+
+    @pytest.fixture
+    def there(self, two, tmp_path):
+        save_bundle(two, tmp_path / "two")
+        return tmp_path / "two"
+
+    def test_each_side_has_its_file(self, there):
+        assert sorted(file.name for file in there.iterdir()) == list(self.FILES)
+
+    def test_both_come_back_on_their_sides(self, two, there):
+        loaded = load_bundle(there)
+        assert not loaded.tokenizers.shared
+        assert loaded.tokenizers.source.to_json() == two.tokenizers.source.to_json()
+        assert loaded.tokenizers.target.to_json() == two.tokenizers.target.to_json()
+        assert loaded.config == two.config
+        assert loss(loaded.model).nll.item() == loss(two.model).nll.item()
+
+    def test_the_other_kind_of_tokenizer_leaves_nothing_behind(self, bundle, two, there):
+        save_bundle(bundle, there)
+        assert sorted(file.name for file in there.iterdir()) == FILES
+        save_bundle(two, there)
+        assert sorted(file.name for file in there.iterdir()) == list(self.FILES)
+
+    @pytest.mark.parametrize("name", SIDES)
+    def test_a_lost_or_damaged_one_is_named(self, there, name):
+        (there / name).write_bytes((there / name).read_bytes()[:-7])
+        assert complaint(there).startswith(f"{there / name}: ")
+        (there / name).unlink()
+        assert complaint(there) == f"{there / name}: no such tokenizer file"
+
+    @pytest.mark.parametrize(("name", "who"), [(SIDES[0], "source's tokenizer"), (SIDES[1], "tokenizer")])
+    def test_one_of_another_size_is_named(self, two, there, name, who):
+        other = learn_bpe(["a"], 997)
+        before = dict(zip(SIDES, (two.tokenizers.source, two.tokenizers.target), strict=True))[name]
+        assert other.vocab_size != before.vocab_size
+        other.save(there / name)
+        assert complaint(there) == (
+            f"{there}: the {who} has {other.vocab_size} symbols but the model {before.vocab_size} symbols: "
+            f"they and config.json are not of the same model"
+        )
+
+    def test_exchanged_ones_are_refused(self, two, there):
+        TokenizerPair(two.tokenizers.target, two.tokenizers.source).save(there)
+        assert "are not of the same model" in complaint(there)
+
+    def test_a_model_that_shares_is_told_from_one_that_does_not(self, bundle, two, there, directory):
+        bundle.tokenizers.save(there)
+        source = two.tokenizers.source.vocab_size
+        assert complaint(there).startswith(
+            f"{there}: the source's tokenizer has none of its own but the model {source} symbols: "
+        )
+        two.tokenizers.save(directory)
+        assert complaint(directory).startswith(
+            f"{directory}: the source's tokenizer has {source} symbols but the model none of its own: "
+        )
+
+    def test_weights_without_the_sources_matrix_are_refused(self, there):
+        weights = there / "model.safetensors"
+        tensors = read_tensors(weights)
+        del tensors["source_embedding.weight"]
+        save_tensors(tensors, weights)
+        assert complaint(there) == (
+            f"{weights}: weights of another model: source_embedding.weight is in only one of the two"
+        )
+
+    def test_a_model_of_before_there_were_two_is_read(self, bundle, directory):
+        config = json.loads((directory / "config.json").read_text())
+        del config["source_vocab_size"]
+        (directory / "config.json").write_text(json.dumps(config))
+        assert load_bundle(directory).config == bundle.config
 
 
 class TestInterrupted:
@@ -195,8 +281,10 @@ class TestOfAnotherModel:
     def test_a_tokenizer_of_another_size(self, bundle, directory):
         other = learn_bpe(["a"], 997)
         other.save(directory / "tokenizer.json")
-        sizes = other.vocab_size, bundle.tokenizer.vocab_size
-        expected = f"{directory}: the tokenizer has %d symbols but the model %d: tokenizer.json and config.json"
+        sizes = other.vocab_size, bundle.tokenizers.target.vocab_size
+        expected = (
+            f"{directory}: the tokenizer has %d symbols but the model %d symbols: they and config.json are not of"
+        )
         assert complaint(directory).startswith(expected % sizes)
 
     @pytest.mark.parametrize("transposed", ["encoder.0.feed_forward.inner.weight", "embedding.weight"])
@@ -240,7 +328,7 @@ class TestOfAnotherModel:
 class TestSavingAgain:
     def test_leaves_nothing_of_the_older_one(self, bundle, directory):
         (directory / "leftover.txt").write_text("of an older model")
-        other = Bundle(build(bundle.config), bundle.tokenizer, GenerationConfig(beam_size=7))
+        other = Bundle(build(bundle.config), bundle.tokenizers, GenerationConfig(beam_size=7))
         save_bundle(other, directory)
         assert sorted(file.name for file in directory.iterdir()) == FILES
         assert [file.name for file in directory.parent.iterdir()] == [directory.name]

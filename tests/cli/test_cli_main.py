@@ -39,6 +39,7 @@ def test_every_verb_explains_itself(capsys, verb):
     assert main._run([verb, "--help"]) == 0
     shown = capsys.readouterr()
     assert f"Usage: transduce {verb} [OPTIONS]" in shown.out
+    assert all(f"\n  {switch} " in shown.out for switch in ("--debug", "-q, --quiet", "-v, --verbose"))
     assert shown.err == ""
 
 

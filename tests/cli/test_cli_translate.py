@@ -157,3 +157,20 @@ def test_a_reader_that_leaves_early_is_no_error(trained_run):
         process.stdin.close()
         assert process.stderr.read() == b""
         assert process.wait() == 1
+
+
+def test_paragraphs_are_translated_sentence_by_sentence(translate, translator):
+    status, lines, _ = translate(b"wemo.  Kari bamo!\n\nwemo\n", "--paragraphs", "--language", "de")
+    one, other = translator.translate(["wemo.", "Kari bamo!"])
+    assert (status, lines) == (0, [f"{one.text}  {other.text}", "", "yob", ""])
+    assert translate(b"wemo.  Kari bamo!\n")[1][0] != lines[0]
+    status, lines, errors = translate(b"wemo\n", "--paragraphs", "--language", "german")
+    assert (status, lines) == (2, [""])
+    assert errors.startswith("error: language 'german'")
+
+
+def test_an_output_that_was_cut_is_named_by_its_line(translate):
+    status, lines, errors = translate(b"wemo\n" * 2999 + b"q" * 29 + b"\n", "--beam-size", "1")
+    assert (status, len(lines)) == (0, 3001)
+    assert errors.startswith("warning: text 3000: the output reached the length limit")
+    assert errors.count("\n") == 1

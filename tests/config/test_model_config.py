@@ -46,6 +46,7 @@ def test_is_frozen():
         ("dropout", -0.1),
         ("label_smoothing", 1.0),
         ("vocab_size", 0),
+        ("source_vocab_size", 0),
         ("positions", "learned"),
         ("sinusoid_layout", "diagonal"),
         ("norm", "sandwich"),

@@ -17,6 +17,7 @@ def test_base_is_the_base_model_of_the_paper():
         "dropout": 0.1,
         "label_smoothing": 0.1,
         "vocab_size": 37_000,
+        "source_vocab_size": None,
         "positions": "sinusoidal",
         "sinusoid_layout": "interleaved",
         "norm": "post",

@@ -14,6 +14,7 @@ from transduce.config import (
     RunConfig,
     TokenizerConfig,
     TrainConfig,
+    VocabularyConfig,
     preset,
     read_run,
     write_run,
@@ -143,6 +144,189 @@ class TestSettings:
         assert complaint(run_file, [setting]).startswith(expected)
 
 
+SEVERAL = """
+[data]
+dev = { pairs = "dev.tsv" }
+
+[[data.train]]
+source = "train.en"
+target = "train.de"
+
+[[data.train]]
+pairs = "back.tsv"  # made by a model
+weight = 0.5
+tag = "<bt>"
+"""
+
+
+class TestSeveralCorpora:
+    def test_one_table_is_one_corpus(self, run_file):
+        assert read_run(run_file).data.train == (Corpus(source="train.en", target="train.de"),)
+
+    def test_each_has_its_own_settings(self, run_file):
+        run_file.write_text(SEVERAL)
+        config = read_run(run_file, ["data.train.0.weight=3", "data.train.1.lines=[2, 7]"])
+        assert config.data.train == (
+            Corpus(source="train.en", target="train.de", weight=3),
+            Corpus(pairs="back.tsv", weight=0.5, tag="<bt>", lines=(2, 7)),
+        )
+        assert config.data.tags == ("<bt>",)
+
+    def test_a_setting_of_the_only_one_has_no_number(self, run_file):
+        assert read_run(run_file, ["data.train.weight=3"]).data.train[0].weight == 3
+
+    @pytest.mark.parametrize(
+        ("old", "new", "expected"),
+        [
+            ("weight =", "wieght =", "line 11: data.train.1.wieght: unknown key: did you mean data.train.1.weight?"),
+            ("0.5", "0", "line 11: data.train.1.weight = 0: Input should be greater than 0"),
+            ("weight = 0.5", "lines = [3, 2]", "line 11: data.train.1.lines = [3, 2]: give the first and the last"),
+            ("weight = 0.5", "lines = [0, 2]", "line 11: data.train.1.lines = [0, 2]: give the first and the last"),
+            ("weight = 0.5", "lines = 3", "line 11: data.train.1.lines = 3: "),
+            ('"<bt>"', '"< bt >"', "line 12: data.train.1.tag = '< bt >': a tag is one word without white space"),
+            ('target = "train.de"', "", "line 5: data.train.0: a corpus is a source and a target file, or one file"),
+            ('pairs = "back.tsv"', "", "line 9: data.train.1: a corpus is a source and a target file, or one file"),
+            ('target = "train.de"', 'pairs = "both"', "line 5: data.train.0: a corpus is a source and a target file"),
+            ('target = "train.de"', "target = 3", "line 7: data.train.0.target = 3: "),
+            ("weight = 0.5", "pattern = '('", "line 11: data.train.1.pattern = '(': not a regular expression: "),
+            (
+                "weight = 0.5",
+                "pattern = '(?P<source>.*)'",
+                "line 11: data.train.1.pattern = '(?P<source>.*)': has no group (?P<target>...)",
+            ),
+            (
+                'target = "train.de"',
+                "target = 'b'\npattern = '(?P<source>.)(?P<target>.)'",
+                "line 5: data.train.0: pattern is for one file of pairs",
+            ),
+            ('pairs = "back.tsv"', 'made_up = "cpy"', "line 10: data.train.1.made_up = 'cpy': "),
+            ('dev.tsv"', 'dev.tsv", weigth = 2', "line 3: data.dev.weigth: unknown key: did you mean data.dev.weight?"),
+        ],
+    )
+    def test_what_is_wrong_is_named_with_its_line(self, run_file, old, new, expected):
+        assert SEVERAL.count(old) == 1
+        run_file.write_text(SEVERAL.replace(old, new))
+        assert complaint(run_file).startswith(f"{run_file} {expected}")
+
+    @pytest.mark.parametrize(
+        ("setting", "expected"),
+        [
+            ("data.train.1.weight=0", "--set data.train.1.weight = 0: Input should be greater than 0"),
+            ("data.train.1.wieght=1", "--set data.train.1.wieght: unknown key: did you mean data.train.1.weight?"),
+            ("data.train.2.weight=1", "--set data.train.2.weight: train has several tables: data.train.0 is the first"),
+            ("data.train.x.weight=1", "--set data.train.x.weight: train has several tables: data.train.0 is the first"),
+            ("data.train.weight=1", "--set data.train.weight: train has several tables: data.train.0 is the first"),
+            ("data.train.0=1", "--set data.train.0: train has several tables: data.train.0 is the first"),
+            ("data.train=[]", "--set data.train = []: there is no corpus to train on"),
+        ],
+    )
+    def test_a_wrong_setting_is_named_as_given(self, run_file, setting, expected):
+        run_file.write_text(SEVERAL)
+        assert complaint(run_file, [setting]).startswith(expected)
+
+    @pytest.mark.parametrize("value", ["[]", "[3]", "['train.tsv']", "'train.tsv'", "3"])
+    def test_what_is_no_corpus_is_refused(self, run_file, value):
+        run_file.write_text(f"[data]\ndev = {{ pairs = 'dev.tsv' }}\ntrain = {value}\n")
+        assert complaint(run_file).startswith(f"{run_file} line 3: data.train")
+
+    def test_more_than_the_store_can_number_are_refused(self, run_file):
+        for count, refused in ((256, False), (257, True)):
+            run_file.write_text(SEVERAL + "[[data.train]]\npairs = 'more.tsv'\n" * (count - 2))
+            if refused:
+                assert "at most 256 corpora" in complaint(run_file)
+            else:
+                assert len(read_run(run_file).data.train) == count
+
+    def test_tags_are_those_of_all_corpora_each_once(self, run_file):
+        run_file.write_text(SEVERAL.replace('"dev.tsv"', '"dev.tsv", tag = "<dev>"') + "[[data.train]]\ntag = '<bt>'\n")
+        config = read_run(run_file, ["data.train.2.made_up=copy", 'data.test={pairs="t.tsv", tag="<test>"}'])
+        assert config.data.tags == ("<bt>", "<dev>", "<test>")
+
+
+class TestVocabularies:
+    def read(self, run_file, text, settings=()):
+        run_file.write_text(f"{DATA}{text}")
+        return read_run(run_file, settings).tokenizer
+
+    def test_one_is_shared(self, run_file):
+        config = self.read(run_file, "[tokenizer]\nkind = 'words'\nvocab_size = 97\n")
+        assert config.shared
+        assert config.sides == (config,)
+        assert (config.kind, config.vocab_size) == ("words", 97)
+
+    def test_a_side_has_what_the_table_above_says_where_it_says_nothing(self, run_file):
+        text = "[tokenizer]\nkind = 'words'\nvocab_size = 97\nsymbols = ['<en>']\n[tokenizer.source]\nvocab_size = 89\n"
+        config = self.read(run_file, text + "[tokenizer.target]\nkind = 'wordpiece'\n")
+        assert not config.shared
+        assert config.sides == (config.source, config.target)
+        assert config.source == VocabularyConfig(kind="words", vocab_size=89)
+        assert config.target == VocabularyConfig(kind="wordpiece", vocab_size=97)
+
+    def test_a_path_is_handed_down_to_its_own_kind_only(self, run_file):
+        text = "[tokenizer]\nkind = 'existing'\npath = 'older'\n[tokenizer.source]\n[tokenizer.target]\nkind = 'bpe'\n"
+        config = self.read(run_file, text)
+        assert config.source == VocabularyConfig(kind="existing", path="older")
+        assert config.target == VocabularyConfig(kind="bpe")
+
+    def test_settings_make_sides(self, run_file):
+        config = self.read(run_file, "", ["tokenizer.source.kind=words", "tokenizer.target.vocab_size=499"])
+        assert config.sides == (VocabularyConfig(kind="words"), VocabularyConfig(vocab_size=499))
+
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            (
+                "[tokenizer]\nkind = 'existing'\n",
+                "line 5: tokenizer: kind = 'existing' reads a tokenizer: name it with",
+            ),
+            ("[tokenizer]\nkind = 'sentencepiece'\n", "line 5: tokenizer: kind = 'sentencepiece' reads a tokenizer"),
+            ("[tokenizer]\npath = 'x'\n", "line 5: tokenizer: kind = 'bpe' learns a tokenizer: path is for"),
+            (
+                "[tokenizer]\nkind = 'characters'\nvocab_size = 299\n",
+                "line 5: tokenizer: vocab_size = 299 is too small",
+            ),
+            (
+                "[tokenizer]\nkind = 'words'\nbpe_dropout = 0.1\n",
+                "line 5: tokenizer: bpe_dropout = 0.1 is for kind = 'bpe' on both sides",
+            ),
+            (
+                "[tokenizer]\nbpe_dropout = 0.1\n[tokenizer.source]\n[tokenizer.target]\nkind = 'words'\n",
+                "line 5: tokenizer: bpe_dropout = 0.1 is for kind = 'bpe' on both sides",
+            ),
+            (
+                "[tokenizer.source]\nkind = 'words'\n",
+                "line 5: tokenizer: where one side has its own vocabulary, both do: add [tokenizer.target]",
+            ),
+            (
+                "[tokenizer.target]\n",
+                "line 5: tokenizer: where one side has its own vocabulary, both do: add [tokenizer.source]",
+            ),
+            (
+                "[tokenizer.source]\n[tokenizer.target]\n\nvocab_siz = 300\n",
+                "line 8: tokenizer.target.vocab_siz: unknown key: did you mean tokenizer.target.vocab_size?",
+            ),
+            (
+                "[tokenizer.source]\nsymbols = ['<en>']\n[tokenizer.target]\n",
+                "line 6: tokenizer.source.symbols: unknown key: known are kind, vocab_size, path",
+            ),
+            (
+                "[tokenizer]\nkind = 'words'\nvocab_size = 97\n[tokenizer.source]\n[tokenizer.target]\nkind = 'bpe'\n",
+                "line 9: tokenizer.target: vocab_size = 97 is too small for bpe: 300 or more",
+            ),
+            ("[tokenizer]\nsource = 3\n", "line 6: tokenizer.source = 3: "),
+        ],
+    )
+    def test_what_is_wrong_is_named_with_its_line(self, run_file, text, expected):
+        run_file.write_text(DATA + text)
+        assert complaint(run_file).startswith(f"{run_file} {expected}")
+
+    @pytest.mark.parametrize("size", ["vocab_size", "source_vocab_size"])
+    def test_the_models_sizes_follow_from_them(self, run_file, size):
+        run_file.write_text(f"{DATA}[model]\n{size} = 997\n")
+        assert complaint(run_file).startswith(f"{run_file} line 6: model.{size} follows from the tokenizer")
+        assert complaint(run_file, [f"model.{size}=997"]).startswith(f"--set model.{size} follows from the tokenizer")
+
+
 class TestModelSection:
     def test_left_out_it_is_the_base_model(self, run_file):
         assert read_run(run_file).model == PRESETS["base"]
@@ -157,10 +341,6 @@ class TestModelSection:
         message = complaint(run_file)
         assert message.startswith(str(run_file))
         assert "model.preset = 'tny' is unknown: choose base, big, tiny" in message
-
-    def test_the_size_of_the_vocabulary_is_the_tokenizers(self, run_file):
-        run_file.write_text(DATA + "[model]\nvocab_size = 1009\n")
-        assert "set tokenizer.vocab_size instead" in complaint(run_file)
 
     def test_values_that_do_not_fit_each_other_are_named(self, run_file):
         run_file.write_text(DATA + "[model]\nheads = 3\n")
@@ -201,7 +381,9 @@ class TestUnknownKeys:
 
     def test_where_nothing_is_near_the_known_ones_are_listed(self, run_file):
         run_file.write_text(DATA + "[tokenizer]\nqqq = 3\n")
-        assert complaint(run_file) == f"{run_file} line 6: tokenizer.qqq: unknown key: known are kind, vocab_size"
+        assert complaint(run_file) == f"{run_file} line 6: tokenizer.qqq: unknown key: known are " + ", ".join(
+            TokenizerConfig.model_fields
+        )
 
     @given(name=st.text(min_size=1))
     def test_any_name_is_refused_on_one_line(self, tmp_path_factory, name):
@@ -225,8 +407,12 @@ class TestWrongValues:
             ("train", "adam_beta2", "1.0", "1.0"),
             ("train", "learning_rate_factor", "inf", "inf"),
             ("train", "learning_rate_factor", "nan", "nan"),
-            ("tokenizer", "vocab_size", "299", "299"),
-            ("tokenizer", "kind", "'words'", "'words'"),
+            ("tokenizer", "vocab_size", "4", "4"),
+            ("tokenizer", "kind", "'wrds'", "'wrds'"),
+            ("tokenizer", "bpe_dropout", "1.0", "1.0"),
+            ("tokenizer", "learn_from", "0", "0"),
+            ("tokenizer", "symbols", "['a', 'a']", "['a', 'a']"),
+            ("tokenizer", "symbols", "['a b']", "['a b']"),
             ("generation", "beam_size", "0", "0"),
             ("generation", "length_penalty", "nan", "nan"),
             ("generation", "length_penalty_kind", "'marian'", "'marian'"),
@@ -236,6 +422,24 @@ class TestWrongValues:
     def test_file_line_key_and_value_are_named(self, run_file, section, key, value, shown):
         run_file.write_text(f"{DATA}# {key} = 5\n[{section}]\n\n{key} = {value}\n")
         assert complaint(run_file).startswith(f"{run_file} line 8: {section}.{key} = {shown}: ")
+
+    @pytest.mark.parametrize(
+        ("key", "value", "shown"),
+        [
+            ("max_length_ratio", "1", "1"),
+            ("duplicates", "'drp'", "'drp'"),
+            ("dev_overlap", "true", "True"),
+            ("invalid_utf8", "'keep'", "'keep'"),
+        ],
+    )
+    def test_of_the_data_too(self, run_file, key, value, shown):
+        run_file.write_text(f"{DATA}\n{key} = {value}\n")
+        assert complaint(run_file).startswith(f"{run_file} line 6: data.{key} = {shown}: ")
+
+    def test_values_that_need_each_other_are_named_at_their_table(self, run_file):
+        run_file.write_text(DATA + "[tokenizer]\nvocab_size = 299\n")
+        expected = f"{run_file} line 5: tokenizer: vocab_size = 299 is too small for bpe: 300 or more"
+        assert complaint(run_file) == expected
 
     def test_the_same_key_of_another_section_is_another_line(self, run_file):
         run_file.write_text(DATA.replace("[data]", "[data]\nmax_length = 1") + "[train]\nmax_steps = 3\n")
@@ -266,7 +470,13 @@ class TestWhatIsMissing:
             (DATA.partition("dev =")[0], " line 1: data.dev: is missing"),
             (
                 "\n" + DATA.replace(', target = "train.de"', ""),
-                " line 4: data.train: a corpus is a source and a target file, or one file of pairs; given is source",
+                " line 4: data.train: a corpus is a source and a target file, or one file of pairs, or a made-up task; "
+                "given is source",
+            ),
+            (
+                DATA.replace('{ source = "dev.en", ', "{ "),
+                " line 4: data.dev: a corpus is a source and a target file, or one file of pairs, or a made-up task; "
+                "given is target",
             ),
         ],
     )
@@ -311,8 +521,38 @@ class TestUnreadableFiles:
 
 
 def corpora():
+    """Every form of corpus, with every way to take a part of it."""
     name = st.text(st.characters(exclude_categories=["Cs"]))
-    return st.builds(Corpus, source=name, target=name)
+    first = st.integers(1, 2**62)
+    lines = st.tuples(first, first).map(sorted).map(tuple)
+    common = {
+        "lines": st.none() | lines,
+        "weight": st.floats(min_value=0, exclude_min=True, allow_infinity=False),
+        "tag": st.none() | st.sampled_from(["<bt>", '"', "[data]", "ä#="]),
+    }
+    pattern = st.none() | st.just(r"IN: (?P<source>.*)\tOUT: '(?P<target>[^\"]*)'")
+    return st.one_of(
+        st.builds(Corpus, source=name, target=name, **common),
+        st.builds(Corpus, pairs=name, pattern=pattern, source_field=name, target_field=name, **common),
+        st.builds(Corpus, made_up=st.just("copy"), count=first, seed=st.integers(0, 2**62), **common),
+    )
+
+
+def vocabularies():
+    return st.one_of(
+        st.builds(VocabularyConfig, kind=st.sampled_from(["bpe", "characters"]), vocab_size=st.integers(300, 2**62)),
+        st.builds(VocabularyConfig, kind=st.sampled_from(["words", "wordpiece"]), vocab_size=st.integers(5, 2**62)),
+        st.builds(VocabularyConfig, kind=st.sampled_from(["existing", "sentencepiece"]), path=st.sampled_from("a#'")),
+    )
+
+
+def tokenizers():
+    symbols = st.sampled_from([(), ("<en>",), ("<en>", '"', "ü")])
+    shared = vocabularies().map(VocabularyConfig.model_dump)
+    sides = st.fixed_dictionaries({"source": vocabularies(), "target": vocabularies()})
+    return st.tuples(shared, st.just({}) | sides, symbols, st.integers(1, 2**62)).map(
+        lambda drawn: TokenizerConfig(**drawn[0], **drawn[1], symbols=drawn[2], learn_from=drawn[3])
+    )
 
 
 class TestRoundTrip:
@@ -323,6 +563,12 @@ class TestRoundTrip:
         write_run(config, written)
         assert read_run(written) == config
 
+    def test_the_sizes_of_a_built_model_are_left_out(self, run_file):
+        config = read_run(run_file)
+        sizes = config.model.model_copy(update={"vocab_size": 31, "source_vocab_size": 43})
+        write_run(config.model_copy(update={"model": sizes}), run_file)
+        assert read_run(run_file) == config
+
     def test_it_is_the_same_from_every_folder(self, run_file, tmp_path):
         config = read_run(run_file)
         (tmp_path / "deep").mkdir()
@@ -330,16 +576,28 @@ class TestRoundTrip:
         assert read_run(tmp_path / "deep" / "run.toml").data.root == str(tmp_path / "corpus")
 
     @given(
-        train=corpora(),
+        train=st.lists(corpora(), min_size=1, max_size=3),
         dev=corpora(),
+        test=st.none() | corpora(),
+        tokenizer=tokenizers(),
+        ratio=st.none() | st.floats(1, exclude_min=True, allow_infinity=False),
         factor=st.floats(min_value=0, exclude_min=True, allow_infinity=False),
         alpha=st.floats(-10, 10),
         steps=st.integers(1, 2**63 - 1),
     )
-    def test_any_names_and_numbers(self, tmp_path_factory, train, dev, factor, alpha, steps):
+    def test_any_run(self, tmp_path_factory, train, dev, test, tokenizer, ratio, factor, alpha, steps):
         config = RunConfig(
-            data=DataConfig(root="/somewhere", train=train, dev=dev),
-            tokenizer=TokenizerConfig(vocab_size=997),
+            data=DataConfig(
+                root="/somewhere",
+                train=tuple(train),
+                dev=dev,
+                test=test,
+                max_length_ratio=ratio,
+                duplicates="drop",
+                dev_overlap="drop",
+                invalid_utf8="drop",
+            ),
+            tokenizer=tokenizer,
             model=preset("tiny"),
             train=TrainConfig(max_steps=steps, learning_rate_factor=factor),
             generation=GenerationConfig(length_penalty=alpha),

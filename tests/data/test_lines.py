@@ -4,7 +4,7 @@ from itertools import islice
 import pytest
 
 from transduce.config import BadInputError
-from transduce.data import open_binary, read_lines, read_pairs
+from transduce.data import is_text, open_binary, read_lines, read_pairs
 
 NOT_LINE_ENDS = ["\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029"]
 
@@ -49,6 +49,14 @@ class TestPlainAndGzip:
     def test_lines_before_the_invalid_one_are_read(self, tmp_path, name):
         path = write(tmp_path / name, b"one\ntwo\n\xc3")
         assert list(islice(read_lines(path), 2)) == ["one", "two"]
+
+    def test_invalid_utf8_that_is_let_through_is_no_text_and_its_line_alone(self, tmp_path, name):
+        # A stray byte, a character cut in two, an overlong one, half a surrogate pair; and one that is all right.
+        stray = [b"ab\xff", b"\xe2\x82", b"\xc0\xaf", b"\xed\xa0\x80", "€".encode()]
+        path = write(tmp_path / name, b"fine\n" + b"\n".join(stray) + b"\nfine\n")
+        lines = list(read_lines(path, keep_invalid=True))
+        assert [is_text(line) for line in lines] == [True, False, False, False, False, True, True]
+        assert [line.encode(errors="surrogateescape") for line in lines[1:-1]] == stray
 
     def test_missing(self, tmp_path, name):
         assert complaint(read_lines(tmp_path / name)) == f"{tmp_path / name}: no such file"
@@ -96,6 +104,13 @@ class TestPairs:
         assert complaint(read_pairs(source, target)).startswith(
             f"{source} has {left:,} lines but {target} has {right:,}: "
         )
+
+    def test_invalid_utf8_of_either_side_is_refused_or_let_through(self, tmp_path):
+        good, bad = write(tmp_path / "good", b"a\nb\n"), write(tmp_path / "bad", b"a\n\xff\n")
+        for sides in ((good, bad), (bad, good)):
+            assert complaint(read_pairs(*sides)).startswith(f"{bad} line 2: invalid UTF-8")
+            pairs = list(read_pairs(*sides, keep_invalid=True))
+            assert [all(map(is_text, pair)) for pair in pairs] == [True, False]
 
     def test_empty_files_are_equally_long(self, tmp_path):
         assert list(read_pairs(write(tmp_path / "a", b""), write(tmp_path / "b", b""))) == []

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transduce.config import BadInputError
-from transduce.data import plan_epoch
+from transduce.data import draw_rows, plan_epoch
 
 
 def sentence_lengths(count, seed=5):
@@ -110,3 +110,67 @@ def test_no_pairs_no_batches():
 def test_a_budget_of_billions_does_not_overflow():
     lengths = np.full(3, 2**30, np.int32)
     assert [len(rows) for rows in plan_epoch(lengths, lengths, 2**31, 1, 0)] in ([2, 1], [1, 2])
+
+
+def test_an_epoch_of_some_rows_has_each_as_often_as_given():
+    source, target = sentence_lengths(97)
+    rows = np.array([3, 5, 3, 89, 3])
+    plan = plan_epoch(source, target, 64, 1, 0, rows)
+    assert sorted(row for batch in plain(plan) for row in batch) == [3, 3, 3, 5, 89]
+    assert all(len(batch) * max(source[batch].max(), target[batch].max()) <= 64 for batch in plan)
+
+
+def test_all_rows_once_give_the_plan_without_rows():
+    source, target = sentence_lengths(997)
+    rows = draw_rows(np.zeros(997, np.uint8), (1.0,), 3, 7)
+    assert plain(plan_epoch(source, target, 512, 3, 7, rows)) == plain(plan_epoch(source, target, 512, 3, 7))
+
+
+class TestWeights:
+    # Pairs of three corpora, mixed: rows 0, 3, 6, ... are of the first, and so on.
+    CORPORA = (np.arange(300) % 3).astype(np.uint8)
+
+    def counts(self, weights, epoch=0, seed=1):
+        """How often each row of each corpus is drawn."""
+        times = np.bincount(draw_rows(self.CORPORA, weights, seed, epoch), minlength=300)
+        return [times[corpus::3] for corpus in range(3)]
+
+    def test_by_hand(self):
+        once, half, more = self.counts((1, 0.5, 2.25))
+        assert once.tolist() == [1] * 100
+        assert sorted(half) == [0] * 50 + [1] * 50
+        assert sorted(more) == [2] * 75 + [3] * 25
+
+    def test_whole_weights_leave_nothing_to_chance(self):
+        for epoch in range(3):
+            assert [set(times) for times in self.counts((1, 2, 3), epoch)] == [{1}, {2}, {3}]
+
+    def test_the_share_is_another_in_every_epoch_and_every_pair_gets_its_turn(self):
+        epochs = [self.counts((0.25, 1, 1), epoch)[0] for epoch in range(40)]
+        assert len({tuple(times) for times in epochs}) == 40
+        assert {int(times.sum()) for times in epochs} == {25}
+        total = sum(epochs)
+        assert total.min() >= 1  # a pair that is left out of 40 epochs has a chance of 0.75^40, one in 100,000
+        assert total.max() <= 22  # 10 on average, and 2.7 for a standard deviation
+
+    def test_is_a_function_of_seed_and_epoch(self):
+        def draw(seed, epoch):
+            np.random.seed(seed + 17 * epoch)  # what others draw must not matter
+            return draw_rows(self.CORPORA, (0.5, 1.5, 0.1), seed, epoch).tolist()
+
+        assert draw(3, 7) == draw(3, 7)
+        assert draw(3, 7) not in (draw(3, 8), draw(4, 7), draw(7, 3))
+
+    def test_a_weight_has_no_say_in_which_pairs_of_another_corpus_are_drawn(self):
+        few, many = (self.counts((weight, 1, 0.9)) for weight in (0.01, 3.5))
+        assert (few[0].sum(), many[0].sum()) == (1, 350)
+        assert few[2].tolist() == many[2].tolist()
+
+    def test_a_corpus_without_pairs_has_none(self):
+        assert draw_rows(np.full(7, 1, np.uint8), (5.0, 1.0), 1, 0).tolist() == list(range(7))
+
+    def test_weights_that_leave_nothing_are_refused(self):
+        # An epoch without a batch would go round for ever.
+        with pytest.raises(BadInputError, match=r"weight = 0\.001 an epoch has no pair"):
+            draw_rows(np.zeros(100, np.uint8), (0.001,), 1, 0)
+        assert len(draw_rows(np.zeros(100, np.uint8), (0.01,), 1, 0)) == 1

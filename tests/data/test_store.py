@@ -8,13 +8,14 @@ from pyarrow import ipc
 from transduce.config import BadInputError
 from transduce.data import Store, store, write_store
 
-PAIRS = [([7, 11], [13]), ([], [17, 19, 23]), ([29], []), ([], []), ([2**31 - 1, 0], [31])]
+PAIRS = [([7, 11], [13], 0), ([], [17, 19, 23], 2), ([29], [], 255), ([], [], 2), ([2**31 - 1, 0], [31], 0)]
 ORIGIN = {"data": "somewhere", "files": "ümlaut"}
 
 
 def contents(opened):
     sides = [opened.pair(index) for index in range(len(opened))]
-    return [(source.tolist(), target.tolist()) for source, target in sides]
+    corpora = opened.corpora.tolist()
+    return [(source.tolist(), target.tolist(), number) for (source, target), number in zip(sides, corpora, strict=True)]
 
 
 def complaint(path):
@@ -26,10 +27,12 @@ def complaint(path):
     return message
 
 
-def write_arrow(path, metadata, names=("source", "target"), kind=pa.int32()):  # noqa: B008 - pyarrow's types never change
-    schema = pa.schema([(name, pa.list_(kind)) for name in names], metadata)
+def write_arrow(path, metadata, names=("source", "target"), kind="int32", number="uint8"):
+    ids, numbers = pa.list_(getattr(pa, kind)()), getattr(pa, number)()
+    schema = pa.schema([*((name, ids) for name in names), ("corpus", numbers)], metadata)
     with ipc.new_file(str(path), schema) as writer:
-        writer.write_batch(pa.record_batch([pa.array([[3]], pa.list_(kind)) for _ in names], schema=schema))
+        columns = [*(pa.array([[3]], ids) for _ in names), pa.array([7], numbers)]
+        writer.write_batch(pa.record_batch(columns, schema=schema))
 
 
 class TestRoundTrip:
@@ -44,20 +47,20 @@ class TestRoundTrip:
     @pytest.mark.parametrize("count", [2, 3, 4, 6, 7])  # less than a block, one, more, exactly two, two and a rest
     def test_more_rows_than_one_block(self, tmp_path, monkeypatch, count):
         monkeypatch.setattr(store, "_ROWS_PER_BATCH", 3)
-        pairs = [([index] * index, [100 + index] * (count - index)) for index in range(count)]
+        pairs = [([index] * index, [100 + index] * (count - index), index % 3) for index in range(count)]
         write_store(tmp_path / "train.arrow", iter(pairs), {})
         opened = Store(tmp_path / "train.arrow")
         assert contents(opened) == pairs
         assert opened.source_lengths.tolist() == list(range(count))
 
-    @pytest.mark.parametrize("pairs", [[], [([], [])], [([], [])] * 3])
+    @pytest.mark.parametrize("pairs", [[], [([], [], 0)], [([], [], 1)] * 3])
     def test_nothing(self, tmp_path, pairs):
         write_store(tmp_path / "train.arrow", pairs, {})
         opened = Store(tmp_path / "train.arrow")
         assert len(opened) == len(pairs)
         assert contents(opened) == pairs
 
-    @given(pairs=st.lists(st.tuples(*[st.lists(st.integers(0, 2**31 - 1))] * 2)))
+    @given(pairs=st.lists(st.tuples(*[st.lists(st.integers(0, 2**31 - 1))] * 2, st.integers(0, 255))))
     def test_any_pairs(self, tmp_path_factory, pairs):
         path = tmp_path_factory.getbasetemp() / "any.arrow"
         with pytest.MonkeyPatch.context() as patch:
@@ -86,7 +89,7 @@ class TestWhole:
 
     def test_a_crash_before_there_was_any_leaves_none(self, tmp_path):
         with pytest.raises(ZeroDivisionError):
-            write_store(tmp_path / "train.arrow", (([1], [1 // 0]) for _ in range(3)), {})
+            write_store(tmp_path / "train.arrow", (([1], [1 // 0], 0) for _ in range(3)), {})
         assert "no such store" in complaint(tmp_path / "train.arrow")
 
 
@@ -108,7 +111,7 @@ class TestUnreadable:
     def test_offsets_that_lead_out_of_the_file(self, tmp_path):
         # Read as they stand, they would end the process with a segmentation fault.
         path = tmp_path / "train.arrow"
-        write_store(path, [([1, 2, 3, 4, 5], [7])], {})
+        write_store(path, [([1, 2, 3, 4, 5], [7], 0)], {})
         whole, column = path.read_bytes(), np.array([0, 5, 1, 2, 3, 4, 5], np.int32).tobytes()
         assert whole.count(column) == 1
         path.write_bytes(whole.replace(column, np.array([0, 2**30, 1, 2, 3, 4, 5], np.int32).tobytes()))
@@ -120,23 +123,25 @@ class TestUnreadable:
         complaint(path)
 
     @pytest.mark.parametrize(
-        ("metadata", "names", "kind"),
+        ("metadata", "changes"),
         [
-            ({"version": "2", "origin": "{}"}, ("source", "target"), pa.int32()),
-            (None, ("source", "target"), pa.int32()),
-            ({"version": "1", "origin": "{}"}, ("source", "labels"), pa.int32()),
-            ({"version": "1", "origin": "{}"}, ("source",), pa.int32()),
-            ({"version": "1", "origin": "{}"}, ("source", "target"), pa.int64()),
-            ({"version": "1"}, ("source", "target"), pa.int32()),
+            ({"version": "1", "origin": "{}"}, {}),
+            ({"version": "3", "origin": "{}"}, {}),
+            (None, {}),
+            ({"version": "2", "origin": "{}"}, {"names": ("source", "labels")}),
+            ({"version": "2", "origin": "{}"}, {"names": ("source",)}),
+            ({"version": "2", "origin": "{}"}, {"kind": "int64"}),
+            ({"version": "2", "origin": "{}"}, {"number": "int32"}),
+            ({"version": "2"}, {}),
         ],
     )
-    def test_another_version(self, tmp_path, metadata, names, kind):
+    def test_another_version(self, tmp_path, metadata, changes):
         path = tmp_path / "train.arrow"
-        write_arrow(path, metadata, names, kind)
-        complaint(path)
+        write_arrow(path, metadata, **changes)
+        assert "another version" in complaint(path)
 
     def test_what_this_version_looks_like(self, tmp_path):
         # Holds the cases above to what they say: with nothing changed, the same file is a store.
         path = tmp_path / "train.arrow"
-        write_arrow(path, {"version": "1", "origin": "{}"})
-        assert contents(Store(path)) == [([3], [3])]
+        write_arrow(path, {"version": "2", "origin": "{}"})
+        assert contents(Store(path)) == [([3], [3], 7)]

@@ -77,7 +77,7 @@ def test_a_batch_gives_what_one_by_one_gives(translator):
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_log_probability_is_what_scoring_the_output_gives(translator, trained_run, beam_size):
     bundle = load_bundle(trained_run)
-    tokenizer = bundle.tokenizer
+    tokenizer = bundle.tokenizers.target
     special = tokenizer.special
     engine = Engine(bundle.model, special, "float32")
     outputs = translator.translate(SENTENCES, beam_size=beam_size)
@@ -133,7 +133,7 @@ def test_an_output_is_no_longer_than_the_input_and_the_limit_together(translator
     bundle = load_bundle(trained_run)
     assert bundle.generation.max_extra_length == 3
     text = "q" * 29
-    source_symbols = len(bundle.tokenizer.encode([text])[0]) + 1
+    source_symbols = len(bundle.tokenizers.source.encode([text])[0]) + 1
     assert len(translator.translate([text], beam_size=1)[0].tokens) + 1 <= source_symbols + 3
 
 
@@ -194,7 +194,7 @@ def test_a_translator_keeps_a_copy_of_its_own(trained_run):
 
 def test_scores_do_not_depend_on_the_budget_of_a_batch(trained_run):
     bundle = load_bundle(trained_run)
-    tokenizer = bundle.tokenizer
+    tokenizer = bundle.tokenizers.target
     special = tokenizer.special
     sources = tokenizer.encode(SENTENCES)
     small, large = (Engine(bundle.model, special, "float32", batch_tokens=size) for size in (1, 4096))

@@ -1,3 +1,4 @@
+import logging
 import shutil
 
 import pytest
@@ -6,7 +7,14 @@ from safetensors.torch import load_file, save_file
 
 from transduce.config import BadInputError, TrainConfig, preset
 from transduce.models import build
-from transduce.training import Progress, list_checkpoints, load_checkpoint, make_optimizer, save_checkpoint
+from transduce.training import (
+    Progress,
+    list_checkpoints,
+    load_checkpoint,
+    load_newest,
+    make_optimizer,
+    save_checkpoint,
+)
 
 SMALL = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 8, "d_ff": 12, "heads": 2, "vocab_size": 19}
 
@@ -126,3 +134,89 @@ def test_tensors_of_another_shape_are_refused(tmp_path, name):
     with pytest.raises(BadInputError, match="feed_forward") as caught:
         load_checkpoint(path, *_model_and_optimizer(seed=1))
     assert str(path / name) in str(caught.value)
+
+
+class TestLoadNewest:
+    @pytest.fixture(autouse=True)
+    def three(self, tmp_path, caplog):
+        caplog.set_level(logging.WARNING)
+        for step in (3, 7, 11):
+            _save(tmp_path, step)
+
+    @staticmethod
+    def _damage(folder, *steps, name="model.safetensors"):
+        for step in steps:
+            file = folder / f"step-{step}" / name
+            file.write_bytes(file.read_bytes()[:-7])
+
+    @staticmethod
+    def _entries(folder):
+        return {path.name: (path / "model.safetensors").read_bytes() for path in folder.iterdir()}
+
+    def test_whole_it_is_taken_in_silence(self, tmp_path, caplog):
+        before = self._entries(tmp_path)
+        assert load_newest(tmp_path, *_model_and_optimizer(seed=1)).step == 11
+        assert not caplog.records
+        assert self._entries(tmp_path) == before
+
+    @pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "state.json"])
+    def test_damaged_the_one_before_it_is_taken_whole(self, tmp_path, caplog, name):
+        self._damage(tmp_path, 11, name=name)
+        model, optimizer = _model_and_optimizer(seed=1)
+        assert load_newest(tmp_path, model, optimizer).step == 7
+        # Nothing of the damaged one, which may have been read in part, is left in them.
+        expected, its_optimizer = _model_and_optimizer(seed=7)
+        for weight, other in zip(model.parameters(), expected.parameters(), strict=True):
+            assert torch.equal(weight, other)
+            for key in ("step", "exp_avg", "exp_avg_sq"):
+                assert torch.equal(optimizer.state[weight][key], its_optimizer.state[other][key])
+        [record] = caplog.records
+        assert record.levelno == logging.WARNING
+        assert record.getMessage().startswith("step-11 is put aside, going on from step-7 instead: ")
+        assert str(tmp_path / "step-11" / name) in record.getMessage()
+
+    def test_damaged_it_is_put_aside_and_is_no_checkpoint_any_more(self, tmp_path):
+        self._damage(tmp_path, 11)
+        before = self._entries(tmp_path)
+        load_newest(tmp_path, *_model_and_optimizer(seed=1))
+        before["step-11.damaged"] = before.pop("step-11")
+        assert self._entries(tmp_path) == before
+        assert [step for step, _ in list_checkpoints(tmp_path)] == [3, 7]
+
+    def test_the_step_can_be_saved_and_damaged_again(self, tmp_path):
+        for _ in range(2):
+            self._damage(tmp_path, 11)
+            load_newest(tmp_path, *_model_and_optimizer(seed=1))
+            _save(tmp_path, 11)
+        assert [step for step, _ in list_checkpoints(tmp_path)] == [3, 7, 11]
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["step-11", "step-11.damaged", "step-3", "step-7"]
+
+    def test_two_damaged_ones_are_both_named(self, tmp_path, caplog):
+        self._damage(tmp_path, 7, 11)
+        assert load_newest(tmp_path, *_model_and_optimizer(seed=1)).step == 3
+        said = [record.getMessage() for record in caplog.records]
+        assert [message.partition(":")[0] for message in said] == [
+            "step-11 is put aside, going on from step-3 instead",
+            "step-7 is put aside, going on from step-3 instead",
+        ]
+
+    def test_an_older_ones_damage_does_not_matter(self, tmp_path, caplog):
+        self._damage(tmp_path, 3, 7)
+        assert load_newest(tmp_path, *_model_and_optimizer(seed=1)).step == 11
+        assert not caplog.records
+
+    def test_where_all_are_damaged_the_newest_is_named_and_all_stay(self, tmp_path, caplog):
+        self._damage(tmp_path, 3, 7, 11)
+        before = self._entries(tmp_path)
+        with pytest.raises(BadInputError) as caught:
+            load_newest(tmp_path, *_model_and_optimizer(seed=1))
+        assert str(caught.value).startswith(f"{tmp_path / 'step-11' / 'model.safetensors'}: ")
+        assert self._entries(tmp_path) == before
+        assert not caplog.records
+
+    def test_another_model_is_no_damage(self, tmp_path, caplog):
+        before = self._entries(tmp_path)
+        with pytest.raises(BadInputError, match=r"step-11.*has shape"):
+            load_newest(tmp_path, *_model_and_optimizer(seed=1, d_ff=13))
+        assert self._entries(tmp_path) == before
+        assert not caplog.records

@@ -1,5 +1,6 @@
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from transduce.config import TrainConfig, preset
-from transduce.data import Store, plan_epoch, write_store
+from transduce.config import BadInputError, TrainConfig, preset
+from transduce.data import EncodedPair, Store, plan_epoch, write_store
 from transduce.models import Tokens, Transformer, build
 from transduce.text import SpecialIds
 from transduce.training import (
@@ -58,7 +59,7 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Corpora:
     folder = tmp_path_factory.mktemp("store")
     random = np.random.default_rng(11)
     sources = [random.integers(3, 3 + WORDS, random.integers(1, 8)).tolist() for _ in range(113)]
-    pairs = [(source, [word + WORDS for word in source]) for source in sources]
+    pairs = [(source, [word + WORDS for word in source], 0) for source in sources]
     write_store(folder / "train", pairs[:101], {})
     write_store(folder / "dev", pairs[101:], {})
     return Corpora(Store(folder / "train"), Store(folder / "dev"), SPECIAL)
@@ -91,9 +92,9 @@ def _losses(folder: Path) -> list[tuple[Any, ...]]:
     return [(line["step"], line["split"], line["loss"], line["target_tokens"]) for line in _metrics(folder)]
 
 
-def _lists(store: Store, row: int) -> tuple[list[int], list[int]]:
+def _lists(store: Store, row: int, corpus: int = 0) -> EncodedPair:
     source, target = store.pair(row)
-    return source.tolist(), target.tolist()
+    return source.tolist(), target.tolist(), corpus
 
 
 def _batches_in_an_epoch(corpora: Corpora, config: TrainConfig) -> int:
@@ -136,6 +137,43 @@ def test_two_halves_equal_the_whole_bit_for_bit(tmp_path, corpora, half):
     for name in ("model.safetensors", "optimizer.safetensors"):
         last = Path("checkpoints") / f"step-{2 * half}" / name
         assert (halves / last).read_bytes() == (whole / last).read_bytes()
+
+
+@pytest.fixture(scope="module")
+def weighted(corpora: Corpora, tmp_path_factory: pytest.TempPathFactory) -> Corpora:
+    """A corpus of 40 pairs of which an epoch has a quarter, and one of 61 that it has twice."""
+    path = tmp_path_factory.mktemp("weighted") / "train"
+    write_store(path, [_lists(corpora.train, row, int(row >= 40)) for row in range(101)], {})
+    return Corpora(Store(path), corpora.dev, SPECIAL, (0.25, 2.0))
+
+
+def test_an_epoch_has_each_corpus_as_often_as_it_weighs(tmp_path, weighted):
+    lengths = weighted.train.target_lengths + 1
+    twice = 2 * int(lengths[40:].sum())
+    # One batch of everything is an epoch.
+    config = CONFIG.model_copy(update={"batch_tokens": 10_000, "log_every": 1, "max_steps": 3})
+    _, progress = _train(tmp_path, weighted, config)
+    assert (progress.epoch, progress.batch) == (2, 1)
+    reached = [0, *(line["target_tokens"] for line in _metrics(tmp_path) if line["split"] == "train")]
+    few = [after - before - twice for before, after in pairwise(reached)]
+    shortest_first = sorted(lengths[:40])
+    assert all(sum(shortest_first[:10]) <= tokens <= sum(shortest_first[30:]) for tokens in few)
+    assert len(set(few)) > 1  # another quarter in another epoch
+
+
+def test_two_halves_of_a_weighted_training_equal_the_whole(tmp_path, weighted):
+    whole, halves = tmp_path / "whole", tmp_path / "halves"
+    _train(whole, weighted, CONFIG.model_copy(update={"max_steps": 56}))
+    _, middle = _train(halves, weighted, CONFIG.model_copy(update={"max_steps": 28}))
+    assert middle.epoch
+    assert middle.batch
+    _train(halves, weighted, CONFIG.model_copy(update={"max_steps": 56}))
+    assert _losses(halves) == _losses(whole)
+
+
+def test_a_weight_that_leaves_nothing_to_train_on_is_refused(tmp_path, corpora):
+    with pytest.raises(BadInputError, match="an epoch has no pair at all"):
+        _train(tmp_path, replace(corpora, weights=(0.001,)), CONFIG)
 
 
 def test_a_crash_between_checkpoints_leaves_no_trace(tmp_path, corpora, monkeypatch):

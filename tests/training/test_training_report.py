@@ -1,4 +1,5 @@
 import json
+import logging
 
 import pytest
 
@@ -31,14 +32,28 @@ def test_a_run_without_measurements_begins_a_file(tmp_path):
     assert _go_on(tmp_path / "metrics.jsonl", step=0) == [8]
 
 
-def test_people_read_standard_error_and_programs_the_file(tmp_path, capsys):
+def test_people_read_the_log_and_programs_the_file(tmp_path, caplog):
+    caplog.set_level(logging.INFO, "transduce")
+    measured = {"step": 5, "split": "dev", "loss": 2.0, "learning_rate": 0.1, "bleu": 12.25}
     with Report(tmp_path / "metrics.jsonl", max_steps=10, step=0) as report:
-        measured = {"step": 5, "split": "dev", "loss": 2.0, "learning_rate": 0.1, "bleu": 12.25}
+        report.train({"step": 5, "split": "train", "loss": 2.0, "learning_rate": 0.1}, tokens_per_second=1234.5)
         report.dev(dict(measured), best=True)
-        report.say("a line for people [not markup]")
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    # exp(2) = 7.39.
-    assert "step 5  dev loss 2.000  perplexity 7.39  BLEU 12.25  (best so far)" in shown.err
-    assert "a line for people [not markup]" in shown.err
-    assert json.loads((tmp_path / "metrics.jsonl").read_text()) == measured
+        report.dev(measured | {"average": 3}, best=False)
+        report.say("a line for people: 100% [not markup]")
+    assert caplog.messages == [
+        # exp(2) = 7.39.
+        "step 5  loss 2.000  perplexity 7.39  1,234 tokens/s  rate 1.00e-01",
+        "step 5  dev loss 2.000  perplexity 7.39  BLEU 12.25  (best so far)",
+        "step 5 (mean of 3)  dev loss 2.000  perplexity 7.39  BLEU 12.25",
+        "a line for people: 100% [not markup]",
+    ]
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert lines[1:] == [measured, measured | {"average": 3}]
+
+
+def test_who_sets_up_no_logging_sees_nothing(tmp_path, capsys):
+    with Report(tmp_path / "metrics.jsonl", max_steps=10, step=0) as report:
+        report.dev({"step": 5, "split": "dev", "loss": 2.0, "learning_rate": 0.1}, best=True)
+        report.say("a line for people")
+    assert capsys.readouterr() == ("", "")
+    assert json.loads((tmp_path / "metrics.jsonl").read_text())["step"] == 5

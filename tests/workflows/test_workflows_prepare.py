@@ -40,12 +40,20 @@ def run(tmp_path):
 
 def test_what_cannot_be_learned_from_is_dropped_and_counted(run_file, run):
     prepared = prepare(read_run(run_file), run)
+    folder = run_file.parent
     assert prepared.report[1:] == (
-        "train: 2 pairs kept, 2 dropped with an empty side, 1 too long",
-        "dev: 2 pairs kept, 0 dropped with an empty side, 0 too long",  # dev is scored whole
+        f"train {folder / 'a.src'}: 2 of 5 pairs kept; 1.5 source and 1.5 target tokens each",
+        "  2 dropped: empty side",
+        "    line 2: ''  |  'x'",
+        "    line 3: 'x'  |  ' \\t'",
+        "  1 dropped: too long",
+        "    line 4: 'z z z z z z z z z'  |  'z'",
+        '  1 kept all the same: in dev (data.dev_overlap = "drop" leaves them out)',
+        "    line 5: 'y'  |  'x'",
+        f"dev {folder / 'b.src'}: 2 of 2 pairs kept; 6.5 source and 1.0 target tokens each",  # dev is scored whole
     )
     assert (len(prepared.train), len(prepared.dev)) == (2, 2)
-    texts = [prepared.tokenizer.decode([side.tolist()])[0] for side in prepared.train.pair(0)]
+    texts = [prepared.tokenizers.target.decode([side.tolist()])[0] for side in prepared.train.pair(0)]
     assert texts == ["x y", "y x"]
 
 
@@ -54,15 +62,16 @@ def test_the_longest_pair_that_fits_stays(run_file, run):
     config = read_run(run_file, ["data.max_length=10"])
     prepared = prepare(config, run)
     assert prepared.train.source_lengths.max() == 9
-    assert "3 pairs kept" in prepared.report[1]
-    assert "2 pairs kept" in prepare(read_run(run_file, ["data.max_length=9"]), run).report[1]
+    assert "3 of 5 pairs kept" in prepared.report[1]
+    assert "2 of 5 pairs kept" in prepare(read_run(run_file, ["data.max_length=9"]), run).report[1]
 
 
 def test_nothing_changed_nothing_done(run_file, run):
     prepare(read_run(run_file), run)
-    before = {path: path.stat().st_mtime_ns for path in (run.tokenizer, run.train_store, run.dev_store)}
+    before = {path: path.stat().st_mtime_ns for path in (run.root / "tokenizer.json", run.train_store, run.dev_store)}
     again = prepare(read_run(run_file), run)
-    assert again.report == ()
+    assert not again.new
+    assert again.report[1].startswith("train ")  # what was kept and dropped is still to be read
     assert len(again.train) == 2
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
@@ -70,13 +79,13 @@ def test_nothing_changed_nothing_done(run_file, run):
 @pytest.mark.parametrize("setting", ["data.max_length=20", "tokenizer.vocab_size=301"])
 def test_other_settings_prepare_again(run_file, run, setting):
     prepare(read_run(run_file), run)
-    assert prepare(read_run(run_file, [setting]), run).report
+    assert prepare(read_run(run_file, [setting]), run).new
 
 
 def test_settings_of_model_and_training_do_not_but_are_written_down(run_file, run):
     prepare(read_run(run_file), run)
     config = read_run(run_file, ["train.max_steps=7", "model.d_ff=20"])
-    assert prepare(config, run).report == ()
+    assert not prepare(config, run).new
     assert read_run(run.config) == config
 
 
@@ -86,17 +95,17 @@ def test_a_changed_file_prepares_again(run_file, run):
     path.write_text(path.read_text().replace("y x", "x y"))
     os.utime(path, ns=(1, 1))
     prepared = prepare(read_run(run_file), run)
-    assert prepared.report
-    assert prepared.tokenizer.decode([prepared.train.pair(0)[1].tolist()]) == ["x y"]
+    assert prepared.new
+    assert prepared.tokenizers.target.decode([prepared.train.pair(0)[1].tolist()]) == ["x y"]
 
 
-@pytest.mark.parametrize("lost", ["tokenizer", "train_store", "dev_store"])
+@pytest.mark.parametrize("lost", ["tokenizer.json", "store/train.arrow", "store/dev.arrow"])
 def test_a_lost_or_damaged_file_prepares_again(run_file, run, lost):
     for damage in (lambda path: path.unlink(), lambda path: path.write_bytes(b"not this")):
         prepare(read_run(run_file), run)
-        damage(getattr(run, lost))
+        damage(run.root / lost)
         assert load_prepared(run) is None
-        assert prepare(read_run(run_file), run).report
+        assert prepare(read_run(run_file), run).new
         assert load_prepared(run) is not None
 
 
@@ -105,7 +114,7 @@ def test_a_preparation_that_failed_does_not_pass_for_one(run_file, run):
     for name in ("b.src", "b.trg"):
         run_file.with_name(name).write_text("\n\n")
     for _ in range(2):  # not even the second time
-        with pytest.raises(BadInputError, match="no pair is left for dev"):
+        with pytest.raises(BadInputError, match="no pair is left of dev"):
             prepare(read_run(run_file), run)
 
 
@@ -126,7 +135,7 @@ def test_sides_of_different_length_are_named_with_both_counts(run_file, run):
 def test_a_run_directory_has_its_files_where_they_are_promised(run_file, run):
     prepare(read_run(run_file), run)
     files = sorted(str(path.relative_to(run.root)) for path in run.root.rglob("*") if path.is_file())
-    assert files == ["run.toml", "store/dev.arrow", "store/train.arrow", "tokenizer.json"]
+    assert files == ["run.toml", "store/dev.arrow", "store/report.txt", "store/train.arrow", "tokenizer.json"]
     assert read_run(run.config) == read_run(run_file)
 
 
@@ -137,10 +146,10 @@ def test_a_file_of_pairs_gives_what_two_files_give(tiny_run_file, tiny_config, t
         sides = [(folder / f"{name}.{side}").read_text().splitlines() for side in ("src", "trg")]
         lines = [f"{source}\t{target}\n" for source, target in zip(*sides, strict=True)]
         (tmp_path / f"{name}.tsv").write_text("".join(lines))
-    corpora = {"train": Corpus(pairs="train.tsv"), "dev": Corpus(pairs="dev.tsv"), "root": str(tmp_path)}
+    corpora = {"train": (Corpus(pairs="train.tsv"),), "dev": Corpus(pairs="dev.tsv"), "root": str(tmp_path)}
     data = tiny_config.data.model_copy(update=corpora)
     one = prepare(tiny_config.model_copy(update={"data": data}), RunDirectory(tmp_path / "one"))
-    assert one.tokenizer.to_json() == two.tokenizer.to_json()
+    assert one.tokenizers.target.to_json() == two.tokenizers.target.to_json()
     assert len(one.train) == len(two.train)
     assert all(a.tolist() == b.tolist() for a, b in zip(one.train.pair(7), two.train.pair(7), strict=True))
     assert read_run(RunDirectory(tmp_path / "one").config).data == data

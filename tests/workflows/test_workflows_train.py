@@ -158,12 +158,12 @@ def test_resume_refuses_text_that_is_no_longer_the_same(tiny_run_file, tmp_path)
     shutil.copytree(tiny_run_file.parent, folder)
     run = RunDirectory(tmp_path / "run")
     train_run(read_run(folder / tiny_run_file.name, [*SHORT, "train.max_steps=2"]), run, resume=False)
-    learned = run.tokenizer.read_bytes()
+    learned = (run.root / "tokenizer.json").read_bytes()
     path = folder / "train.trg"
     path.write_text(path.read_text().replace("ti", "te"))  # as many symbols as before, but others
     with pytest.raises(BadInputError, match="other text or tokenizer settings"):
         train_run(read_run(folder / tiny_run_file.name, SHORT), run, resume=True)
-    assert run.tokenizer.read_bytes() == learned
+    assert (run.root / "tokenizer.json").read_bytes() == learned
 
 
 def test_accumulating_goes_through_the_data_as_fast_as_larger_batches(tiny_run_file, tmp_path):

@@ -15,11 +15,10 @@ from torch import Tensor
 
 from transduce.config import BadInputError, GenerationConfig, ModelConfig
 from transduce.models import Transformer, build
-from transduce.text import Tokenizer
+from transduce.text import TokenizerPair
 
 CONFIG: Final = "config.json"
 WEIGHTS: Final = "model.safetensors"
-TOKENIZER: Final = "tokenizer.json"
 GENERATION: Final = "generation_config.json"
 BEST: Final = "best"
 
@@ -32,7 +31,7 @@ class Bundle:
     """A model with all that it takes to run it."""
 
     model: Transformer
-    tokenizer: Tokenizer
+    tokenizers: TokenizerPair
     generation: GenerationConfig
 
     @property
@@ -54,7 +53,7 @@ def save_bundle(bundle: Bundle, path: Path) -> None:
     unfinished.mkdir(parents=True)
     (unfinished / CONFIG).write_text(bundle.config.model_dump_json(indent=2) + "\n", encoding="utf-8")
     (unfinished / GENERATION).write_text(bundle.generation.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    bundle.tokenizer.save(unfinished / TOKENIZER)
+    bundle.tokenizers.save(unfinished)
     save_tensors(dict(bundle.model.state_dict()), unfinished / WEIGHTS)
     replace_directory(unfinished, path)
 
@@ -68,15 +67,24 @@ def load_bundle(path: Path) -> Bundle:
     directory = find_model(path)
     config = _read_section(directory / CONFIG, ModelConfig)
     generation = _read_section(directory / GENERATION, GenerationConfig)
-    tokenizer = Tokenizer.load(directory / TOKENIZER)
-    if tokenizer.vocab_size != config.vocab_size:
-        raise BadInputError(
-            f"{directory}: the tokenizer has {tokenizer.vocab_size:,} symbols but the model {config.vocab_size:,}: "
-            f"{TOKENIZER} and {CONFIG} are not of the same model"
-        )
+    tokenizers = TokenizerPair.load(directory)
+    _check_sizes(tokenizers, config, directory)
     model = build(config)
     load_weights(model, directory / WEIGHTS)
-    return Bundle(model.eval(), tokenizer, generation)
+    return Bundle(model.eval(), tokenizers, generation)
+
+
+def _check_sizes(tokenizers: TokenizerPair, config: ModelConfig, directory: Path) -> None:
+    sizes = {"source_vocab_size": None, **tokenizers.sizes}
+    for name, size in sizes.items():
+        wanted = getattr(config, name)
+        if size != wanted:
+            side = "source's tokenizer" if name == "source_vocab_size" else "tokenizer"
+            counts = (f"{count:,} symbols" if count else "none of its own" for count in (size, wanted))
+            raise BadInputError(
+                f"{directory}: the {side} has {next(counts)} but the model {next(counts)}: they and {CONFIG} are not "
+                f"of the same model"
+            )
 
 
 def find_model(path: Path) -> Path:

@@ -1,16 +1,21 @@
 """The command ``transduce``: one small file per verb, and one place that turns errors into a line."""
 
+import logging
 import sys
 import traceback
-from typing import Final
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 import transduce
 from transduce.cli.average import average
 from transduce.cli.demo import demo
 from transduce.cli.evaluate import evaluate
 from transduce.cli.inspect import inspect
+from transduce.cli.log import be_quiet, be_verbose, log_on_standard_error
 from transduce.cli.prepare import prepare
 from transduce.cli.score import score
 from transduce.cli.train import train
@@ -30,6 +35,20 @@ for verb in (demo, prepare, train, translate, score, evaluate, average, inspect)
 # Typer brings its own copy of click or uses the installed one, by its version; this is click's UsageError in either.
 _UsageError: Final[type[Exception]] = typer.BadParameter.__base__  # type: ignore[assignment]
 _INTERRUPTED: Final = 130
+_ANYWHERE: Final = {"debug", "quiet", "verbose"}
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Switches:
+    """What the line says that outlives its parsing."""
+
+    debug: bool = False
+
+
+def _show_traceback(context: typer.Context, wanted: bool) -> None:
+    switches: _Switches = context.obj
+    switches.debug |= wanted
 
 
 def _print_version(wanted: bool) -> None:
@@ -38,9 +57,21 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _switch(*names: str, callback: Callable[..., None], text: str) -> Any:  # noqa: ANN401 - Typer's own type
+    return typer.Option(*names, callback=callback, help=text, is_eager=True, expose_value=False)
+
+
 @app.callback()
 def options(
-    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
+    debug: Annotated[
+        bool, _switch("--debug", callback=_show_traceback, text="Show the traceback of an error.")
+    ] = False,
+    quiet: Annotated[
+        bool, _switch("--quiet", "-q", callback=be_quiet, text="Show warnings and errors only, and no progress bar.")
+    ] = False,
+    verbose: Annotated[
+        bool, _switch("--verbose", "-v", callback=be_verbose, text="Show more of what happens.")
+    ] = False,
     version: bool = typer.Option(
         False, "--version", help="Print the version and stop.", is_eager=True, callback=_print_version
     ),
@@ -54,21 +85,29 @@ def run() -> None:
 
 
 def _run(arguments: list[str]) -> int:
-    # The switch may stand anywhere on the line.
-    debug = "--debug" in arguments
-    arguments = [argument for argument in arguments if argument != "--debug"]
-    try:
-        status: int = app(arguments, prog_name="transduce", standalone_mode=False) or 0
-    except BrokenPipeError:
-        sys.stderr.close()  # nobody reads any more: the interpreter need not complain either
-        return 1
-    except (Exception, KeyboardInterrupt) as error:
-        message, status = _outcome(error)
-        if debug:
-            traceback.print_exc()
-        return _fail(message, status)
-    # Typer turns an interrupt into a status without a word.
-    return _fail("interrupted", status) if status == _INTERRUPTED else status
+    switches = _Switches()
+    with log_on_standard_error():
+        try:
+            status: int = _command().main(arguments, prog_name="transduce", standalone_mode=False, obj=switches) or 0
+        except BrokenPipeError:
+            sys.stderr.close()  # nobody reads any more: the interpreter need not complain either
+            return 1
+        except (Exception, KeyboardInterrupt) as error:
+            message, status = _outcome(error)
+            if switches.debug:
+                traceback.print_exc()
+            return _fail(message, status)
+        # Typer turns an interrupt into a status without a word.
+        return _fail("interrupted", status) if status == _INTERRUPTED else status
+
+
+def _command() -> TyperGroup:
+    """The command with its verbs. Each takes the switches that may stand anywhere, so that its parser knows a value."""
+    command = typer.main.get_group(app)
+    switches = [option for option in command.params if option.name in _ANYWHERE]
+    for verb in command.commands.values():
+        verb.params += switches
+    return command
 
 
 def _outcome(error: BaseException) -> tuple[str, int]:
@@ -91,5 +130,5 @@ def _outcome(error: BaseException) -> tuple[str, int]:
 
 
 def _fail(message: str, status: int) -> int:
-    print(f"error: {' '.join(message.split())}", file=sys.stderr)  # noqa: T201
+    _log.error(" ".join(message.split()))
     return status

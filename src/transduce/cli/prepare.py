@@ -13,5 +13,7 @@ def prepare(run_file: RunFile, out: Out = None, settings: Settings = None) -> No
 
     run = RunDirectory(out or default_out(run_file))
     prepared = prepare_run(read_run(run_file, settings or ()), run)
-    for line in prepared.report or (f"{run.root}: prepared already, nothing has changed",):
+    if not prepared.new:
+        typer.echo(f"{run.root}: prepared already, nothing has changed")
+    for line in prepared.report:
         typer.echo(line)

@@ -1,5 +1,6 @@
 """The verb ``train``."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,15 +13,22 @@ def train(
     out: Out = None,
     settings: Settings = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint.")] = False,
+    init: Annotated[Path | None, typer.Option(metavar="MODEL", help="Begin with the weights of this model.")] = None,
+    carry_vocabulary: Annotated[
+        bool,
+        typer.Option("--carry-vocabulary", help="With --init, carry over what both vocabularies know."),
+    ] = False,
 ) -> None:
     """Train a model; prepares the data first, where needed."""
-    from transduce.config import read_run
+    from transduce.config import BadInputError, read_run
     from transduce.workflows.run_directory import RunDirectory, default_out
     from transduce.workflows.train import train_run
 
+    if carry_vocabulary and init is None:
+        raise BadInputError("--carry-vocabulary goes with --init MODEL")
     run = RunDirectory(out or default_out(run_file))
     config = read_run(run_file, settings or ())
-    progress = train_run(config, run, resume=resume)
+    progress = train_run(config, run, resume=resume, init=init, carry_vocabulary=carry_vocabulary)
     best = "nothing was validated yet"
     if progress.best_score is not None:
         # Losses are kept negated, so that higher is better.

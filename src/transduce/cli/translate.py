@@ -23,6 +23,10 @@ def translate(
     length_penalty_kind: Annotated[Literal["gnmt", "none"] | None, typer.Option(help="[default: the model's]")] = None,
     n_best: Annotated[int, typer.Option(help="Outputs for each line, best first.")] = 1,
     format_: Annotated[Literal["text", "jsonl"], typer.Option("--format", help="How to write them.")] = "text",
+    paragraphs: Annotated[bool, typer.Option("--paragraphs", help="Translate each line sentence by sentence.")] = False,
+    language: Annotated[
+        str | None, typer.Option(metavar="CODE", help="What --paragraphs reads, such as de. [default: en]")
+    ] = None,
     precision: PrecisionOption = "auto",
 ) -> None:
     """Translate lines: one line out for one line in (--n-best lines, where more are asked for)."""
@@ -41,11 +45,17 @@ def translate(
 
         translate_stream(
             source,
-            lambda texts: translator.translate(
-                texts, beam_size, length_penalty, n_best, length_penalty_kind=length_penalty_kind
+            lambda texts, first_number: translator.translate(
+                texts,
+                beam_size,
+                length_penalty,
+                n_best,
+                length_penalty_kind=length_penalty_kind,
+                paragraphs=paragraphs,
+                language=language,
+                first_number=first_number,
             ),
             write,
-            lambda message: typer.echo(f"warning: {message}", err=True),
         )
 
 

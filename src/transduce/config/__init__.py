@@ -1,17 +1,11 @@
 """What a run is: frozen, validated data; published configurations; run files in TOML. Knows no torch."""
 
+from transduce.config.corpora import Corpus, DataConfig
 from transduce.config.errors import BadInputError, TransduceError
 from transduce.config.model import ModelConfig
 from transduce.config.presets import PRESETS, preset
-from transduce.config.run import (
-    Corpus,
-    DataConfig,
-    GenerationConfig,
-    Precision,
-    RunConfig,
-    TokenizerConfig,
-    TrainConfig,
-)
+from transduce.config.run import GenerationConfig, Precision, RunConfig, TrainConfig
+from transduce.config.tokenizer import TokenizerConfig, VocabularyConfig
 from transduce.config.toml import read_run, write_run
 
 __all__ = [
@@ -26,6 +20,7 @@ __all__ = [
     "TokenizerConfig",
     "TrainConfig",
     "TransduceError",
+    "VocabularyConfig",
     "preset",
     "read_run",
     "write_run",

@@ -1,12 +1,15 @@
 """What a model is: every choice of sections 3 and 5.4 of the paper, as validated, frozen data."""
 
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 NormPosition = Literal["post", "pre"]
 Positions = Literal["sinusoidal", "none"]
 SinusoidLayout = Literal["interleaved", "concatenated"]
+
+# These follow from the tokenizers: no run file sets them.
+VOCABULARY_SIZES: Final = frozenset({"vocab_size", "source_vocab_size"})
 
 
 class Section(BaseModel):
@@ -33,7 +36,10 @@ class ModelConfig(Section):
         0.1, ge=0, lt=1, description="on each sub-layer's output and on the sums of embeddings and positions"
     )
     label_smoothing: float = Field(0.1, ge=0, lt=1, description="epsilon_ls of section 5.4")
-    vocab_size: int = Field(37_000, ge=1, description="symbols of the vocabulary that source and target share")
+    vocab_size: int = Field(37_000, ge=1, description="symbols of the target's vocabulary, which the source shares")
+    source_vocab_size: int | None = Field(
+        None, ge=1, description="symbols of the source's own vocabulary, where it shares none"
+    )
     positions: Positions = Field("sinusoidal", description="what tells positions apart (section 3.5)")
     sinusoid_layout: SinusoidLayout = Field(
         "interleaved",

@@ -1,63 +1,18 @@
 """What a run is: corpora, tokenizer, model, training and generation settings, as one frozen value."""
 
-from pathlib import Path
 from typing import Final, Literal
 
 from pydantic import Field, model_validator
 
+from transduce.config.corpora import DataConfig
 from transduce.config.model import ModelConfig, Section
+from transduce.config.tokenizer import TokenizerConfig
 
 Precision = Literal["auto", "float32", "bfloat16"]
 BestMetric = Literal["bleu", "loss"]
 
 # Far beyond what anyone uses; further out, powers of lengths leave the floating-point numbers.
 MAX_LENGTH_PENALTY: Final = 10
-
-
-class Corpus(Section):
-    """Parallel text: two files, line i of ``source`` belonging to line i of ``target``, or one file of ``pairs``."""
-
-    source: str | None = Field(None, description="a text file, plain, .gz or .zst")
-    target: str | None = Field(None, description="a text file with as many lines")
-    pairs: str | None = Field(
-        None, description="instead of both: .tsv of two columns, .jsonl (also compressed), .parquet"
-    )
-    source_field: str = Field("source", description="where .jsonl and .parquet hold the source")
-    target_field: str = Field("target", description="where they hold the target")
-
-    @model_validator(mode="after")
-    def _check_files(self) -> "Corpus":
-        given = [name for name in ("source", "target", "pairs") if getattr(self, name) is not None]
-        if given in (["source", "target"], ["pairs"]):
-            return self
-        names = " and ".join(given) or "nothing"
-        raise ValueError(f"a corpus is a source and a target file, or one file of pairs; given is {names}")
-
-    @property
-    def fields(self) -> tuple[str, str]:
-        """Source and target field of a file of records."""
-        return self.source_field, self.target_field
-
-
-class DataConfig(Section):
-    """Where the text is. Paths are relative to ``root``, and ``root`` to the run file."""
-
-    root: str = "."
-    train: Corpus
-    dev: Corpus
-    max_length: int = Field(256, ge=2, description="longest side of a training pair, in tokens with the end symbol")
-
-    @property
-    def folder(self) -> Path:
-        """The root as a path."""
-        return Path(self.root)
-
-
-class TokenizerConfig(Section):
-    """How text becomes tokens: one byte-fallback BPE for both sides."""
-
-    kind: Literal["bpe"] = "bpe"
-    vocab_size: int = Field(8000, ge=300, description="256 bytes and 4 special symbols included")
 
 
 class TrainConfig(Section):
@@ -92,6 +47,7 @@ class TrainConfig(Section):
     )
     early_stop: int | None = Field(None, ge=1, description="ends after so many validations without a better one")
     best_metric: BestMetric = Field("bleu", description="what makes a checkpoint the best on dev")
+    tensorboard: bool = Field(False, description="the measurements as curves in RUN/tensorboard too")
 
     @model_validator(mode="after")
     def _check_averaging(self) -> "TrainConfig":

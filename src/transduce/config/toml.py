@@ -5,13 +5,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import tomlkit
 from pydantic import BaseModel, ValidationError
 
 from transduce.config.errors import BadInputError
-from transduce.config.model import ModelConfig
+from transduce.config.model import VOCABULARY_SIZES, ModelConfig
 from transduce.config.presets import PRESETS, preset
 from transduce.config.run import RunConfig
 
@@ -44,12 +44,12 @@ def read_run(path: Path, settings: Iterable[str] = ()) -> RunConfig:
     try:
         return RunConfig.model_validate(table)
     except ValidationError as error:
-        raise BadInputError(_explain(error, origin)) from error
+        raise BadInputError(_explain(error, origin, table)) from error
 
 
 def write_run(config: RunConfig, path: Path) -> None:
     """Write a run as resolved: every field, no blanks (but the model's vocabulary, whose size is the tokenizer's)."""
-    fields = config.model_dump(exclude_none=True, exclude={"model": {"vocab_size"}})
+    fields = config.model_dump(exclude_none=True, exclude={"model": set(VOCABULARY_SIZES)})
     unfinished = path.with_name(f"{path.name}.unfinished")
     unfinished.write_text(tomlkit.dumps(fields), encoding="utf-8")
     unfinished.replace(path)
@@ -96,17 +96,31 @@ def _apply(table: Table, key: str, value: object) -> None:
         table["model"] = {"preset": value}
         return
     *sections, last = key.split(".")
-    for section in sections:
-        table = table.setdefault(section, {})
-        if not isinstance(table, dict):
+    inner: object = table
+    for outer, section in zip(["", *sections], sections, strict=False):
+        if isinstance(inner, dict):
+            inner.setdefault(section, {})
+        inner = _enter(inner, section)
+        if inner is None:
+            raise BadInputError(f"--set {key}: {outer} has several tables: data.train.0 is the first of data.train")
+        if not isinstance(inner, dict | list):
             raise BadInputError(f"--set {key}: {section} is a value, not a section")
-    table[last] = value
+    if not isinstance(inner, dict):
+        raise BadInputError(f"--set {key}: {sections[-1]} has several tables: {'.'.join(sections)}.0 is the first")
+    inner[last] = value
+
+
+def _enter(table: object, name: str) -> object:
+    """What stands under a name in a table, or under a number in a list of tables; None where nothing does."""
+    if isinstance(table, list):
+        return table[int(name)] if name.isdecimal() and int(name) < len(table) else None
+    return table.get(name) if isinstance(table, dict) else None
 
 
 def _expand_preset(section: Table, origin: "_Origin") -> Table:
     """The model section with the preset it names (base where it names none) written out."""
-    if "vocab_size" in section:
-        place = origin.place(("model", "vocab_size"))
+    for name in sorted(VOCABULARY_SIZES & section.keys()):
+        place = origin.place(("model", name))
         raise BadInputError(f"{place} follows from the tokenizer: set tokenizer.vocab_size instead")
     changes = dict(section)
     name = str(changes.pop("preset", "base"))
@@ -140,11 +154,11 @@ class _Origin:
         return f"{self.path}{f' line {line}' if line else ''}: {key}"
 
 
-def _explain(error: ValidationError, origin: _Origin) -> str:
+def _explain(error: ValidationError, origin: _Origin, table: Table) -> str:
     """One line for the first of the errors: where it stands, what is wrong, what would be right."""
     # A key that is misspelled is wrong; that the right one is missing only follows from it.
     first, *others = sorted(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
-    location = tuple(str(part) for part in first["loc"])
+    location = _as_written(tuple(str(part) for part in first["loc"]), table)
     place = origin.place(location)
     match first["type"]:
         case "extra_forbidden":
@@ -156,6 +170,16 @@ def _explain(error: ValidationError, origin: _Origin) -> str:
             message = f"{place}{shown}: {first['msg'].removeprefix('Value error, ')}"
     # A quoted key may hold line ends.
     return " ".join(message.splitlines()) + (f" (and {len(others)} more)" if others else "")
+
+
+def _as_written(location: tuple[str, ...], table: object) -> tuple[str, ...]:
+    """A location as the file has it: a corpus that stands alone has no number there."""
+    if not location:
+        return ()
+    name, *rest = location
+    if name.isdecimal() and isinstance(table, dict) and name not in table:
+        return _as_written(tuple(rest), table)
+    return (name, *_as_written(tuple(rest), _enter(table, name)))
 
 
 def _line(text: str, location: tuple[str, ...]) -> tuple[int, int]:
@@ -174,8 +198,8 @@ def _line(text: str, location: tuple[str, ...]) -> tuple[int, int]:
 
 def _depth(table: object, location: tuple[str, ...]) -> int:
     """How many of a location's names lead somewhere."""
-    if location and isinstance(table, dict) and location[0] in table:
-        return 1 + _depth(table[location[0]], location[1:])
+    if location and (inner := _enter(table, location[0])) is not None:
+        return 1 + _depth(inner, location[1:])
     return 0
 
 
@@ -190,8 +214,16 @@ def _nearest(location: tuple[str, ...]) -> str:
 
 def _fields(model: type[BaseModel], sections: Iterable[str]) -> list[str]:
     for section in sections:
-        field: Any = model.model_fields[section].annotation if section in model.model_fields else None
-        if not (isinstance(field, type) and issubclass(field, BaseModel)):
+        if section.isdecimal():
+            continue  # one of several tables
+        if section not in model.model_fields or (inner := _section(model.model_fields[section].annotation)) is None:
             return []
-        model = field
+        model = inner
     return [*model.model_fields, *(["preset"] if model is ModelConfig else [])]
+
+
+def _section(annotation: Any) -> type[BaseModel] | None:  # noqa: ANN401 - types have no common type
+    """The section that a field holds: itself, or one, or several of it."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(filter(None, map(_section, get_args(annotation))), None)

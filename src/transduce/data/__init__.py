@@ -1,9 +1,9 @@
 """Corpora, the memory-mapped store, and batches planned by a budget of tokens. Knows no torch."""
 
 from transduce.data.batches import Batch, make_batch, pad, read_batches
-from transduce.data.corpus import corpus_paths, read_corpus
-from transduce.data.lines import open_binary, raw_lines, read_lines, read_pairs
-from transduce.data.plan import Plan, plan_epoch
+from transduce.data.corpus import corpus_paths, name_corpus, read_corpus, read_numbered
+from transduce.data.lines import is_text, open_binary, raw_lines, read_lines, read_pairs
+from transduce.data.plan import Plan, draw_rows, plan_epoch
 from transduce.data.store import EncodedPair, Store, write_store
 
 __all__ = [
@@ -12,7 +12,10 @@ __all__ = [
     "Plan",
     "Store",
     "corpus_paths",
+    "draw_rows",
+    "is_text",
     "make_batch",
+    "name_corpus",
     "open_binary",
     "pad",
     "plan_epoch",
@@ -20,6 +23,7 @@ __all__ = [
     "read_batches",
     "read_corpus",
     "read_lines",
+    "read_numbered",
     "read_pairs",
     "write_store",
 ]

@@ -1,7 +1,10 @@
 """Parallel text as people have it: two files, or one file of pairs."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -9,23 +12,47 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from transduce.config import BadInputError, Corpus
-from transduce.data.lines import read_lines, read_pairs
+from transduce.data.lines import is_text, read_lines, read_pairs
+from transduce.data.made_up import make_task
 
 _COMPRESSED: Final = (".gz", ".zst")
 
 Pairs = Iterator[tuple[str, str]]
 
 
-def read_corpus(corpus: Corpus, root: Path) -> Pairs:
-    """The pairs of a corpus whose files are relative to ``root``.
+@dataclass(frozen=True)
+class _File:
+    """A file of pairs, and how to read it."""
+
+    path: Path
+    corpus: Corpus
+    keep_invalid: bool
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """Each line with its place, for messages."""
+        for number, line in enumerate(read_lines(self.path, keep_invalid=self.keep_invalid), start=1):
+            yield f"{self.path} line {number}", line
+
+
+def read_corpus(corpus: Corpus, root: Path, *, keep_invalid: bool = False) -> Pairs:
+    """The pairs of a corpus whose files are relative to ``root``, each source behind the corpus's tag.
 
     Raises:
         BadInputError: A file cannot be read, or a line or row of it is no pair; place and cause are named.
     """
-    paths = corpus_paths(corpus, root)
-    if corpus.pairs is None:
-        return read_pairs(*paths)
-    return _reader(paths[0])(paths[0], corpus)
+    for _, source, target in read_numbered(corpus, root, keep_invalid=keep_invalid):
+        yield corpus.source_prefix + source, target
+
+
+def read_numbered(corpus: Corpus, root: Path, *, keep_invalid: bool = False) -> Iterator[tuple[int, str, str]]:
+    """As ``read_corpus``, without the tag, each pair behind the number of its line or row, counted from 1."""
+    pairs = _read(corpus, root, keep_invalid)
+    first, last = corpus.lines or (1, None)
+    reached = first - 1
+    for reached, (source, target) in enumerate(islice(pairs, first - 1, last), start=first):
+        yield reached, source, target
+    if last is not None and reached < last:
+        raise BadInputError(f"{name_corpus(corpus, root)}: ends before line {last:,}, which lines asks for")
 
 
 def corpus_paths(corpus: Corpus, root: Path) -> list[Path]:
@@ -33,7 +60,22 @@ def corpus_paths(corpus: Corpus, root: Path) -> list[Path]:
     return [root / name for name in (corpus.pairs, corpus.source, corpus.target) if name is not None]
 
 
-def _reader(path: Path) -> Callable[[Path, Corpus], Pairs]:
+def name_corpus(corpus: Corpus, root: Path) -> str:
+    """What a corpus is called in messages."""
+    return f"{corpus.made_up} task" if corpus.made_up else str(corpus_paths(corpus, root)[0])
+
+
+def _read(corpus: Corpus, root: Path, keep_invalid: bool) -> Pairs:
+    if corpus.made_up is not None:
+        return make_task(corpus.made_up, corpus.count, corpus.seed)
+    paths = corpus_paths(corpus, root)
+    if corpus.pairs is None:
+        return read_pairs(*paths, keep_invalid=keep_invalid)
+    file = _File(paths[0], corpus, keep_invalid)
+    return _read_matches(file, corpus.pattern) if corpus.pattern else _reader(file.path)(file)
+
+
+def _reader(path: Path) -> Callable[[_File], Pairs]:
     """By what the name ends in, compression aside."""
     name = path.with_suffix("") if path.suffix in _COMPRESSED else path
     match name.suffix:
@@ -44,26 +86,38 @@ def _reader(path: Path) -> Callable[[Path, Corpus], Pairs]:
         case ".parquet":
             return _read_parquet
         case _:
-            raise BadInputError(f"{path}: a file of pairs is named .tsv, .jsonl (both also .gz or .zst) or .parquet")
+            raise BadInputError(
+                f"{path}: a file of pairs is named .tsv, .jsonl (both also .gz or .zst) or .parquet, or has a pattern"
+            )
 
 
-def _read_tsv(path: Path, _: Corpus) -> Pairs:
-    for number, line in enumerate(read_lines(path), start=1):
+def _read_matches(file: _File, pattern: str) -> Pairs:
+    expression = re.compile(pattern)
+    for place, line in file.lines():
+        if (match := expression.fullmatch(line)) is None:
+            raise BadInputError(f"{place}: does not fit the pattern {pattern}: {line[:80]}")
+        yield match["source"] or "", match["target"] or ""
+
+
+def _read_tsv(file: _File) -> Pairs:
+    for place, line in file.lines():
         source, *targets = line.split("\t")
         if len(targets) != 1:
-            raise BadInputError(f"{path} line {number}: has {len(targets)} tabs, a pair has one between its sides")
+            raise BadInputError(f"{place}: has {len(targets)} tabs, a pair has one between its sides")
         yield source, targets[0]
 
 
-def _read_jsonl(path: Path, corpus: Corpus) -> Pairs:
-    for number, line in enumerate(read_lines(path), start=1):
+def _read_jsonl(file: _File) -> Pairs:
+    for place, line in file.lines():
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise BadInputError(f"{path} line {number}: not JSON: {error}") from error
+            raise BadInputError(f"{place}: not JSON: {error}") from error
         if not isinstance(record, dict):
-            raise BadInputError(f"{path} line {number}: not a JSON object")
-        source, target = (_text(record, field, f"{path} line {number}") for field in corpus.fields)
+            raise BadInputError(f"{place}: not a JSON object")
+        source, target = (_text(record, field, place) for field in file.corpus.fields)
+        if not file.keep_invalid and not (is_text(source) and is_text(target)):
+            raise BadInputError(f"{place}: half a surrogate pair (\\ud800 to \\udfff) stands alone, which is no text")
         yield source, target
 
 
@@ -74,21 +128,24 @@ def _text(record: dict[str, object], field: str, place: str) -> str:
     raise BadInputError(f"{place}: {field} is {'missing' if field not in record else 'no text'}: {_advice(record)}")
 
 
-def _read_parquet(path: Path, corpus: Corpus) -> Pairs:
+def _read_parquet(file: _File) -> Pairs:
+    path, fields = file.path, file.corpus.fields
+    row = 0
     try:
-        with parquet.ParquetFile(path) as file:
-            missing = [field for field in corpus.fields if field not in file.schema_arrow.names]
+        with parquet.ParquetFile(path) as table:
+            missing = [field for field in fields if field not in table.schema_arrow.names]
             if missing:
-                raise BadInputError(f"{path}: column {missing[0]} is missing: {_advice(file.schema_arrow.names)}")
-            row = 0
-            for batch in file.iter_batches(columns=list(corpus.fields)):
-                for pair in zip(*(batch.column(field).to_pylist() for field in corpus.fields), strict=True):
+                raise BadInputError(f"{path}: column {missing[0]} is missing: {_advice(table.schema_arrow.names)}")
+            for batch in table.iter_batches(columns=list(fields)):
+                for pair in zip(*(batch.column(field).to_pylist() for field in fields), strict=True):
                     row += 1
                     if not all(isinstance(side, str) for side in pair):
                         raise BadInputError(f"{path} row {row}: a side is no text")
                     yield pair
     except (pa.ArrowException, OSError) as error:
         raise BadInputError(f"{path}: not a readable Parquet file: {' '.join(str(error).split())}") from error
+    except UnicodeDecodeError as error:  # Arrow reads a block at a time
+        raise BadInputError(f"{path}: invalid UTF-8 after row {row}: write the file again as valid text") from error
 
 
 def _advice(names: object) -> str:

@@ -54,30 +54,43 @@ def raw_lines(stream: BinaryIO, name: object) -> Iterator[bytes]:
         raise BadInputError(f"{name}: damaged zstd file after line {number}: {error}") from error
 
 
-def read_lines(path: Path) -> Iterator[str]:
+def read_lines(path: Path, *, keep_invalid: bool = False) -> Iterator[str]:
     """The lines of a file, without their line feeds.
+
+    With ``keep_invalid``, bytes that are no UTF-8 come as surrogates, which no valid text has (see ``is_text``).
 
     Raises:
         BadInputError: The file cannot be read, is cut short, or holds invalid UTF-8 (file and line are named).
     """
+    errors = "surrogateescape" if keep_invalid else "strict"
     with open_binary(path) as stream:
         for number, raw in enumerate(raw_lines(stream, path), start=1):
             try:
-                yield raw.removesuffix(b"\n").decode("utf-8")
+                yield raw.removesuffix(b"\n").decode("utf-8", errors)
             except UnicodeDecodeError as error:
                 raise BadInputError(
                     f"{path} line {number}: invalid UTF-8 (byte 0x{error.object[error.start]:02x} "
-                    f"at column {error.start + 1}): convert the file to UTF-8"
+                    f"at column {error.start + 1}): convert the file to UTF-8 (of training text, "
+                    f'data.invalid_utf8 = "drop" leaves such lines out)'
                 ) from error
 
 
-def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
+def is_text(line: str) -> bool:
+    """Whether a line is all text, and no stray bytes that were let through."""
+    try:
+        line.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def read_pairs(source: Path, target: Path, *, keep_invalid: bool = False) -> Iterator[tuple[str, str]]:
     """The pairs of two parallel files.
 
     Raises:
         BadInputError: As ``read_lines``; or the files differ in length (both counts are named).
     """
-    sides = zip_longest(read_lines(source), read_lines(target))
+    sides = zip_longest(*(read_lines(path, keep_invalid=keep_invalid) for path in (source, target)))
     for count, (left, right) in enumerate(sides):
         if left is None or right is None:
             rest = 1 + sum(1 for _ in sides)

@@ -1,5 +1,6 @@
 """The plan of an epoch: which pairs share a batch, and in which order the batches come."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -11,6 +12,7 @@ Plan = list[NDArray[np.int64]]
 
 # Keeps the shuffles of one seed apart from whatever else is drawn from it.
 _STREAM: Final = 0x7E57
+_SAMPLES: Final = 0x5A3B
 
 
 def plan_epoch(
@@ -19,11 +21,13 @@ def plan_epoch(
     batch_tokens: int,
     seed: int,
     epoch: int,
+    rows: NDArray[np.int64] | None = None,
 ) -> Plan:
     """Batches of pairs of similar length (section 5.1), in random order: a pure function of its arguments.
 
     Lengths count the symbols that the model sees, the end symbol included. In each batch, rows times longest row
-    is at most ``batch_tokens`` on either side. To go on in the middle of an epoch, index the plan.
+    is at most ``batch_tokens`` on either side. ``rows`` says which pairs the epoch has, some perhaps several times;
+    without it, each once. To go on in the middle of an epoch, index the plan.
 
     Raises:
         BadInputError: A pair is longer than the budget.
@@ -35,10 +39,34 @@ def plan_epoch(
             f"least that, or lower data.max_length and prepare again"
         )
     random = np.random.default_rng([_STREAM, seed, epoch])
+    rows = np.arange(len(source_lengths)) if rows is None else rows
     # Similar in target length first, then in source length; pairs alike in both come in a random order.
-    order = np.lexsort((random.random(len(source_lengths)), source_lengths, target_lengths))
+    order = rows[np.lexsort((random.random(len(rows)), source_lengths[rows], target_lengths[rows]))]
     batches = _cut(order, source_lengths[order], target_lengths[order], batch_tokens)
     return [batches[index] for index in random.permutation(len(batches))]
+
+
+def draw_rows(corpora: NDArray[np.uint8], weights: Sequence[float], seed: int, epoch: int) -> NDArray[np.int64]:
+    """Which pairs an epoch has: those of corpus c ``weights[c]`` times each.
+
+    Of a weight that is no whole number, the rest is a share of the corpus, drawn anew for each epoch.
+    ``corpora`` says which corpus each pair is of.
+
+    Raises:
+        BadInputError: The weights leave no pair.
+    """
+    random = np.random.default_rng([_SAMPLES, seed, epoch])
+    drawn = []
+    for corpus, weight in enumerate(weights):
+        rows = np.flatnonzero(corpora == corpus)
+        whole = int(weight)
+        drawn += [rows] * whole
+        drawn.append(random.permutation(rows)[: round((weight - whole) * len(rows))])
+    rows = np.concatenate(drawn)
+    if not len(rows):
+        given = ", ".join(map(str, weights))
+        raise BadInputError(f"data.train: with weight = {given} an epoch has no pair at all: raise the weight")
+    return rows
 
 
 def _cut(

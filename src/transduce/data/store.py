@@ -15,12 +15,14 @@ from pyarrow import ipc
 
 from transduce.config import BadInputError
 
-_VERSION: Final = "1"
+_VERSION: Final = "2"
 _ROWS_PER_BATCH: Final = 65_536
-_SCHEMA: Final = pa.schema([("source", pa.list_(pa.int32())), ("target", pa.list_(pa.int32()))])
+_IDS: Final = pa.list_(pa.int32())
+_SCHEMA: Final = pa.schema([("source", _IDS), ("target", _IDS), ("corpus", pa.uint8())])
 
 Ids = NDArray[np.int32]
-EncodedPair = tuple[list[int], list[int]]
+# Source, target, and the number of the corpus that they are of.
+EncodedPair = tuple[list[int], list[int], int]
 
 
 def write_store(path: Path, pairs: Iterable[EncodedPair], origin: dict[str, str]) -> None:
@@ -33,7 +35,10 @@ def write_store(path: Path, pairs: Iterable[EncodedPair], origin: dict[str, str]
     with unfinished.open("wb") as stream:
         with ipc.new_file(stream, schema) as writer:
             for block in _blocks(pairs):
-                columns = [pa.array(side, type=pa.list_(pa.int32())) for side in zip(*block, strict=True)]
+                columns = [
+                    pa.array(values, type=field.type)
+                    for values, field in zip(zip(*block, strict=True), _SCHEMA, strict=True)
+                ]
                 writer.write_batch(pa.record_batch(columns, schema=schema))
         stream.flush()
         os.fsync(stream.fileno())
@@ -64,7 +69,7 @@ class _Side:
 
 @final
 class Store:
-    """A store opened for reading; ``len`` is the number of pairs."""
+    """A store opened for reading; ``len`` is the number of pairs, ``corpora`` says which corpus each is of."""
 
     def __init__(self, path: Path) -> None:
         """Map the file.
@@ -92,6 +97,9 @@ class Store:
         self._source, self._target = (_views([block.column(side) for block in blocks]) for side in range(2))
         self.source_lengths = self._source.lengths()
         self.target_lengths = self._target.lengths()
+        self.corpora: NDArray[np.uint8] = np.concatenate(
+            [block.column("corpus").to_numpy() for block in blocks] or [np.zeros(0, np.uint8)]
+        )
 
     def __len__(self) -> int:
         return len(self.source_lengths)

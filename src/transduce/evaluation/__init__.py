@@ -1,5 +1,20 @@
 """Scores of outputs: strings in, figures out. Knows no torch."""
 
-from transduce.evaluation.metrics import Metric, Score, corpus_score
+from transduce.evaluation.bootstrap import SAMPLES, SEED, Comparison, Resampled, paired_bootstrap
+from transduce.evaluation.comet import make_comet_scorer
+from transduce.evaluation.metrics import Metric, Score, Scorer, corpus_score, make_scorer, score_with
 
-__all__ = ["Metric", "Score", "corpus_score"]
+__all__ = [
+    "SAMPLES",
+    "SEED",
+    "Comparison",
+    "Metric",
+    "Resampled",
+    "Score",
+    "Scorer",
+    "corpus_score",
+    "make_comet_scorer",
+    "make_scorer",
+    "paired_bootstrap",
+    "score_with",
+]

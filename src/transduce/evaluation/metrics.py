@@ -1,4 +1,4 @@
-"""Scores of whole outputs against references, by sacreBLEU, each with the signature that makes it comparable."""
+"""Scores of whole outputs against references, each with the signature that makes it comparable."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,8 +10,10 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from transduce.config import BadInputError
+from transduce.evaluation.line_mean import LineMean
 
-Metric = Literal["bleu", "chrf", "ter"]
+Metric = Literal["bleu", "chrf", "ter", "exact"]
+Scorer = SacreMetric | LineMean
 
 
 @dataclass(frozen=True)
@@ -24,25 +26,32 @@ class Score:
 
 
 def corpus_score(metric: Metric, hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> Score:
-    """Score a whole output: BLEU and chrF in 0 to 100, higher is better; TER in percent, lower is better.
+    """Score a whole output: BLEU, chrF and the share of exact lines in 0 to 100, higher is better; TER in percent, lower
+    is better.
 
     ``tokenize`` is BLEU's; "none" is for text that is tokenized already.
 
     Raises:
         BadInputError: The two differ in length, or are empty.
     """
-    if len(hypotheses) != len(references):
-        raise BadInputError(f"{len(hypotheses):,} outputs but {len(references):,} references: they must pair up")
-    if not references:
-        raise BadInputError("nothing to score: the reference is empty")
-    if tokenize not in BLEU.TOKENIZERS:
-        raise BadInputError(f"BLEU's tokenizer {tokenize!r} is unknown: choose from {', '.join(BLEU.TOKENIZERS)}")
-    scorer = _scorer(metric, tokenize)
+    return score_with(make_scorer(metric, tokenize), metric, hypotheses, references)
+
+
+def score_with(scorer: Scorer, metric: str, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    """As ``corpus_score``, by a scorer that is there already; the score goes by the name ``metric``."""
+    check_pairs(hypotheses, references)
     score = scorer.corpus_score(list(hypotheses), [list(references)])
     return Score(metric, score.score, str(scorer.get_signature()))
 
 
-def _scorer(metric: Metric, tokenize: str) -> SacreMetric:
+def make_scorer(metric: Metric, tokenize: str = "13a") -> Scorer:
+    """What computes a metric.
+
+    Raises:
+        BadInputError: There is no such tokenizer.
+    """
+    if tokenize not in BLEU.TOKENIZERS:
+        raise BadInputError(f"BLEU's tokenizer {tokenize!r} is unknown: choose from {', '.join(BLEU.TOKENIZERS)}")
     match metric:
         case "bleu":
             # The references are given as they are; "force" only silences a warning about tokenized text.
@@ -51,5 +60,24 @@ def _scorer(metric: Metric, tokenize: str) -> SacreMetric:
             return CHRF()
         case "ter":
             return TER()
+        case "exact":
+            # In sacreBLEU's words: compared as they are, letter by letter.
+            return LineMean("exact", _percent_equal, {"case": "mixed", "tok": "none"})
         case _:
             assert_never(metric)
+
+
+def check_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+    """Check that there is a reference for each output.
+
+    Raises:
+        BadInputError: The two differ in length, or are empty.
+    """
+    if len(hypotheses) != len(references):
+        raise BadInputError(f"{len(hypotheses):,} outputs but {len(references):,} references: they must pair up")
+    if not references:
+        raise BadInputError("nothing to score: the reference is empty")
+
+
+def _percent_equal(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
+    return [100.0 * (output == reference) for output, reference in zip(hypotheses, references, strict=True)]

@@ -1,6 +1,7 @@
 """Running a trained model: the engine over ids, and the Translator over text."""
 
 from transduce.inference.engine import Engine
-from transduce.inference.translator import Translation, Translator, load
+from transduce.inference.translation import Translation
+from transduce.inference.translator import Translator, load
 
 __all__ = ["Engine", "Translation", "Translator", "load"]

@@ -1,42 +1,21 @@
 """The Translator: text in, text out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import final
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from transduce.bundle import Bundle, load_bundle
 from transduce.config import BadInputError, GenerationConfig, Precision
 from transduce.config.run import MAX_LENGTH_PENALTY
 from transduce.inference.engine import Engine
+from transduce.inference.paragraphs import check_options, translate_paragraphs
+from transduce.inference.translation import EMPTY, Translation, warn_of_limits
 from transduce.search import Hypothesis, LengthPenalty, SearchSettings
 from transduce.search.settings import PenaltyKind
-
-
-@final
-@dataclass(frozen=True)
-class Translation:
-    """An output for one input.
-
-    ``log_probability`` is natural and counts the end symbol; ``score`` is that divided by the length penalty, whose
-    |y| counts it too. ``tokens`` has no end symbol. ``attention``, where it was asked for, has the shape (heads, target
-    tokens + 1, source tokens + 1), the last of each being the end symbol. ``alternatives`` are the next best outputs.
-    """
-
-    text: str
-    log_probability: float
-    score: float
-    tokens: tuple[str, ...]
-    attention: NDArray[np.float32] | None = None
-    alternatives: tuple["Translation", ...] = ()
-
-
-_EMPTY = Translation("", 0.0, 0.0, ())
 
 
 @final
@@ -44,9 +23,9 @@ class Translator:
     """A loaded model that writes one output for every input, in the order of the input, empty for empty."""
 
     def __init__(self, bundle: Bundle, precision: Precision = "auto", device: torch.device | None = None) -> None:
-        self._tokenizer = bundle.tokenizer
+        self._source, self._target = bundle.tokenizers.source, bundle.tokenizers.target
         self._defaults = bundle.generation
-        self._engine = Engine(bundle.model, bundle.tokenizer.special, precision, device)
+        self._engine = Engine(bundle.model, bundle.tokenizers.special, precision, device)
 
     def translate(
         self,
@@ -57,32 +36,51 @@ class Translator:
         return_attention: bool = False,
         *,
         length_penalty_kind: PenaltyKind | None = None,
+        paragraphs: bool = False,
+        language: str | None = None,
+        first_number: int | None = 1,
     ) -> list[Translation]:
         """Translate texts, one sentence each. None means what the model's ``generation_config.json`` says.
 
-        Text of nothing but white space is empty.
+        Text of nothing but white space is empty. No text is cut. An output that reached the length limit may lack its
+        end: a warning names the numbers of such texts.
+
+        Args:
+            texts: The sources.
+            beam_size: Open hypotheses; 1 is greedy search.
+            length_penalty: Alpha.
+            n_best: Outputs for each text, the best one first.
+            return_attention: Whether to give the attention weights of each output.
+            length_penalty_kind: The formula that alpha stands in.
+            paragraphs: Whether texts may have several sentences: each is translated on its own, and what stood between
+                them stands between their translations. Needs the extra ``paragraphs``.
+            language: The language of the sources, for splitting paragraphs: a code such as ``de``. None means ``en``.
+            first_number: The number that a warning gives the first text; None leaves the warning out.
 
         Raises:
-            BadInputError: ``beam_size``, ``n_best`` or ``length_penalty`` is out of range.
+            BadInputError: A number is out of range, or options exclude each other.
         """
         if isinstance(texts, str):
             raise BadInputError("translate takes a list of texts, not one string: put it in brackets")
         settings = self._settings(beam_size, length_penalty, length_penalty_kind, n_best)
-        sources = self._tokenizer.encode(texts)
-        full = [index for index, text in enumerate(texts) if text.strip()]
-        found = self._engine.search([sources[index] for index in full], settings, self._defaults.max_extra_length)
-        results = [_EMPTY] * len(texts)
-        for index, hypotheses in zip(full, found, strict=True):
-            results[index] = self._translation(hypotheses, sources[index] if return_attention else None)
+        if paragraphs:
+            check_options(n_best, return_attention)
+            results = translate_paragraphs(texts, language or "en", lambda each: self._translate(each, settings))
+        elif language is not None:
+            raise BadInputError(f"language {language!r}: is for splitting paragraphs, and none are to be split")
+        else:
+            results = self._translate(texts, settings, return_attention)
+        if first_number is not None:
+            warn_of_limits(results, first_number)
         return results
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
         """The natural log-probability of each target given its source, end symbol counted."""
-        return self._engine.score(self._tokenizer.encode(sources), self._tokenizer.encode(targets))
+        return self._engine.score(self._source.encode(sources), self._target.encode(targets))
 
     def count_tokens(self, texts: Sequence[str]) -> int:
         """How many symbols the texts have as targets, end symbols counted."""
-        return sum(len(ids) + 1 for ids in self._tokenizer.encode(texts))
+        return sum(len(ids) + 1 for ids in self._target.encode(texts))
 
     def _settings(
         self, beam_size: int | None, length_penalty: float | None, kind: PenaltyKind | None, n_best: int
@@ -98,7 +96,7 @@ class Translator:
             raise BadInputError(
                 f"length penalty {alpha}: must be between -{MAX_LENGTH_PENALTY} and {MAX_LENGTH_PENALTY}"
             )
-        special = self._tokenizer.special
+        special = self._target.special
         return SearchSettings(
             begin_id=special.begin,
             end_id=special.end,
@@ -108,19 +106,32 @@ class Translator:
             penalty=LengthPenalty(kind or defaults.length_penalty_kind, alpha),
         )
 
-    def _translation(self, hypotheses: list[Hypothesis], attended: list[int] | None) -> Translation:
-        texts = self._tokenizer.decode([hypothesis.ids for hypothesis in hypotheses])
+    def _translate(
+        self, texts: Sequence[str], settings: SearchSettings, return_attention: bool = False
+    ) -> list[Translation]:
+        sources = self._source.encode(texts)
+        full = [index for index, text in enumerate(texts) if text.strip()]
+        found = self._engine.search([sources[index] for index in full], settings, self._defaults.max_extra_length)
+        results = [EMPTY] * len(texts)
+        for index, hypotheses in zip(full, found, strict=True):
+            results[index] = self._translation(hypotheses, sources[index], return_attention)
+        return results
+
+    def _translation(self, hypotheses: list[Hypothesis], source: list[int], return_attention: bool) -> Translation:
+        texts = self._target.decode([hypothesis.ids for hypothesis in hypotheses])
+        longest = len(source) + self._defaults.max_extra_length
         first, *others = (
             Translation(
                 text,
                 hypothesis.log_probability,
                 hypothesis.score,
-                tuple(self._tokenizer.tokens(hypothesis.ids)),
-                None if attended is None else self._engine.attention(attended, list(hypothesis.ids)).cpu().numpy(),
+                tuple(self._target.tokens(hypothesis.ids)),
+                self._engine.attention(source, list(hypothesis.ids)).cpu().numpy() if return_attention else None,
+                at_limit=len(hypothesis.ids) >= longest,
             )
             for text, hypothesis in zip(texts, hypotheses, strict=True)
         )
-        return Translation(first.text, first.log_probability, first.score, first.tokens, first.attention, tuple(others))
+        return replace(first, alternatives=tuple(others))
 
 
 def load(path: str | PathLike[str], precision: Precision = "auto", device: str | None = None) -> Translator:

@@ -15,12 +15,12 @@ from transduce.layers.positions import SinusoidalPositions
 
 @final
 class Embedding(nn.Module):
-    """One matrix of shape (vocabulary, d_model): rows embed source and target symbols, and score them as output."""
+    """One matrix of shape (vocabulary, d_model): rows embed symbols, and score them as output."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         super().__init__()
         self.scale = math.sqrt(config.d_model)
-        self.weight = nn.Parameter(torch.empty(config.vocab_size, config.d_model))
+        self.weight = nn.Parameter(torch.empty(vocab_size, config.d_model))
         # N(0, 1 / d_model): scaled by sqrt(d_model) on the way in, the embeddings have unit variance.
         nn.init.normal_(self.weight, std=1 / self.scale)
         self.dropout = config.dropout

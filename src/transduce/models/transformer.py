@@ -32,7 +32,10 @@ class Transformer(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        self.embedding = Embedding(config)
+        self.embedding = Embedding(config, config.vocab_size)
+        # Section 3.4 shares one matrix three ways; a source with a vocabulary of its own has its own.
+        own = config.source_vocab_size
+        self.source_embedding = None if own is None else Embedding(config, own)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         # Pre-norm leaves the last sum of a stack without normalization; post-norm has none left to do.
@@ -44,7 +47,8 @@ class Transformer(nn.Module):
         """Read the sources, which end with the end symbol."""
         longest = source.ids.shape[1]
         allowed = padding_mask(source.lengths, longest)
-        x = self.embedding(source.ids, _columns(source.ids), longest)
+        embedding = self.embedding if self.source_embedding is None else self.source_embedding
+        x = embedding(source.ids, _columns(source.ids), longest)
         for layer in self.encoder:
             x = layer(x, allowed)
         return Memory(self.encoder_norm(x), allowed)

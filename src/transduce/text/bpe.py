@@ -4,16 +4,16 @@ A token holds its leading space as it is, so nothing stands in for a space and e
 """
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 import tokenizers
-from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
-from transduce.text.tokenizer import SPECIAL_SYMBOLS, UNKNOWN, Tokenizer
+from transduce.text.alphabet import count_characters, most_frequent
+from transduce.text.symbols import BYTES, check_room, check_symbols, standing
+from transduce.text.tokenizer import SPECIAL_SYMBOLS, UNKNOWN, Tokenizer, add_special
 
-BYTES: Final = tuple(f"<0x{byte:02X}>" for byte in range(256))
 _MIN_FREQUENCY: Final = 2
 
 # A piece is a word, one digit (numbers of any length are spelled alike), a run of other marks, or white space; each
@@ -22,57 +22,81 @@ _MIN_FREQUENCY: Final = 2
 _PIECE: Final = r" ?[\p{L}\p{M}]+| ?\p{N}| ?[^\s\p{L}\p{M}\p{N}]+|\s+(?!\S)|\s+"
 
 
-def learn_bpe(lines: Iterable[str], vocab_size: int) -> Tokenizer:
+def learn_bpe(lines: Iterable[str], vocab_size: int, symbols: Iterable[str] = ()) -> Tokenizer:
     """Learn a vocabulary of at most ``vocab_size`` symbols: 4 special ones, 256 bytes, characters and merges.
 
-    ``lines`` is gone through twice (an iterator, which cannot be, is kept in memory). The same lines give the same
-    tokenizer.
+    Each of the user's ``symbols`` takes two rows, one with the space before it and one without. ``lines`` is gone
+    through twice (an iterator, which cannot be, is kept in memory). The same lines give the same tokenizer.
+
+    Raises:
+        BadInputError: A symbol is none, or the vocabulary has no room for them.
     """
     if isinstance(lines, Iterator):
         lines = list(lines)
-    backend = _untrained()
-    alphabet = _alphabet(lines, max(1, (vocab_size - len(BYTES) - len(SPECIAL_SYMBOLS)) // 2))
+    symbols = check_symbols(symbols)
+    fixed = [*SPECIAL_SYMBOLS, *BYTES, *_forms(symbols)]
+    alphabet = _alphabet(lines, check_room(vocab_size, len(fixed), symbols))
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
         min_frequency=_MIN_FREQUENCY,
-        special_tokens=[*SPECIAL_SYMBOLS, *BYTES],
+        special_tokens=fixed,
         initial_alphabet=alphabet,
         limit_alphabet=len(alphabet),
         show_progress=False,
     )
+    backend = _untrained(())
+    if symbols:  # nothing is learned from them
+        without = pre_tokenizers.Split(Regex(_symbol_piece(symbols)), behavior="removed")
+        backend.pre_tokenizer = pre_tokenizers.Sequence([without, _splitter(())])
     backend.train_from_iterator(lines, trainer)
-    return Tokenizer(_with_byte_fallback(backend))
+    return Tokenizer(_with_byte_fallback(backend, symbols))
 
 
-def _alphabet(lines: Iterable[str], limit: int) -> list[str]:
-    """The most frequent characters, of equally frequent ones those that Unicode has first.
+def _forms(symbols: tuple[str, ...]) -> list[str]:
+    """A symbol as it stands after a space, or at the beginning of a line, and after other white space."""
+    return [form for symbol in symbols for form in (f" {symbol}", symbol)]
 
-    Rare characters are left to the bytes, so that an alphabet of thousands leaves room for merges. The trainer could
-    choose too, but of equally frequent ones it keeps others each time.
-    """
-    counts: Counter[str] = Counter()
-    for line in lines:
-        counts.update(line)
+
+def _alphabet(lines: Iterable[str], room: int) -> list[str]:
+    """Rare characters are left to the bytes, so that an alphabet of thousands leaves room for merges."""
+    counts = count_characters(lines)
     counts[" "] += len(counts) and 1  # stands before every line
-    return sorted(+counts, key=lambda character: (-counts[character], character))[:limit]
+    return most_frequent(counts, max(1, room // 2))
 
 
-def _untrained() -> tokenizers.Tokenizer:
+def _symbol_piece(symbols: tuple[str, ...]) -> str:
+    return rf" ?{standing(symbols)}"
+
+
+def _splitter(symbols: tuple[str, ...]) -> pre_tokenizers.PreTokenizer:
+    pattern = f"{_symbol_piece(symbols)}|{_PIECE}" if symbols else _PIECE
+    return pre_tokenizers.Split(Regex(pattern), behavior="isolated")
+
+
+def _untrained(symbols: tuple[str, ...]) -> tokenizers.Tokenizer:
     backend = tokenizers.Tokenizer(models.BPE(unk_token=UNKNOWN))
     # The first word of a line gets the space that the same word has inside a line.
     backend.normalizer = normalizers.Prepend(" ")
-    backend.pre_tokenizer = pre_tokenizers.Split(Regex(_PIECE), behavior="isolated")
+    backend.pre_tokenizer = _splitter(symbols)
     backend.decoder = decoders.Sequence(
         [decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", left=1, right=0)]
     )
     return backend
 
 
-def _with_byte_fallback(trained: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
-    """The same vocabulary with bytes as ordinary symbols: the trainer can only add them as special ones."""
+def _with_byte_fallback(trained: tokenizers.Tokenizer, symbols: tuple[str, ...]) -> tokenizers.Tokenizer:
+    """The same vocabulary with bytes and symbols as ordinary ones: the trainer can only add them as special ones."""
     model = json.loads(trained.to_str())["model"]
-    backend = _untrained()
+    backend = _untrained(symbols)
     merges = [tuple(merge) if isinstance(merge, list) else tuple(merge.split(" ")) for merge in model["merges"]]
-    backend.model = models.BPE(vocab=model["vocab"], merges=merges, unk_token=UNKNOWN, byte_fallback=True)
-    backend.add_special_tokens([AddedToken(symbol, special=True, normalized=False) for symbol in SPECIAL_SYMBOLS])
-    return backend
+    forms = set(_forms(symbols))
+    backend.model = models.BPE(
+        vocab=model["vocab"],
+        # A symbol that a longer word contains does not become a part of that word.
+        merges=[(left, right) for left, right in merges if left + right not in forms],
+        unk_token=UNKNOWN,
+        byte_fallback=True,
+        # A piece that is a symbol is looked up whole.
+        ignore_merges=bool(symbols),
+    )
+    return add_special(backend)

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Final, final
 
 import tokenizers
+from tokenizers import AddedToken
 
 from transduce.config import BadInputError
 
@@ -72,6 +74,19 @@ class Tokenizer:
         """How many symbols there are, special ones included."""
         return self._backend.get_vocab_size()
 
+    @property
+    def vocabulary(self) -> dict[str, int]:
+        """Every symbol and its id, in the order of the ids."""
+        return dict(sorted(self._backend.get_vocab().items(), key=itemgetter(1)))
+
+    def pieces(self, text: str) -> list[str]:
+        """The parts of a text that are tokenized each on its own, as they are after normalization."""
+        if self._backend.normalizer is not None:
+            text = self._backend.normalizer.normalize_str(text)
+        if self._backend.pre_tokenizer is None:
+            return [text] if text else []
+        return [piece for piece, _ in self._backend.pre_tokenizer.pre_tokenize_str(text)]
+
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text, without begin and end symbols."""
         encodings = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
@@ -89,3 +104,9 @@ class Tokenizer:
         index = self._backend.token_to_id(symbol)
         assert index is not None
         return index
+
+
+def add_special(backend: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
+    """Declare the special symbols, which the vocabulary has, to be special: they vanish from decoded text."""
+    backend.add_special_tokens([AddedToken(symbol, special=True, normalized=False) for symbol in SPECIAL_SYMBOLS])
+    return backend

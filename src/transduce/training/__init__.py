@@ -1,7 +1,7 @@
 """Optimizer, schedule, one pure step, the loop around it, and checkpoints."""
 
 from transduce.training.averaging import average_weights
-from transduce.training.checkpoint import MODEL, list_checkpoints, load_checkpoint, save_checkpoint
+from transduce.training.checkpoint import MODEL, list_checkpoints, load_checkpoint, load_newest, save_checkpoint
 from transduce.training.loop import is_over, is_stale, train
 from transduce.training.progress import Progress
 from transduce.training.report import Report
@@ -23,6 +23,7 @@ __all__ = [
     "learning_rate",
     "list_checkpoints",
     "load_checkpoint",
+    "load_newest",
     "make_optimizer",
     "save_checkpoint",
     "train",

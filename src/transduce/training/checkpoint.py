@@ -1,5 +1,6 @@
 """Checkpoints: written whole under another name, then renamed; pruned only when a newer one is safe."""
 
+import logging
 import os
 import re
 import shutil
@@ -13,6 +14,8 @@ from torch import Tensor, nn
 from transduce.bundle import load_weights, read_tensors, replace_directory, save_tensors
 from transduce.config import BadInputError
 from transduce.training.progress import Progress
+
+_log = logging.getLogger(__name__)
 
 MODEL: Final = "model.safetensors"
 OPTIMIZER: Final = "optimizer.safetensors"
@@ -50,6 +53,28 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Adam) -
     load_weights(model, path / MODEL)
     _load_optimizer(model, optimizer, path / OPTIMIZER)
     return progress
+
+
+def load_newest(folder: Path, model: nn.Module, optimizer: torch.optim.Adam) -> Progress:
+    """Fill model and optimizer in place from the newest checkpoint that is whole.
+
+    Damaged ones are named in warnings, and put aside as ``step-N.damaged`` once an older one is found to be whole.
+
+    Raises:
+        BadInputError: No checkpoint is whole and of this model; the error is the newest one's.
+    """
+    damaged: list[tuple[Path, BadInputError]] = []
+    for _, path in reversed(list_checkpoints(folder)):
+        try:
+            progress = load_checkpoint(path, model, optimizer)
+        except BadInputError as error:
+            damaged.append((path, error))
+            continue
+        for aside, damage in damaged:
+            _log.warning(f"{aside.name} is put aside, going on from {path.name} instead: {damage}")
+            replace_directory(aside, aside.with_name(f"{aside.name}.damaged"))
+        return progress
+    raise damaged[0][1]
 
 
 def list_checkpoints(folder: Path) -> list[tuple[int, Path]]:

@@ -7,7 +7,7 @@ from itertools import islice
 import torch
 
 from transduce.config import TrainConfig
-from transduce.data import Batch, plan_epoch, read_batches
+from transduce.data import Batch, draw_rows, plan_epoch, read_batches
 from transduce.training.checkpoint import save_checkpoint
 from transduce.training.progress import Progress
 from transduce.training.schedule import learning_rate
@@ -83,7 +83,8 @@ def _batches(corpora: Corpora, config: TrainConfig, progress: Progress) -> Itera
     # The model sees the end symbol too.
     lengths = corpora.train.source_lengths + 1, corpora.train.target_lengths + 1
     while True:
-        plan = plan_epoch(*lengths, config.batch_tokens, config.seed, epoch)
+        rows = draw_rows(corpora.train.corpora, corpora.weights, config.seed, epoch)
+        plan = plan_epoch(*lengths, config.batch_tokens, config.seed, epoch, rows)
         for batch in read_batches(corpora.train, plan[done:], corpora.special):
             done += 1
             yield batch, {"epoch": epoch, "batch": done}

@@ -22,6 +22,7 @@ class Corpora:
     train: Store
     dev: Store
     special: SpecialIds
+    weights: tuple[float, ...] = (1.0,)  # how often an epoch has the pairs of each training corpus
 
 
 @dataclass(frozen=True)

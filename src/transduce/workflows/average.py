@@ -5,7 +5,7 @@ from pathlib import Path
 from transduce.bundle import Bundle, read_tensors, save_bundle
 from transduce.config import BadInputError, read_run
 from transduce.models import build
-from transduce.text import Tokenizer
+from transduce.text import TokenizerPair
 from transduce.training import MODEL, average_weights, list_checkpoints
 from transduce.workflows.run_directory import RunDirectory
 
@@ -23,8 +23,8 @@ def average(run: RunDirectory, last: int, out: Path) -> list[int]:
         raise BadInputError(
             f"--last {last}: {run.root} has {len(checkpoints)} checkpoints; train.keep_checkpoints says how many stay"
         )
-    config, tokenizer = read_run(run.config), Tokenizer.load(run.tokenizer)
-    model = build(config.model.model_copy(update={"vocab_size": tokenizer.vocab_size}))
+    config, tokenizers = read_run(run.config), TokenizerPair.load(run.root)
+    model = build(config.model.model_copy(update=tokenizers.sizes))
     model.load_state_dict(average_weights(read_tensors(path / MODEL) for _, path in checkpoints[-last:]))
-    save_bundle(Bundle(model, tokenizer, config.generation), out)
+    save_bundle(Bundle(model, tokenizers, config.generation), out)
     return [step for step, _ in checkpoints[-last:]]

@@ -86,7 +86,7 @@ def _configuration(run: RunDirectory, minutes: float) -> RunConfig:
     return RunConfig(
         data=DataConfig(
             root=str((run.root / DEMO_TEXT).resolve()),
-            train=Corpus(source="train.en", target="train.de"),
+            train=(Corpus(source="train.en", target="train.de"),),
             dev=Corpus(source="dev.en", target="dev.de"),
         ),
         tokenizer=TokenizerConfig(vocab_size=700),

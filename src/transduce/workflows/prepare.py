@@ -1,48 +1,40 @@
-"""From text files to a tokenizer and a store."""
+"""From text files to tokenizers and a store."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from itertools import chain, islice
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final
 
 from transduce.config import BadInputError, Corpus, RunConfig, write_run
-from transduce.data import EncodedPair, Store, corpus_paths, read_corpus, write_store
-from transduce.text import Tokenizer, learn_bpe
+from transduce.data import EncodedPair, Store, name_corpus, read_numbered, write_store
+from transduce.data.filters import PairFilter, Tally, text_flaw
+from transduce.text import TokenizerPair
 from transduce.workflows.run_directory import RunDirectory, corpus_files
+from transduce.workflows.vocabulary import make_tokenizers, tokenizer_files
 
 _LINES_AT_A_TIME: Final = 10_000
-
-
-@dataclass
-class Counts:
-    """What became of the pairs of one corpus."""
-
-    kept: int = 0
-    empty: int = 0
-    too_long: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.kept:,} pairs kept, {self.empty:,} dropped with an empty side, {self.too_long:,} too long"
 
 
 @dataclass(frozen=True)
 class Prepared:
     """A run that is ready to train."""
 
-    tokenizer: Tokenizer
+    tokenizers: TokenizerPair
     train: Store
     dev: Store
-    report: tuple[str, ...] = field(default=())
+    report: tuple[str, ...]
+    new: bool = False
 
 
 def prepare(config: RunConfig, run: RunDirectory) -> Prepared:
-    """Learn the tokenizer and write the stores, unless they stand there already for the same settings and files.
+    """Make the tokenizers and write the stores, unless they stand there already for the same settings and files.
 
     Raises:
         BadInputError: A corpus cannot be read, its sides differ in length, or nothing of it is left.
     """
-    for path in corpus_files(config):
+    for path in [*corpus_files(config), *tokenizer_files(config)]:
         if not path.is_file():
             raise BadInputError(
                 f"{path}: {'is a directory' if path.is_dir() else 'no such file'} (data.root is {config.data.root})"
@@ -58,23 +50,7 @@ def prepare(config: RunConfig, run: RunDirectory) -> Prepared:
             f"{run.root}: its training began with other text or tokenizer settings (data, tokenizer, or the files "
             f"themselves): restore them to go on, or give another --out"
         )
-    run.train_store.parent.mkdir(parents=True, exist_ok=True)
-    # It is written last: while it is missing, no preparation is complete.
-    run.tokenizer.unlink(missing_ok=True)
-    tokenizer = learn_bpe(_Lines(config), config.tokenizer.vocab_size)
-    report = [f"tokenizer: {tokenizer.vocab_size:,} symbols"]
-    for name, corpus, path in (("train", config.data.train, run.train_store), ("dev", config.data.dev, run.dev_store)):
-        counts = Counts()
-        # Dev is scored whole: only training pairs are left out for their length.
-        longest = config.data.max_length if name == "train" else None
-        write_store(path, _encode(_pairs(config, corpus), tokenizer, longest, counts), origin)
-        report.append(f"{name}: {counts}")
-        if not counts.kept:
-            first = corpus_paths(corpus, config.data.folder)[0]
-            raise BadInputError(f"{first}: no pair is left for {name}: {counts}")
-    tokenizer.save(run.tokenizer)
-    write_run(config, run.config)
-    return replace(_read_prepared(run), report=tuple(report))
+    return _prepare_anew(config, run, origin)
 
 
 def load_prepared(run: RunDirectory) -> Prepared | None:
@@ -86,48 +62,87 @@ def load_prepared(run: RunDirectory) -> Prepared | None:
 
 
 def _read_prepared(run: RunDirectory) -> Prepared:
-    return Prepared(Tokenizer.load(run.tokenizer), Store(run.train_store), Store(run.dev_store))
+    report = run.report.read_text(encoding="utf-8").splitlines() if run.report.is_file() else []
+    return Prepared(TokenizerPair.load(run.root), Store(run.train_store), Store(run.dev_store), tuple(report))
 
 
-@dataclass(frozen=True)
-class _Lines:
-    """All lines of the training text, both sides, as often as they are asked for."""
+def _prepare_anew(config: RunConfig, run: RunDirectory, origin: dict[str, str]) -> Prepared:
+    run.train_store.parent.mkdir(parents=True, exist_ok=True)
+    # They are written last: while they are missing, no preparation is complete.
+    TokenizerPair.remove(run.root)
+    tokenizers = make_tokenizers(config)
+    sizes = " and ".join(f"{size:,}" for size in reversed(tokenizers.sizes.values()))
+    report = [f"tokenizer: {sizes} symbols"]
+    dev = Tally(f"dev {name_corpus(config.data.dev, config.data.folder)}")
+    write_store(run.dev_store, _encode_dev(config, tokenizers, dev), origin)
+    train = [Tally(f"train {name_corpus(corpus, config.data.folder)}") for corpus in config.data.train]
+    write_store(run.train_store, _encode_train(config, tokenizers, train), origin)
+    for tally in (*train, dev):
+        report += tally.lines()
+        if not tally.kept:
+            raise BadInputError(f"no pair is left of {'; '.join(line.strip() for line in tally.lines())}")
+    run.report.write_text("".join(f"{line}\n" for line in report), encoding="utf-8")
+    tokenizers.save(run.root)
+    write_run(config, run.config)
+    return replace(_read_prepared(run), new=True)
 
-    config: RunConfig
 
-    def __iter__(self) -> Iterator[str]:
-        return chain.from_iterable(_pairs(self.config, self.config.data.train))
+def _encode_dev(config: RunConfig, tokenizers: TokenizerPair, tally: Tally) -> Iterator[EncodedPair]:
+    """Dev is scored whole: only what is no pair at all is left out."""
+    corpus, root = config.data.dev, config.data.folder
+    for block in _blocks(read_numbered(corpus, root)):
+        full = []
+        for number, pair in block:
+            if (flaw := text_flaw(pair)) is None:
+                full.append((number, pair))
+            else:
+                tally.notice(flaw, number, pair, dropped=True)
+        for source, target in _tokenize(corpus, full, tokenizers):
+            tally.keep(source, target)
+            yield source, target, 0
 
 
-def _pairs(config: RunConfig, corpus: Corpus) -> Iterator[tuple[str, str]]:
-    return read_corpus(corpus, config.data.folder)
+def _encode_train(config: RunConfig, tokenizers: TokenizerPair, tallies: list[Tally]) -> Iterator[EncodedPair]:
+    """Tokenize training pairs and leave out what a model should not learn from, counting why."""
+    data = config.data
+    dev = ((source, target) for _, source, target in read_numbered(data.dev, data.folder))
+    accepted = PairFilter(data, dev)
+    for index, (corpus, tally) in enumerate(zip(data.train, tallies, strict=True)):
+        numbered = read_numbered(corpus, data.folder, keep_invalid=data.invalid_utf8 == "drop")
+        for block in _blocks(numbered):
+            full = [(number, pair) for number, pair in block if accepted.accepts_text(number, pair, tally)]
+            for line, (source, target) in zip(full, _tokenize(corpus, full, tokenizers), strict=True):
+                if (flaw := accepted.length_flaw(source, target)) is not None:
+                    tally.notice(flaw, *line, dropped=True)
+                    continue
+                tally.keep(source, target)
+                yield source, target, index
 
 
-def _encode(
-    pairs: Iterable[tuple[str, str]], tokenizer: Tokenizer, longest: int | None, counts: Counts
-) -> Iterator[EncodedPair]:
-    """Tokenize pairs and leave out what a model cannot learn from, counting why."""
-    remaining = iter(pairs)
-    while block := list(islice(remaining, _LINES_AT_A_TIME)):
-        full = [(source, target) for source, target in block if source.strip() and target.strip()]
-        counts.empty += len(block) - len(full)
-        sources, targets = (tokenizer.encode([pair[side] for pair in full]) for side in (0, 1))
-        for source, target in zip(sources, targets, strict=True):
-            if longest is not None and max(len(source), len(target)) + 1 > longest:
-                counts.too_long += 1
-                continue
-            counts.kept += 1
-            yield source, target
+_Line = tuple[int, tuple[str, str]]
+
+
+def _blocks(numbered: Iterator[tuple[int, str, str]]) -> Iterator[list[_Line]]:
+    while block := list(islice(numbered, _LINES_AT_A_TIME)):
+        yield [(number, (source, target)) for number, source, target in block]
+
+
+def _tokenize(corpus: Corpus, lines: list[_Line], tokenizers: TokenizerPair) -> Iterator[tuple[list[int], list[int]]]:
+    prefix = corpus.source_prefix
+    sources = tokenizers.source.encode([prefix + source for _, (source, _) in lines])
+    targets = tokenizers.target.encode([target for _, (_, target) in lines])
+    return zip(sources, targets, strict=True)
 
 
 def _origin(config: RunConfig) -> dict[str, str]:
     """What a preparation depends on: its settings, and what the files hold, wherever they are."""
     digests = []
-    for path in corpus_files(config):
+    for path in [*corpus_files(config), *tokenizer_files(config)]:
         with path.open("rb") as stream:
             digests.append(hashlib.file_digest(stream, "sha256").hexdigest())
+    data = config.data.model_dump(exclude={"root": True, "test": True, "train": {"__all__": {"weight"}}})
     return {
-        "data": config.data.model_dump_json(exclude={"root"}),
-        "tokenizer": config.tokenizer.model_dump_json(),
+        "data": json.dumps(data),
+        "tokenizer": config.tokenizer.model_dump_json(exclude={"bpe_dropout"}),
         "files": " ".join(digests),
     }

@@ -19,11 +19,6 @@ class RunDirectory:
         return self.root / "run.toml"
 
     @property
-    def tokenizer(self) -> Path:
-        """The tokenizer that the run learned."""
-        return self.root / "tokenizer.json"
-
-    @property
     def train_store(self) -> Path:
         """The tokenized training pairs."""
         return self.root / "store" / "train.arrow"
@@ -32,6 +27,11 @@ class RunDirectory:
     def dev_store(self) -> Path:
         """The tokenized dev pairs."""
         return self.root / "store" / "dev.arrow"
+
+    @property
+    def report(self) -> Path:
+        """What the preparation kept and dropped."""
+        return self.root / "store" / "report.txt"
 
     @property
     def checkpoints(self) -> Path:
@@ -59,4 +59,4 @@ def default_out(run_file: Path) -> Path:
 def corpus_files(config: RunConfig) -> list[Path]:
     """Every text file that the run reads, training first, source before target."""
     data = config.data
-    return [path for corpus in (data.train, data.dev) for path in corpus_paths(corpus, data.folder)]
+    return [path for corpus in (*data.train, data.dev) for path in corpus_paths(corpus, data.folder)]

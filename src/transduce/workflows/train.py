@@ -1,11 +1,13 @@
 """From a run file to a trained model, with dev translated and scored on the way."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
 from transduce.bundle import BEST, Bundle, save_bundle
 from transduce.config import BadInputError, Precision, RunConfig, TrainConfig, write_run
+from transduce.config.model import VOCABULARY_SIZES
 from transduce.data import read_corpus
 from transduce.evaluation import corpus_score
 from transduce.inference import Translator
@@ -20,19 +22,30 @@ from transduce.training import (
     is_over,
     is_stale,
     list_checkpoints,
-    load_checkpoint,
+    load_newest,
     make_optimizer,
     train,
 )
+from transduce.workflows.initialize import initialize
 from transduce.workflows.prepare import Prepared, prepare
 from transduce.workflows.run_directory import RunDirectory
 
 
-def train_run(config: RunConfig, run: RunDirectory, *, resume: bool) -> Progress:
+def train_run(
+    config: RunConfig,
+    run: RunDirectory,
+    *,
+    resume: bool,
+    init: Path | None = None,
+    carry_vocabulary: bool = False,
+) -> Progress:
     """Prepare where needed, then train to ``max_steps``; with ``resume``, go on from the newest checkpoint.
 
+    ``init`` is a finished model whose weights a training begins with; where one is resumed, it no longer matters.
+
     Raises:
-        BadInputError: The directory already holds a training and ``resume`` was not given, or what it holds is damaged.
+        BadInputError: The directory already holds a training and ``resume`` was not given, what it holds is damaged, or
+            ``init`` is another model than the run file's.
     """
     checkpoints = list_checkpoints(run.checkpoints)
     if checkpoints and not resume:
@@ -43,16 +56,18 @@ def train_run(config: RunConfig, run: RunDirectory, *, resume: bool) -> Progress
     prepared = prepare(config, run)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.manual_seed(config.train.seed)
-    model = build(config.model.model_copy(update={"vocab_size": prepared.tokenizer.vocab_size})).to(device)
+    model = build(config.model.model_copy(update=prepared.tokenizers.sizes)).to(device)
     optimizer = make_optimizer(model, config.train)
     progress = Progress()
     if checkpoints:
-        progress = load_checkpoint(checkpoints[-1][1], model, optimizer)
+        progress = load_newest(run.checkpoints, model, optimizer)
+    elif init is not None:
+        initialize(model, prepared.tokenizers, init, carry_vocabulary=carry_vocabulary)
     settings = _resolve_precision(config.train, progress, device)
     progress = _fix(progress, config, settings, run)
     write_run(config, run.config)
     with Report(run.metrics, max_steps=settings.max_steps, step=progress.step) as report:
-        for line in prepared.report:
+        for line in prepared.report if prepared.new else ():
             report.say(line)
         if is_over(settings, progress.step, progress.seconds) or is_stale(settings, progress):
             report.say(f"already trained to step {progress.step:,}: nothing to do")
@@ -62,13 +77,18 @@ def train_run(config: RunConfig, run: RunDirectory, *, resume: bool) -> Progress
         training = Training(
             model=model,
             optimizer=optimizer,
-            corpora=Corpora(prepared.train, prepared.dev, prepared.tokenizer.special),
+            corpora=_corpora(config, prepared),
             config=settings,
             checkpoints=run.checkpoints,
             report=report,
             hooks=_hooks(config, settings.precision, run, prepared),
         )
         return train(training, progress)
+
+
+def _corpora(config: RunConfig, prepared: Prepared) -> Corpora:
+    weights = tuple(corpus.weight for corpus in config.data.train)
+    return Corpora(prepared.train, prepared.dev, prepared.tokenizers.special, weights)
 
 
 def _resolve_precision(config: TrainConfig, progress: Progress, device: torch.device) -> TrainConfig:
@@ -84,9 +104,11 @@ def _fix(progress: Progress, config: RunConfig, settings: TrainConfig, run: RunD
 
     Weights of the same shapes may mean another model, and another seed or budget another order of the data.
     """
-    model = config.model.model_dump(exclude={"dropout", "label_smoothing", "vocab_size"})
+    model = config.model.model_dump(exclude={*VOCABULARY_SIZES, "dropout", "label_smoothing"})
     fixed = {f"model.{key}": value for key, value in model.items()}
     fixed |= {f"train.{key}": getattr(settings, key) for key in ("seed", "batch_tokens", "accumulate", "precision")}
+    fixed["data.train.weight"] = [corpus.weight for corpus in config.data.train]
+    fixed["tokenizer.bpe_dropout"] = config.tokenizer.bpe_dropout
     began = progress.fixed or fixed
     different = [
         f"{key} was {began.get(key)!r} and is {value!r}" for key, value in fixed.items() if began.get(key) != value
@@ -98,7 +120,7 @@ def _fix(progress: Progress, config: RunConfig, settings: TrainConfig, run: RunD
 
 def _hooks(config: RunConfig, precision: Precision, run: RunDirectory, prepared: Prepared) -> Hooks:
     def bundle(model: Transformer) -> Bundle:
-        return Bundle(model, prepared.tokenizer, config.generation)
+        return Bundle(model, prepared.tokenizers, config.generation)
 
     def save_best(model: Transformer) -> None:
         save_bundle(bundle(model), run.root / BEST)
@@ -114,7 +136,8 @@ def _dev_bleu(
 
     def measure(model: Transformer) -> float:
         translator = Translator(bundle(model), precision, next(model.parameters()).device)
-        outputs = translator.translate(sources, beam_size=1)
+        # A model that has just begun to learn finds no end: no reason to warn.
+        outputs = translator.translate(sources, beam_size=1, first_number=None)
         return corpus_score("bleu", [output.text for output in outputs], references).value
 
     return measure

@@ -1,8 +1,10 @@
 """One line in, one line out."""
 
+import logging
 import os
 import select
 import stat
+import time
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import BinaryIO, Final
@@ -15,17 +17,18 @@ from transduce.inference import Translation
 _LINES_AT_A_TIME: Final = 2048
 _PAUSE_SECONDS: Final = 0.05
 _BLOCK_BYTES: Final = 65_536
+_log = logging.getLogger(__name__)
 
 
 def translate_stream(
     stream: BinaryIO,
-    translate: Callable[[list[str]], list[Translation]],
+    translate: Callable[[list[str], int], list[Translation]],
     write: Callable[[Translation], None],
-    warn: Callable[[str], None],
 ) -> int:
     """Translate every line of a stream in order and return their number.
 
-    Only a line feed ends a line. Invalid UTF-8 is replaced, and its line named in a warning.
+    ``translate`` takes lines and the number of the first of them. Only a line feed ends a line. Invalid UTF-8 is
+    replaced, and its line named in a warning.
     """
     count = 0
     for arrived in _arrivals(stream):
@@ -35,11 +38,13 @@ def translate_stream(
             try:
                 texts.append(line.decode("utf-8"))
             except UnicodeDecodeError:
-                warn(f"line {number}: invalid UTF-8 was replaced")
+                _log.warning(f"line {number}: invalid UTF-8 was replaced")
                 texts.append(line.decode("utf-8", errors="replace"))
-        for translation in translate(texts):
+        began = time.perf_counter()
+        for translation in translate(texts, count + 1):
             write(translation)
         count += len(texts)
+        _log.debug(f"lines to {count:,}: {len(texts):,} in {time.perf_counter() - began:.2f} s")
     return count
 
 

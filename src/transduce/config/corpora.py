@@ -1,0 +1,141 @@
+"""Where the text is: corpora of pairs, and what of them is left out."""
+
+import re
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from transduce.config.model import Section
+
+MadeUpTask = Literal["copy"]
+
+# The store numbers them in a byte.
+MAX_CORPORA: Final = 256
+_FORMS: dict[tuple[str, ...], str] = {
+    ("source", "target"): "a source and a target file",
+    ("pairs",): "one file of pairs",
+    ("made_up",): "a made-up task",
+}
+
+
+class Corpus(Section):
+    """Pairs of text: two files, line i of ``source`` belonging to line i of ``target``, or one file of ``pairs``."""
+
+    source: str | None = Field(None, description="a text file, plain, .gz or .zst")
+    target: str | None = Field(None, description="a text file with as many lines")
+    pairs: str | None = Field(
+        None, description="instead of both: .tsv of two columns, .jsonl (also compressed), .parquet, or see pattern"
+    )
+    source_field: str = Field("source", description="where .jsonl and .parquet hold the source")
+    target_field: str = Field("target", description="where they hold the target")
+    pattern: str | None = Field(
+        None,
+        description="a regular expression that each line of pairs fits, with groups (?P<source>) and (?P<target>)",
+    )
+    made_up: MadeUpTask | None = Field(None, description="instead of files: the name of a generated task")
+    count: int = Field(10_000, ge=1, description="how many pairs are made up")
+    seed: int = Field(1, ge=0, description="what they are drawn with")
+    lines: tuple[int, int] | None = Field(None, description="only these lines (or rows) of the files, first and last")
+    weight: float = Field(1.0, gt=0, description="how often an epoch goes through these pairs")
+    tag: str | None = Field(
+        None, min_length=1, description="a symbol put before each source, such as <bt>; one token, made known by itself"
+    )
+
+    @field_validator("lines", mode="before")
+    @classmethod
+    def _accept_list(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value  # what TOML has
+
+    @field_validator("lines")
+    @classmethod
+    def _check_lines(cls, value: tuple[int, int] | None) -> tuple[int, int] | None:
+        if value is not None and not 1 <= value[0] <= value[1]:
+            raise ValueError("give the first and the last line, counted from 1")
+        return value
+
+    @field_validator("pattern")
+    @classmethod
+    def _check_pattern(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        try:
+            groups = re.compile(value).groupindex
+        except re.error as error:
+            raise ValueError(f"not a regular expression: {error}") from error
+        missing = [name for name in ("source", "target") if name not in groups]
+        if missing:
+            raise ValueError(f"has no group (?P<{missing[0]}>...)")
+        return value
+
+    @field_validator("tag")
+    @classmethod
+    def _check_tag(cls, value: str | None) -> str | None:
+        if value is not None and (not value or value.split() != [value]):
+            raise ValueError("a tag is one word without white space")
+        return value
+
+    @model_validator(mode="after")
+    def _check_form(self) -> "Corpus":
+        names = ("source", "target", "pairs", "made_up")
+        given = tuple(name for name in names if getattr(self, name) is not None)
+        if given not in _FORMS:
+            raise ValueError(
+                f"a corpus is {', or '.join(_FORMS.values())}; given is {' and '.join(given) or 'nothing'}"
+            )
+        if self.pattern is not None and self.pairs is None:
+            raise ValueError("pattern is for one file of pairs: name it with pairs")
+        return self
+
+    @property
+    def source_prefix(self) -> str:
+        """What stands before each source."""
+        return "" if self.tag is None else f"{self.tag} "
+
+    @property
+    def fields(self) -> tuple[str, str]:
+        """Source and target field of a file of records."""
+        return self.source_field, self.target_field
+
+
+class DataConfig(Section):
+    """Where the text is. Paths are relative to ``root``, and ``root`` to the run file."""
+
+    root: str = "."
+    train: tuple[Corpus, ...] = Field(description="one corpus, or several ([[data.train]]) with weights and tags")
+    dev: Corpus
+    test: Corpus | None = Field(None, description="what evaluate scores a run on, where no files are given")
+    max_length: int = Field(256, ge=2, description="longest side of a training pair, in tokens with the end symbol")
+    max_length_ratio: float | None = Field(
+        None, gt=1, description="longest side of a training pair over the shorter one, in tokens with the end symbol"
+    )
+    duplicates: Literal["keep", "drop"] = Field("keep", description="training pairs that occurred before")
+    dev_overlap: Literal["keep", "drop"] = Field("keep", description="training pairs with a source or target of dev's")
+    invalid_utf8: Literal["refuse", "drop"] = Field("refuse", description="training lines that are no UTF-8")
+
+    @field_validator("train", mode="before")
+    @classmethod
+    def _accept_one(cls, value: Any) -> Any:  # noqa: ANN401 - as pydantic calls it
+        if isinstance(value, list):
+            return tuple(value)
+        return (value,) if isinstance(value, dict | Corpus) else value
+
+    @field_validator("train")
+    @classmethod
+    def _check_some(cls, value: tuple[Corpus, ...]) -> tuple[Corpus, ...]:
+        if not value:
+            raise ValueError("there is no corpus to train on")
+        if len(value) > MAX_CORPORA:
+            raise ValueError(f"at most {MAX_CORPORA} corpora can be told apart: join some")
+        return value
+
+    @property
+    def folder(self) -> Path:
+        """The root as a path."""
+        return Path(self.root)
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """What the corpora are told apart by, each once."""
+        corpora = [*self.train, self.dev, *([self.test] if self.test else [])]
+        return tuple(dict.fromkeys(corpus.tag for corpus in corpora if corpus.tag is not None))

@@ -1,0 +1,93 @@
+"""How text becomes tokens."""
+
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from transduce.config.model import Section
+
+TokenizerKind = Literal["bpe", "wordpiece", "words", "characters", "sentencepiece", "existing"]
+
+
+class VocabularyConfig(Section):
+    """One side's vocabulary, or the one that both sides share."""
+
+    kind: TokenizerKind = Field(
+        "bpe",
+        description="bpe: with bytes for the unknown; wordpiece: longest pieces of words; words: between white space; "
+        "characters; sentencepiece: a .model file; existing: the tokenizer of an earlier run or model",
+    )
+    vocab_size: int = Field(8000, ge=5, description="at most so many symbols, special ones and bytes included")
+    path: str | None = Field(None, description="the .model file, or the tokenizer.json, model or run that has it")
+
+    @model_validator(mode="after")
+    def _check_kind(self) -> "VocabularyConfig":
+        reads = self.kind in ("sentencepiece", "existing")
+        if reads and self.path is None:
+            raise ValueError(f"kind = {self.kind!r} reads a tokenizer: name it with path")
+        if not reads and self.path is not None:
+            raise ValueError(f"kind = {self.kind!r} learns a tokenizer: path is for sentencepiece and existing")
+        # Room for the 4 special symbols, the 256 bytes, and some characters.
+        if self.kind in ("bpe", "characters") and self.vocab_size < 300:
+            raise ValueError(f"vocab_size = {self.vocab_size} is too small for {self.kind}: 300 or more")
+        return self
+
+
+class TokenizerConfig(VocabularyConfig):
+    """One vocabulary for both sides; or one for each, where ``source`` and ``target`` say how."""
+
+    symbols: tuple[str, ...] = Field((), description="words that stay one token each, such as <en> or <formal>")
+    bpe_dropout: float = Field(
+        0.0, ge=0, lt=1, description="share of merges left out in training (Provilkov et al. 2020)"
+    )
+    learn_from: int = Field(2_000_000, ge=1, description="at most so many pairs, evenly spread, are learned from")
+    source: VocabularyConfig | None = Field(None, description="the source's own; what it leaves out is as above")
+    target: VocabularyConfig | None = Field(None, description="the target's own; what it leaves out is as above")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _hand_down(cls, values: Any) -> Any:  # noqa: ANN401 - as pydantic calls it
+        """Give each side what the table says for both."""
+        if not isinstance(values, dict):
+            return values
+        own = {key: values[key] for key in VocabularyConfig.model_fields if key in values}
+        for name in ("source", "target"):
+            if isinstance(side := values.get(name), dict):
+                # A path is of the kind that reads it.
+                another = side.get("kind", own.get("kind")) != own.get("kind")
+                values = values | {name: {**own, **({"path": None} if another else {}), **side}}
+        return values
+
+    @field_validator("symbols", mode="before")
+    @classmethod
+    def _accept_list(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value  # what TOML has
+
+    @field_validator("symbols")
+    @classmethod
+    def _check_symbols(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for symbol in value:
+            if symbol.split() != [symbol]:
+                raise ValueError(f"{symbol!r} is no symbol: one word without white space")
+        if len(set(value)) < len(value):
+            raise ValueError("a symbol is given twice")
+        return value
+
+    @model_validator(mode="after")
+    def _check_sides(self) -> "TokenizerConfig":
+        if (self.source is None) != (self.target is None):
+            missing = "target" if self.target is None else "source"
+            raise ValueError(f"where one side has its own vocabulary, both do: add [tokenizer.{missing}]")
+        if self.bpe_dropout and any(side.kind != "bpe" for side in self.sides):
+            raise ValueError(f"bpe_dropout = {self.bpe_dropout} is for kind = 'bpe' on both sides")
+        return self
+
+    @property
+    def shared(self) -> bool:
+        """Whether both sides have one vocabulary."""
+        return self.source is None
+
+    @property
+    def sides(self) -> tuple[VocabularyConfig, ...]:
+        """The vocabularies there are: one, or the source's and the target's."""
+        return (self,) if self.source is None or self.target is None else (self.source, self.target)

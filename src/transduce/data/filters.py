@@ -1,0 +1,136 @@
+"""What training can learn from: pairs are checked one by one, and every decision is counted, with examples."""
+
+import hashlib
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, Literal, final
+
+from transduce.config import DataConfig
+from transduce.data.lines import is_text
+
+Reason = Literal["invalid UTF-8", "empty side", "duplicate", "in dev", "too long", "length ratio"]
+
+_EXAMPLES: Final = 3
+_SHOWN: Final = 60
+# What to set so that a pair with this flaw is left out; the other flaws are never kept.
+_SETTINGS: Final[dict[Reason, str]] = {"duplicate": "data.duplicates", "in dev": "data.dev_overlap"}
+
+
+@final
+@dataclass
+class Tally:
+    """What became of the pairs of one corpus, and why."""
+
+    name: str
+    kept: int = 0
+    tokens: tuple[int, int] = (0, 0)
+    dropped: Counter[Reason] = field(default_factory=Counter)
+    noticed: Counter[Reason] = field(default_factory=Counter)
+    examples: defaultdict[Reason, list[str]] = field(default_factory=lambda: defaultdict(list))
+
+    def keep(self, source: list[int], target: list[int]) -> None:
+        """Count a pair that stays, and its tokens."""
+        self.kept += 1
+        self.tokens = self.tokens[0] + len(source), self.tokens[1] + len(target)
+
+    def notice(self, reason: Reason, number: int, pair: tuple[str, str], *, dropped: bool) -> None:
+        """Count a flaw of the pair in that line, and keep the first few as examples."""
+        (self.dropped if dropped else self.noticed)[reason] += 1
+        if len(self.examples[reason]) < _EXAMPLES:
+            shown = "  |  ".join(_shorten(side) for side in pair)
+            self.examples[reason].append(f"line {number:,}: {shown}")
+
+    def lines(self) -> list[str]:
+        """The report, for people."""
+        total = self.kept + self.dropped.total()
+        means = [f"{count / max(1, self.kept):.1f}" for count in self.tokens]
+        lines = [
+            f"{self.name}: {self.kept:,} of {total:,} pairs kept; {means[0]} source and {means[1]} target tokens each"
+        ]
+        for reason, count in self.dropped.items():
+            lines += [f"  {count:,} dropped: {reason}", *self._examples(reason)]
+        for reason, count in self.noticed.items():
+            advice = f'{_SETTINGS[reason]} = "drop" leaves them out'
+            lines += [f"  {count:,} kept all the same: {reason} ({advice})", *self._examples(reason)]
+        return lines
+
+    def _examples(self, reason: Reason) -> list[str]:
+        return [f"    {example}" for example in self.examples[reason]]
+
+
+def _shorten(text: str) -> str:
+    shown = repr(text)
+    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
+
+
+@final
+class DuplicateFinder:
+    """Remembers which pairs occurred, on disk: memory does not grow with the corpus."""
+
+    def __init__(self) -> None:
+        # Without a name, SQLite keeps its table in a temporary file that goes with the connection.
+        self._database = sqlite3.connect("", isolation_level=None)
+        self._database.executescript(
+            "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA temp_store = FILE; BEGIN;"
+            "CREATE TABLE seen (pair INTEGER PRIMARY KEY);"
+        )
+
+    def is_new(self, pair: tuple[str, str]) -> bool:
+        """Whether this is the pair's first time; two pairs in 2^64 are taken for one."""
+        # No text has this byte, so the sides stay apart.
+        digest = hashlib.blake2b(b"\xff".join(side.encode() for side in pair), digest_size=8).digest()
+        number = int.from_bytes(digest, signed=True)
+        return self._database.execute("INSERT OR IGNORE INTO seen VALUES (?)", (number,)).rowcount == 1
+
+
+@final
+class PairFilter:
+    """Finds what is wrong with a pair, before and after it is tokenized."""
+
+    def __init__(self, config: DataConfig, dev: Iterable[tuple[str, str]]) -> None:
+        self._config = config
+        self._dev: tuple[set[str], set[str]] = (set(), set())
+        for pair in dev:
+            for known, side in zip(self._dev, pair, strict=True):
+                known.add(_fold(side))
+        self._seen = DuplicateFinder()
+
+    def accepts_text(self, number: int, pair: tuple[str, str], tally: Tally) -> bool:
+        """Whether the pair may be learned from; what speaks against it is counted."""
+        if (flaw := text_flaw(pair)) is not None:
+            tally.notice(flaw, number, pair, dropped=True)
+            return False
+        overlaps = any(_fold(side) in known for known, side in zip(self._dev, pair, strict=True))
+        choices: list[tuple[Reason, bool, str]] = [
+            ("in dev", overlaps, self._config.dev_overlap),
+            ("duplicate", not self._seen.is_new(pair), self._config.duplicates),
+        ]
+        for reason, found, choice in choices:
+            if found:
+                tally.notice(reason, number, pair, dropped=choice == "drop")
+                if choice == "drop":
+                    return False
+        return True
+
+    def length_flaw(self, source: list[int], target: list[int]) -> Reason | None:
+        """What speaks against a pair's lengths, the end symbol of each side counted."""
+        shorter, longer = sorted((len(source) + 1, len(target) + 1))
+        if longer > self._config.max_length:
+            return "too long"
+        if self._config.max_length_ratio is not None and longer > self._config.max_length_ratio * shorter:
+            return "length ratio"
+        return None
+
+
+def text_flaw(pair: tuple[str, str]) -> Reason | None:
+    """What keeps a pair from being one at all."""
+    if not all(is_text(side) for side in pair):
+        return "invalid UTF-8"
+    return None if all(side.strip() for side in pair) else "empty side"
+
+
+def _fold(text: str) -> str:
+    """Upper and lower case and white space make no other sentence."""
+    return " ".join(text.casefold().split())

@@ -1,0 +1,65 @@
+"""Paragraphs: split into sentences, translated all together, and put together again."""
+
+import math
+import unicodedata
+from collections.abc import Callable, Sequence
+from itertools import chain, islice
+
+from transduce.config import BadInputError
+from transduce.inference.translation import Translation
+from transduce.text import split_sentences
+
+Parts = list[tuple[str, str]]
+
+
+def check_options(n_best: int, return_attention: bool) -> None:
+    """Refuse what only a single sentence has.
+
+    Raises:
+        BadInputError: Several outputs or attention weights are asked for.
+    """
+    if n_best > 1:
+        raise BadInputError(f"n-best {n_best}: a paragraph has one output: leave one of the two options out")
+    if return_attention:
+        raise BadInputError("a paragraph has no attention weights: ask for those of its sentences one by one")
+
+
+def translate_paragraphs(
+    texts: Sequence[str], language: str, translate: Callable[[list[str]], list[Translation]]
+) -> list[Translation]:
+    """Translate texts of several sentences; what stood between the sentences stands between their translations.
+
+    A text of one sentence, or of none, is translated as it stands.
+    """
+    paragraphs = [_split(text, language) for text in texts]
+    translations = iter(translate([sentence for parts in paragraphs for sentence, _ in parts]))
+    return [_join(parts, list(islice(translations, len(parts)))) for parts in paragraphs]
+
+
+def _split(text: str, language: str) -> Parts:
+    parts = split_sentences(text, language)
+    return parts if sum(bool(sentence) for sentence, _ in parts) > 1 else [(text, "")]
+
+
+def _join(parts: Parts, translations: list[Translation]) -> Translation:
+    if len(translations) == 1:
+        return translations[0]
+    texts = [each.text for each in translations]
+    gaps = [_gap(sentence, separator, text) for (sentence, separator), text in zip(parts[:-1], texts[:-1], strict=True)]
+    return Translation(
+        "".join(chain.from_iterable(zip(texts, [*gaps, parts[-1][1]], strict=True))),
+        math.fsum(each.log_probability for each in translations),
+        math.fsum(each.score for each in translations),
+        tuple(chain.from_iterable(each.tokens for each in translations)),
+        at_limit=any(each.at_limit for each in translations),
+    )
+
+
+def _gap(sentence: str, separator: str, translation: str) -> str:
+    """The source's own separator, or a space where Chinese or Japanese needs none and the translation does."""
+    return " " if not separator and _ends_wide(sentence) and not _ends_wide(translation) else separator
+
+
+def _ends_wide(text: str) -> bool:
+    # The last two: a wide full stop may be followed by a quotation mark, which is as wide as its neighbours.
+    return any(unicodedata.east_asian_width(character) in "WF" for character in text[-2:])

@@ -1,0 +1,50 @@
+"""What a translation is, and what is said of one that may be incomplete."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+_log = logging.getLogger("transduce.inference")
+_MOST_NAMED: Final = 10
+
+
+@final
+@dataclass(frozen=True)
+class Translation:
+    """An output for one input.
+
+    ``log_probability`` is natural and counts the end symbol; ``score`` is that divided by the length penalty, whose
+    |y| counts it too. ``tokens`` has no end symbol. ``attention``, where it was asked for, has the shape (heads, target
+    tokens + 1, source tokens + 1), the last of each being the end symbol. ``alternatives`` are the next best outputs.
+    ``at_limit`` says that the output is as long as the search allows, so that its end may be missing.
+
+    Of a paragraph, ``log_probability`` and ``score`` are the sums over its sentences, ``tokens`` those of all of them,
+    and ``at_limit`` is true where it is for any of them.
+    """
+
+    text: str
+    log_probability: float
+    score: float
+    tokens: tuple[str, ...]
+    attention: NDArray[np.float32] | None = None
+    alternatives: tuple["Translation", ...] = ()
+    at_limit: bool = False
+
+
+EMPTY: Final = Translation("", 0.0, 0.0, ())
+
+
+def warn_of_limits(translations: Sequence[Translation], first_number: int) -> None:
+    """Log a warning that names the outputs whose end may be missing, the first being number ``first_number``."""
+    numbers = [str(number) for number, each in enumerate(translations, first_number) if each.at_limit]
+    if numbers:
+        more = f" and {len(numbers) - _MOST_NAMED:,} more" if len(numbers) > _MOST_NAMED else ""
+        _log.warning(
+            f"text {', '.join(numbers[:_MOST_NAMED])}{more}: the output reached the length limit, and its end may be "
+            f"missing: translate sentence by sentence (paragraphs=True, or --paragraphs), or raise max_extra_length in "
+            f"the model's generation_config.json"
+        )

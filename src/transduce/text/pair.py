@@ -1,0 +1,74 @@
+"""The tokenizers of a source and a target, which may be one."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, final
+
+from transduce.config import BadInputError
+from transduce.text.tokenizer import SpecialIds, Tokenizer
+
+SHARED: Final = "tokenizer.json"
+SIDES: Final = ("tokenizer.source.json", "tokenizer.target.json")
+
+
+@final
+@dataclass(frozen=True)
+class TokenizerPair:
+    """Where both sides share a vocabulary, ``source`` and ``target`` are the same object."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+    def __post_init__(self) -> None:
+        if self.source.special != self.target.special:
+            raise BadInputError(
+                f"the two tokenizers number their special symbols differently: {self.source.special} and "
+                f"{self.target.special}"
+            )
+
+    @classmethod
+    def load(cls, folder: Path) -> "TokenizerPair":
+        """Read ``tokenizer.json``, or ``tokenizer.source.json`` and ``tokenizer.target.json``.
+
+        Raises:
+            BadInputError: A file is missing or is not a tokenizer.
+        """
+        if not any((folder / name).exists() for name in SIDES):
+            return cls.of(Tokenizer.load(folder / SHARED))
+        return cls(*(Tokenizer.load(folder / name) for name in SIDES))
+
+    @classmethod
+    def of(cls, shared: Tokenizer) -> "TokenizerPair":
+        """One tokenizer for both sides."""
+        return cls(shared, shared)
+
+    def save(self, folder: Path) -> None:
+        """Write what ``load`` reads; files of the other kind go."""
+        self.remove(folder)
+        if self.shared:
+            self.source.save(folder / SHARED)
+            return
+        for tokenizer, name in zip((self.source, self.target), SIDES, strict=True):
+            tokenizer.save(folder / name)
+
+    @staticmethod
+    def remove(folder: Path) -> None:
+        """Delete a folder's tokenizers, if it has any."""
+        for name in (SHARED, *SIDES):
+            (folder / name).unlink(missing_ok=True)
+
+    @property
+    def shared(self) -> bool:
+        """Whether both sides have one vocabulary."""
+        return self.source is self.target
+
+    @property
+    def special(self) -> SpecialIds:
+        """The special symbols' ids, the same on both sides."""
+        return self.target.special
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The vocabulary sizes as a model's configuration has them."""
+        own = {} if self.shared else {"source_vocab_size": self.source.vocab_size}
+        return {"vocab_size": self.target.vocab_size, **own}

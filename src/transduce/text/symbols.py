@@ -1,0 +1,57 @@
+"""Symbols of the user's own, such as ``<de>`` or ``<formal>``: words that are one token each, wherever they stand."""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from transduce.config import BadInputError
+from transduce.text.tokenizer import SPECIAL_SYMBOLS
+
+BYTES: Final = tuple(f"<0x{byte:02X}>" for byte in range(256))
+CONTINUED: Final = "##"  # begins a WordPiece that goes on with a word
+
+_RESERVED: Final = frozenset([*SPECIAL_SYMBOLS, *BYTES])
+
+
+def check_symbols(symbols: Iterable[str]) -> tuple[str, ...]:
+    """The symbols, each once.
+
+    Raises:
+        BadInputError: One is not a word, or means something else already.
+    """
+    unique = tuple(dict.fromkeys(symbols))
+    for symbol in unique:
+        if symbol.split() != [symbol]:
+            raise BadInputError(f"{symbol!r} is no symbol: one word without white space")
+        if symbol in _RESERVED or symbol.startswith(CONTINUED):
+            raise BadInputError(
+                f"{symbol!r} cannot be a symbol: tokenizers mean something else by it; write it otherwise"
+            )
+    return unique
+
+
+def check_room(vocab_size: int, fixed: int, symbols: tuple[str, ...]) -> int:
+    """How many rows of the vocabulary are left to learn.
+
+    Args:
+        vocab_size: All rows.
+        fixed: Rows of special symbols, bytes and the user's symbols.
+        symbols: The user's, for the message.
+
+    Raises:
+        BadInputError: Nothing is left.
+    """
+    if vocab_size <= fixed:
+        because = f", {len(symbols)} symbols among them" if symbols else ""
+        raise BadInputError(
+            f"vocab_size = {vocab_size} is too small: {fixed} are taken before anything is learned{because}; "
+            f"give {fixed + 1} or more"
+        )
+    return vocab_size - fixed
+
+
+def standing(symbols: tuple[str, ...]) -> str:
+    """A regular expression for any of the symbols where it is a word of its own."""
+    # Longest first: one symbol may begin another.
+    names = "|".join(map(re.escape, sorted(symbols, key=len, reverse=True)))
+    return rf"(?<!\S)(?:{names})(?!\S)"

@@ -1,0 +1,58 @@
+"""What a training tells TensorBoard: the figures of ``metrics.jsonl`` as curves over optimizer steps."""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, final
+
+from transduce.config import TransduceError
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+
+@final
+class Tracking:
+    """Writes curves: ``loss``, ``perplexity`` and ``bleu`` by what was measured, ``learning_rate``, speed."""
+
+    def __init__(self, folder: Path, *, step: int) -> None:
+        """Go on after ``step``: TensorBoard hides what the folder has of later ones.
+
+        Raises:
+            TransduceError: TensorBoard is not installed.
+        """
+        self._writer = require_tensorboard()(str(folder), purge_step=step + 1)
+
+    def write(self, metrics: dict[str, float | int | str], tokens_per_second: float | None = None) -> None:
+        """Add one measurement to its curves, for whoever looks on to see at once."""
+        split = f"{metrics['split']}_mean_of_{metrics['average']}" if "average" in metrics else metrics["split"]
+        loss = float(metrics["loss"])
+        curves = {f"loss/{split}": loss, f"perplexity/{split}": perplexity(loss)}
+        if "bleu" in metrics:
+            curves[f"bleu/{split}"] = float(metrics["bleu"])
+        if tokens_per_second is not None:
+            curves |= {"learning_rate": float(metrics["learning_rate"]), "tokens_per_second": tokens_per_second}
+        for tag, value in curves.items():
+            self._writer.add_scalar(tag, value, int(metrics["step"]))
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._writer.close()
+
+
+def require_tensorboard() -> "type[SummaryWriter]":
+    """The class that writes TensorBoard's files.
+
+    Raises:
+        TransduceError: TensorBoard is not installed.
+    """
+    try:
+        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise TransduceError("train.tensorboard: TensorBoard is missing: pip install 'transduce[track]'") from error
+    return SummaryWriter
+
+
+def perplexity(loss: float) -> float:
+    """Perplexity of a loss in nats per target token; the first steps' are cut off, to stay readable."""
+    return math.exp(min(loss, 20))

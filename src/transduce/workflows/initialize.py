@@ -1,0 +1,129 @@
+"""Going on from a finished model: its weights for a new training, on other text or with other settings."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from transduce.bundle import Bundle, load_bundle
+from transduce.config import BadInputError, ModelConfig
+from transduce.config.model import VOCABULARY_SIZES
+from transduce.models import Transformer
+from transduce.text import Tokenizer, TokenizerPair
+
+_log = logging.getLogger(__name__)
+
+# Of a model, only these may differ from the one that it goes on from: no weight depends on them.
+_FREE: Final = {*VOCABULARY_SIZES, "dropout", "label_smoothing"}
+_NAMED: Final = 5
+
+
+def initialize(model: Transformer, tokenizers: TokenizerPair, path: Path, *, carry_vocabulary: bool) -> None:
+    """Fill a new model in place with the weights of a finished one.
+
+    With ``carry_vocabulary``, the rows of the symbols that both know are carried over, and the others stay as new.
+
+    Raises:
+        BadInputError: The models differ in more than regularization, or their vocabularies differ and are not to be
+            carried over; the settings or the symbols are named.
+    """
+    older = load_bundle(path)
+    _check_settings(model.config, older.config, path)
+    if _same(tokenizers, older.tokenizers):
+        model.load_state_dict(older.model.state_dict())
+        _log.info(f"going on from {path}")
+        return
+    if not carry_vocabulary:
+        raise BadInputError(
+            f"{path}: its vocabulary is not this run's: {'; '.join(_differences(tokenizers, older.tokenizers))}. "
+            f'Take its tokenizer (tokenizer.kind = "existing", tokenizer.path = "{path.resolve()}"), or carry over the '
+            f"symbols that both know (--carry-vocabulary)"
+        )
+    _carry_over(model, tokenizers, older, path)
+
+
+def _check_settings(new: ModelConfig, old: ModelConfig, path: Path) -> None:
+    was = old.model_dump(exclude=_FREE)
+    different = [
+        f"model.{key} is {value!r} but {was[key]!r} there"
+        for key, value in new.model_dump(exclude=_FREE).items()
+        if value != was[key]
+    ]
+    if different:
+        raise BadInputError(f"{path}: another model than this run's: {'; '.join(different)}")
+
+
+def _same(new: TokenizerPair, old: TokenizerPair) -> bool:
+    return new.shared == old.shared and all(
+        ours.vocabulary == theirs.vocabulary for _, ours, theirs in _sides(new, old)
+    )
+
+
+def _sides(new: TokenizerPair, old: TokenizerPair) -> Iterator[tuple[str, Tokenizer, Tokenizer]]:
+    """The vocabularies to compare, with what to call them."""
+    if new.shared and old.shared:
+        yield "", new.target, old.target
+        return
+    yield "source: ", new.source, old.source
+    yield "target: ", new.target, old.target
+
+
+def _differences(new: TokenizerPair, old: TokenizerPair) -> list[str]:
+    """In words, naming the first few symbols of each kind."""
+    found = []
+    for side, ours, theirs in _sides(new, old):
+        mine, other = ours.vocabulary, theirs.vocabulary
+        kinds = {
+            "only here": mine.keys() - other.keys(),
+            "only there": other.keys() - mine.keys(),
+            "with another number": {symbol for symbol in mine.keys() & other.keys() if mine[symbol] != other[symbol]},
+        }
+        found += [f"{side}{len(symbols):,} {kind} ({_name(symbols)})" for kind, symbols in kinds.items() if symbols]
+    return found or ["one shares a vocabulary between source and target, the other does not"]
+
+
+def _name(symbols: set[str]) -> str:
+    shown = ", ".join(map(repr, sorted(symbols)[:_NAMED]))
+    return shown if len(symbols) <= _NAMED else f"{shown}, ..."
+
+
+@torch.no_grad()
+def _carry_over(model: Transformer, tokenizers: TokenizerPair, older: Bundle, path: Path) -> None:
+    """Every weight but the embeddings' as it was; of these, the rows of the symbols that both know."""
+    weights = older.model.state_dict()
+    embeddings = ("embedding.weight", "source_embedding.weight")
+    model.load_state_dict({name: weight for name, weight in weights.items() if name not in embeddings}, strict=False)
+    target = _Rows(older.tokenizers.target.vocabulary, weights["embedding.weight"])
+    source = _Rows(older.tokenizers.source.vocabulary, weights.get("source_embedding.weight", target.matrix))
+    # A vocabulary that both sides share takes what only an older source knew too.
+    shared = model.source_embedding is None
+    known = (target, source) if shared else (target,)
+    carried = {"": _copy_rows(tokenizers.target.vocabulary, model.embedding.weight, known)}
+    if model.source_embedding is not None:
+        rows = _copy_rows(tokenizers.source.vocabulary, model.source_embedding.weight, (source,))
+        carried = {"target ": carried[""], "source ": rows}
+    for side, (count, total) in carried.items():
+        _log.info(f"going on from {path}: {count:,} of {total:,} {side}symbols carried over")
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """An embedding matrix and which row is whose."""
+
+    vocabulary: dict[str, int]
+    matrix: Tensor
+
+
+def _copy_rows(vocabulary: dict[str, int], matrix: Tensor, older: Sequence[_Rows]) -> tuple[int, int]:
+    """Give each symbol its row of the first older matrix that has one; how many had one, of how many."""
+    count = 0
+    for symbol, row in vocabulary.items():
+        known = next((rows for rows in older if symbol in rows.vocabulary), None)
+        if known is not None:
+            matrix[row] = known.matrix[known.vocabulary[symbol]]
+            count += 1
+    return count, len(vocabulary)
