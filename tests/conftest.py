@@ -5,8 +5,13 @@ import os
 # Two test processes share two cores: more threads would only wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+from hypothesis import settings
 from jaxtyping import install_import_hook
 
 install_import_hook(
     ["transduce.kernels", "transduce.layers", "transduce.models", "transduce.search"], "beartype.beartype"
 )
+
+# How long an example takes says more about the machine than about the code.
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")

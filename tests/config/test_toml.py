@@ -12,9 +12,9 @@ from transduce.config import (
     DataConfig,
     GenerationConfig,
     RunConfig,
+    SideConfig,
     TokenizerConfig,
     TrainConfig,
-    VocabularyConfig,
     preset,
     read_run,
     write_run,
@@ -259,18 +259,18 @@ class TestVocabularies:
         config = self.read(run_file, text + "[tokenizer.target]\nkind = 'wordpiece'\n")
         assert not config.shared
         assert config.sides == (config.source, config.target)
-        assert config.source == VocabularyConfig(kind="words", vocab_size=89)
-        assert config.target == VocabularyConfig(kind="wordpiece", vocab_size=97)
+        assert config.source == SideConfig(kind="words", vocab_size=89)
+        assert config.target == SideConfig(kind="wordpiece", vocab_size=97)
 
     def test_a_path_is_handed_down_to_its_own_kind_only(self, run_file):
         text = "[tokenizer]\nkind = 'existing'\npath = 'older'\n[tokenizer.source]\n[tokenizer.target]\nkind = 'bpe'\n"
         config = self.read(run_file, text)
-        assert config.source == VocabularyConfig(kind="existing", path="older")
-        assert config.target == VocabularyConfig(kind="bpe")
+        assert config.source == SideConfig(kind="existing", path="older")
+        assert config.target == SideConfig(kind="bpe")
 
     def test_settings_make_sides(self, run_file):
         config = self.read(run_file, "", ["tokenizer.source.kind=words", "tokenizer.target.vocab_size=499"])
-        assert config.sides == (VocabularyConfig(kind="words"), VocabularyConfig(vocab_size=499))
+        assert config.sides == (SideConfig(kind="words"), SideConfig(vocab_size=499))
 
     @pytest.mark.parametrize(
         ("text", "expected"),
@@ -540,15 +540,15 @@ def corpora():
 
 def vocabularies():
     return st.one_of(
-        st.builds(VocabularyConfig, kind=st.sampled_from(["bpe", "characters"]), vocab_size=st.integers(300, 2**62)),
-        st.builds(VocabularyConfig, kind=st.sampled_from(["words", "wordpiece"]), vocab_size=st.integers(5, 2**62)),
-        st.builds(VocabularyConfig, kind=st.sampled_from(["existing", "sentencepiece"]), path=st.sampled_from("a#'")),
+        st.builds(SideConfig, kind=st.sampled_from(["bpe", "characters"]), vocab_size=st.integers(300, 2**62)),
+        st.builds(SideConfig, kind=st.sampled_from(["words", "wordpiece"]), vocab_size=st.integers(5, 2**62)),
+        st.builds(SideConfig, kind=st.sampled_from(["existing", "sentencepiece"]), path=st.sampled_from("a#'")),
     )
 
 
 def tokenizers():
     symbols = st.sampled_from([(), ("<en>",), ("<en>", '"', "ü")])
-    shared = vocabularies().map(VocabularyConfig.model_dump)
+    shared = vocabularies().map(SideConfig.model_dump)
     sides = st.fixed_dictionaries({"source": vocabularies(), "target": vocabularies()})
     return st.tuples(shared, st.just({}) | sides, symbols, st.integers(1, 2**62)).map(
         lambda drawn: TokenizerConfig(**drawn[0], **drawn[1], symbols=drawn[2], learn_from=drawn[3])

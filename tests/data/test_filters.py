@@ -12,7 +12,7 @@ def settings(**changes):
 
 def accepted(pairs, dev=(), **changes):
     """Which of the pairs are accepted, and what was counted on the way."""
-    accepts, tally = PairFilter(settings(**changes), dev), Tally("train")
+    accepts, tally = PairFilter(settings(**changes), dev, DuplicateFinder()), Tally("train")
     return [accepts.accepts_text(number, pair, tally) for number, pair in enumerate(pairs, start=1)], tally
 
 
@@ -53,7 +53,11 @@ class TestDuplicates:
         assert (tally.noticed, tally.dropped) == ({}, {"duplicate": 2})
 
     def test_are_found_across_corpora(self):
-        accepts, first, second = PairFilter(settings(duplicates="drop"), ()), Tally("first"), Tally("second")
+        accepts, first, second = (
+            PairFilter(settings(duplicates="drop"), (), DuplicateFinder()),
+            Tally("first"),
+            Tally("second"),
+        )
         assert accepts.accepts_text(1, ("a", "x"), first)
         assert not accepts.accepts_text(1, ("a", "x"), second)
         assert (first.dropped.total(), second.dropped.total()) == (0, 1)
@@ -123,7 +127,7 @@ class TestLengths:
         ],
     )
     def test_by_hand(self, sizes, max_length, ratio, flaw):
-        accepts = PairFilter(settings(max_length=max_length, max_length_ratio=ratio), ())
+        accepts = PairFilter(settings(max_length=max_length, max_length_ratio=ratio), (), DuplicateFinder())
         source, target = ([7] * size for size in sizes)
         assert accepts.length_flaw(source, target) == flaw
 
@@ -148,7 +152,7 @@ class TestTally:
             "train: 1 of 2 pairs kept; 1.0 source and 1.0 target tokens each",
             "  1 dropped: empty side",
             "    line 7: ''  |  'b'",
-            '  5 kept all the same: duplicate (data.duplicates = "drop" leaves them out)',
+            '  5 not dropped for this: duplicate (data.duplicates = "drop" leaves them out)',
             "    line 1,000: 'a'  |  'b'",
             "    line 2,000: 'a'  |  'b'",
             "    line 3,000: 'a'  |  'b'",

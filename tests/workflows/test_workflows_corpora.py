@@ -113,8 +113,8 @@ class TestFilters:
 
     def test_otherwise_both_are_kept_and_told(self, run_file, run):
         report = "\n".join(prepare(read_run(run_file), run).report)
-        assert '1 kept all the same: duplicate (data.duplicates = "drop" leaves them out)' in report
-        assert '1 kept all the same: in dev (data.dev_overlap = "drop" leaves them out)' in report
+        assert '1 not dropped for this: duplicate (data.duplicates = "drop" leaves them out)' in report
+        assert '1 not dropped for this: in dev (data.dev_overlap = "drop" leaves them out)' in report
 
     def test_the_ratio_of_lengths_counts_end_symbols(self, run_file, run):
         # "y" has 1 + 1 tokens, "2 2 2 2 2 2" 6 + 1: 3.5 times as many.
@@ -128,9 +128,7 @@ class TestFilters:
             stream.write(b"caf\xe9\n")
         with run_file.with_name("a.trg").open("a") as stream:
             stream.write("3\n")
-        with pytest.raises(
-            BadInputError, match=r"a\.src line 6: invalid UTF-8 \(byte 0xe9 at column 4\)"
-        ):
+        with pytest.raises(BadInputError, match=r"a\.src line 6: invalid UTF-8 \(byte 0xe9 at column 4\)"):
             prepare(read_run(run_file), run)
         prepared = prepare(read_run(run_file, ["data.invalid_utf8=drop"]), run)
         assert len(prepared.train) == 7

@@ -176,3 +176,30 @@ def test_accumulating_goes_through_the_data_as_fast_as_larger_batches(tiny_run_f
         single.batch,
         single.target_tokens,
     )
+
+
+def test_bpe_dropout_splits_words_anew_and_a_resumed_training_splits_them_alike(tiny_run_file, tmp_path):
+    dropped = [*SHORT, "tokenizer.bpe_dropout=0.3", "train.batch_tokens=64"]
+    whole, halves, plain = (RunDirectory(tmp_path / name) for name in ("whole", "halves", "plain"))
+    progress = train_run(read_run(tiny_run_file, dropped), whole, resume=False)
+    train_run(read_run(tiny_run_file, [*dropped, "train.max_steps=2"]), halves, resume=False)
+    train_run(read_run(tiny_run_file, dropped), halves, resume=True)
+    last = "checkpoints/step-4/model.safetensors"
+    assert (halves.root / last).read_bytes() == (whole.root / last).read_bytes()
+    without = train_run(read_run(tiny_run_file, [*dropped, "tokenizer.bpe_dropout=0"]), plain, resume=False)
+    assert progress.target_tokens > 1.1 * without.target_tokens
+    with pytest.raises(BadInputError, match=r"tokenizer\.bpe_dropout was 0\.3 and is 0\.1"):
+        train_run(read_run(tiny_run_file, [*dropped, "tokenizer.bpe_dropout=0.1"]), whole, resume=True)
+
+
+def test_a_half_written_checkpoint_is_named_and_the_one_before_it_used(trained_run, tiny_config, tmp_path, caplog):
+    root = tmp_path / "copy"
+    shutil.copytree(trained_run, root)
+    weights = root / "checkpoints" / "step-400" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    assert train_run(tiny_config, RunDirectory(root), resume=True).step == 400
+    assert "step-400 is put aside, going on from step-200 instead" in caplog.text
+    assert "model.safetensors" in caplog.text
+    assert (root / "checkpoints" / "step-400.damaged").is_dir()
+    whole = trained_run / "checkpoints" / "step-400" / "model.safetensors"
+    assert weights.read_bytes() == whole.read_bytes()

@@ -5,7 +5,7 @@ from transduce.config.errors import BadInputError, TransduceError
 from transduce.config.model import ModelConfig
 from transduce.config.presets import PRESETS, preset
 from transduce.config.run import GenerationConfig, Precision, RunConfig, TrainConfig
-from transduce.config.tokenizer import TokenizerConfig, VocabularyConfig
+from transduce.config.tokenizer import SideConfig, TokenizerConfig, VocabularyConfig
 from transduce.config.toml import read_run, write_run
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "ModelConfig",
     "Precision",
     "RunConfig",
+    "SideConfig",
     "TokenizerConfig",
     "TrainConfig",
     "TransduceError",

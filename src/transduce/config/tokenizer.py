@@ -10,7 +10,7 @@ TokenizerKind = Literal["bpe", "wordpiece", "words", "characters", "sentencepiec
 
 
 class VocabularyConfig(Section):
-    """One side's vocabulary, or the one that both sides share."""
+    """What there is to say about a vocabulary."""
 
     kind: TokenizerKind = Field(
         "bpe",
@@ -20,16 +20,13 @@ class VocabularyConfig(Section):
     vocab_size: int = Field(8000, ge=5, description="at most so many symbols, special ones and bytes included")
     path: str | None = Field(None, description="the .model file, or the tokenizer.json, model or run that has it")
 
+
+class SideConfig(VocabularyConfig):
+    """The vocabulary of one side."""
+
     @model_validator(mode="after")
-    def _check_kind(self) -> "VocabularyConfig":
-        reads = self.kind in ("sentencepiece", "existing")
-        if reads and self.path is None:
-            raise ValueError(f"kind = {self.kind!r} reads a tokenizer: name it with path")
-        if not reads and self.path is not None:
-            raise ValueError(f"kind = {self.kind!r} learns a tokenizer: path is for sentencepiece and existing")
-        # Room for the 4 special symbols, the 256 bytes, and some characters.
-        if self.kind in ("bpe", "characters") and self.vocab_size < 300:
-            raise ValueError(f"vocab_size = {self.vocab_size} is too small for {self.kind}: 300 or more")
+    def _check(self) -> "SideConfig":
+        _check_fit(self)
         return self
 
 
@@ -41,8 +38,8 @@ class TokenizerConfig(VocabularyConfig):
         0.0, ge=0, lt=1, description="share of merges left out in training (Provilkov et al. 2020)"
     )
     learn_from: int = Field(2_000_000, ge=1, description="at most so many pairs, evenly spread, are learned from")
-    source: VocabularyConfig | None = Field(None, description="the source's own; what it leaves out is as above")
-    target: VocabularyConfig | None = Field(None, description="the target's own; what it leaves out is as above")
+    source: SideConfig | None = Field(None, description="the source's own; what it leaves out is as above")
+    target: SideConfig | None = Field(None, description="the target's own; what it leaves out is as above")
 
     @model_validator(mode="before")
     @classmethod
@@ -50,7 +47,7 @@ class TokenizerConfig(VocabularyConfig):
         """Give each side what the table says for both."""
         if not isinstance(values, dict):
             return values
-        own = {key: values[key] for key in VocabularyConfig.model_fields if key in values}
+        own = {key: values[key] for key in SideConfig.model_fields if key in values}
         for name in ("source", "target"):
             if isinstance(side := values.get(name), dict):
                 # A path is of the kind that reads it.
@@ -78,6 +75,8 @@ class TokenizerConfig(VocabularyConfig):
         if (self.source is None) != (self.target is None):
             missing = "target" if self.target is None else "source"
             raise ValueError(f"where one side has its own vocabulary, both do: add [tokenizer.{missing}]")
+        if self.shared:
+            _check_fit(self)
         if self.bpe_dropout and any(side.kind != "bpe" for side in self.sides):
             raise ValueError(f"bpe_dropout = {self.bpe_dropout} is for kind = 'bpe' on both sides")
         return self
@@ -91,3 +90,15 @@ class TokenizerConfig(VocabularyConfig):
     def sides(self) -> tuple[VocabularyConfig, ...]:
         """The vocabularies there are: one, or the source's and the target's."""
         return (self,) if self.source is None or self.target is None else (self.source, self.target)
+
+
+def _check_fit(vocabulary: VocabularyConfig) -> None:
+    kind = vocabulary.kind
+    reads = kind in ("sentencepiece", "existing")
+    if reads and vocabulary.path is None:
+        raise ValueError(f"kind = {kind!r} reads a tokenizer: name it with path")
+    if not reads and vocabulary.path is not None:
+        raise ValueError(f"kind = {kind!r} learns a tokenizer: path is for sentencepiece and existing")
+    # Room for the 4 special symbols, the 256 bytes, and some characters.
+    if kind in ("bpe", "characters") and vocabulary.vocab_size < 300:
+        raise ValueError(f"vocab_size = {vocabulary.vocab_size} is too small for {kind}: 300 or more")

@@ -1,15 +1,16 @@
 """Corpora, the memory-mapped store, and batches planned by a budget of tokens. Knows no torch."""
 
-from transduce.data.batches import Batch, make_batch, pad, read_batches
+from transduce.data.batches import Batch, Resegment, make_batch, pad, read_batches
 from transduce.data.corpus import corpus_paths, name_corpus, read_corpus, read_numbered
 from transduce.data.lines import is_text, open_binary, raw_lines, read_lines, read_pairs
-from transduce.data.plan import Plan, draw_rows, plan_epoch
+from transduce.data.plan import Plan, draw_rows, padding_share, plan_epoch
 from transduce.data.store import EncodedPair, Store, write_store
 
 __all__ = [
     "Batch",
     "EncodedPair",
     "Plan",
+    "Resegment",
     "Store",
     "corpus_paths",
     "draw_rows",
@@ -18,6 +19,7 @@ __all__ = [
     "name_corpus",
     "open_binary",
     "pad",
+    "padding_share",
     "plan_epoch",
     "raw_lines",
     "read_batches",

@@ -2,7 +2,7 @@
 
 import queue
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -44,19 +44,30 @@ def pad(sequences: Sequence[Ids | list[int]], filler: int) -> tuple[Array, Array
     return rows, lengths
 
 
-def make_batch(store: Store, rows: NDArray[np.int64], special: SpecialIds) -> Batch:
+# Other tokens for the same texts: sources, targets and their rows in, sources and targets out.
+Resegment = Callable[[list[Ids], list[Ids], NDArray[np.int64]], tuple[list[Ids], list[Ids]]]
+
+
+def make_batch(store: Store, rows: NDArray[np.int64], special: SpecialIds, resegment: Resegment | None = None) -> Batch:
     """Read the pairs of one entry of the plan."""
-    pairs = [store.pair(int(row)) for row in rows]
+    sources, targets = (list(side) for side in zip(*(store.pair(int(row)) for row in rows), strict=True))
+    if resegment is not None:
+        sources, targets = resegment(sources, targets, rows)
     begin, end = np.array([special.begin], np.int32), np.array([special.end], np.int32)
-    source, source_lengths = pad([np.concatenate([ids, end]) for ids, _ in pairs], special.pad)
-    target, target_lengths = pad([np.concatenate([begin, ids]) for _, ids in pairs], special.pad)
-    labels, _ = pad([np.concatenate([ids, end]) for _, ids in pairs], special.pad)
+    source, source_lengths = pad([np.concatenate([ids, end]) for ids in sources], special.pad)
+    target, target_lengths = pad([np.concatenate([begin, ids]) for ids in targets], special.pad)
+    labels, _ = pad([np.concatenate([ids, end]) for ids in targets], special.pad)
     return Batch(source, source_lengths, target, labels, target_lengths)
 
 
-def read_batches(store: Store, plan: Plan, special: SpecialIds, *, ahead: int = 8) -> Iterator[Batch]:
-    """The batches of a plan, at most ``ahead`` of them prepared before they are asked for."""
-    return _read_ahead((make_batch(store, rows, special) for rows in plan), ahead)
+def read_batches(
+    store: Store, plan: Plan, special: SpecialIds, resegment: Resegment | None = None, *, ahead: int = 8
+) -> Iterator[Batch]:
+    """The batches of a plan, at most ``ahead`` of them prepared before they are asked for.
+
+    With ``resegment``, lines may become longer than the plan thought.
+    """
+    return _read_ahead((make_batch(store, rows, special, resegment) for rows in plan), ahead)
 
 
 def _read_ahead(items: Iterable[Batch], depth: int) -> Iterator[Batch]:

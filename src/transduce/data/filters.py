@@ -53,7 +53,7 @@ class Tally:
             lines += [f"  {count:,} dropped: {reason}", *self._examples(reason)]
         for reason, count in self.noticed.items():
             advice = f'{_SETTINGS[reason]} = "drop" leaves them out'
-            lines += [f"  {count:,} kept all the same: {reason} ({advice})", *self._examples(reason)]
+            lines += [f"  {count:,} not dropped for this: {reason} ({advice})", *self._examples(reason)]
         return lines
 
     def _examples(self, reason: Reason) -> list[str]:
@@ -77,6 +77,10 @@ class DuplicateFinder:
             "CREATE TABLE seen (pair INTEGER PRIMARY KEY);"
         )
 
+    def close(self) -> None:
+        """Give the disk's room back."""
+        self._database.close()
+
     def is_new(self, pair: tuple[str, str]) -> bool:
         """Whether this is the pair's first time; two pairs in 2^64 are taken for one."""
         # No text has this byte, so the sides stay apart.
@@ -89,13 +93,13 @@ class DuplicateFinder:
 class PairFilter:
     """Finds what is wrong with a pair, before and after it is tokenized."""
 
-    def __init__(self, config: DataConfig, dev: Iterable[tuple[str, str]]) -> None:
+    def __init__(self, config: DataConfig, dev: Iterable[tuple[str, str]], seen: DuplicateFinder) -> None:
         self._config = config
         self._dev: tuple[set[str], set[str]] = (set(), set())
         for pair in dev:
             for known, side in zip(self._dev, pair, strict=True):
                 known.add(_fold(side))
-        self._seen = DuplicateFinder()
+        self._seen = seen
 
     def accepts_text(self, number: int, pair: tuple[str, str], tally: Tally) -> bool:
         """Whether the pair may be learned from; what speaks against it is counted."""

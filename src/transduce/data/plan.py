@@ -46,6 +46,15 @@ def plan_epoch(
     return [batches[index] for index in random.permutation(len(batches))]
 
 
+def padding_share(source_lengths: NDArray[np.int32], target_lengths: NDArray[np.int32], plan: Plan) -> float:
+    """How much of the plan's batches, both sides together, is padding: 0 to 1."""
+    real = padded = 0
+    for lengths in (source_lengths, target_lengths):
+        real += sum(int(lengths[rows].sum()) for rows in plan)
+        padded += sum(len(rows) * int(lengths[rows].max()) for rows in plan)
+    return 1 - real / max(1, padded)
+
+
 def draw_rows(corpora: NDArray[np.uint8], weights: Sequence[float], seed: int, epoch: int) -> NDArray[np.int64]:
     """Which pairs an epoch has: those of corpus c ``weights[c]`` times each.
 

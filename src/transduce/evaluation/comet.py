@@ -16,14 +16,13 @@ if TYPE_CHECKING:
     from comet.models import CometModel
 
 _HOW: Final = (
-    "fetch one beforehand with comet's own command, which also fetches the encoder that the model needs: "
-    "comet-score -s SOURCE -t OUTPUT -r REFERENCE --model Unbabel/wmt22-comet-da --model_storage_path DIR; "
-    "--comet-model is then the checkpoints/model.ckpt below DIR"
+    "comet's own command fetches one, with the encoder that it needs: comet-score -s SOURCE -t OUTPUT -r REFERENCE "
+    "--model Unbabel/wmt22-comet-da --model_storage_path DIR; then --comet-model is the model.ckpt below DIR"
 )
 _DIGITS: Final = 12
 
 
-def make_comet_scorer(checkpoint: Path, sources: Sequence[str]) -> LineMean:
+def make_comet_scorer(checkpoint: Path | None, sources: Sequence[str]) -> LineMean:
     """The mean of COMET's values, by a model that lies on this machine: nothing is downloaded.
 
     The values are on the model's own scale, higher is better; most models' are about 0 to 1. Line i of what is scored
@@ -33,41 +32,46 @@ def make_comet_scorer(checkpoint: Path, sources: Sequence[str]) -> LineMean:
         TransduceError: The extra ``comet`` is not installed.
         BadInputError: There is no such checkpoint, or comet cannot load it.
     """
-    if not checkpoint.is_file():
-        raise BadInputError(f"{checkpoint}: no such COMET checkpoint: {_HOW}")
-    model = _load(checkpoint)
+    model, identity = _load(checkpoint)
 
     def values(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
         rows = zip(sources, hypotheses, references, strict=True)
         samples = [{"src": source, "mt": output, "ref": reference} for source, output, reference in rows]
         with _quiet():
-            # One accelerator where there is one, else the processor; the lines are few enough to be read by one process.
+            # One accelerator where there is one, else the processor; a test set is soon read by this process alone.
             predicted = model.predict(samples, gpus=1, num_workers=0, progress_bar=False)
         return [float(value) for value in predicted["scores"]]
 
-    return LineMean("comet", values, {"model": _name(checkpoint), "version": version("unbabel-comet")})
+    return LineMean("comet", values, {**identity, "version": version("unbabel-comet")})
 
 
-def _load(checkpoint: Path) -> "CometModel":
+def _load(checkpoint: Path | None) -> tuple["CometModel", dict[str, str]]:
+    """A model, and what its signature says of it."""
     with _quiet():
         try:
             from comet import load_from_checkpoint  # noqa: PLC0415 - an extra
         except ImportError as error:
-            raise TransduceError("the metric comet needs its library: pip install 'transduce[comet]'") from error
+            raise TransduceError(
+                f"the metric comet needs its library, and all that it needs: pip install 'transduce[comet]' ({error})"
+            ) from error
+        if checkpoint is None:
+            raise BadInputError(f"the metric comet needs a model, --comet-model PATH: {_HOW}")
+        if not checkpoint.is_file():
+            raise BadInputError(f"{checkpoint}: no such COMET checkpoint: {_HOW}")
         try:
-            return load_from_checkpoint(str(checkpoint), local_files_only=True)
-        except Exception as error:  # comet raises that very class, and those of all it is made of
+            return load_from_checkpoint(str(checkpoint), local_files_only=True), _identity(checkpoint)
+        except Exception as error:  # comet raises that very class, and those of all that it is made of
             raise BadInputError(f"{checkpoint}: comet cannot load it: {error}: {_HOW}") from error
 
 
-def _name(checkpoint: Path) -> str:
-    """The folder's name, and the digest that tells models of one name apart."""
+def _identity(checkpoint: Path) -> dict[str, str]:
+    """The model's name, and the digest that tells models of one name apart."""
     with checkpoint.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     # A downloaded model lies in models--OWNER--NAME/snapshots/COMMIT/checkpoints.
     published = [part for part in checkpoint.parts if part.startswith("models--")]
-    folder = published[-1].removeprefix("models--") if published else checkpoint.resolve().parent.parent.name
-    return f"{folder.replace('--', '/')}|sha256:{digest[:_DIGITS]}"
+    name = published[-1].removeprefix("models--") if published else checkpoint.resolve().parent.parent.name
+    return {"model": name.replace("--", "/"), "sha256": digest[:_DIGITS]}
 
 
 @contextmanager

@@ -14,8 +14,7 @@ LineValues = Callable[[Sequence[str], Sequence[str]], Sequence[float]]
 class LineMean:
     """The mean of the values of all lines.
 
-    It has what scoring and resampling call of ``sacrebleu.metrics.base.Metric``; the rest of that class is for counts of
-    n-grams.
+    It has what scoring and resampling call of ``sacrebleu.metrics.base.Metric``; the rest of that class counts n-grams.
     """
 
     def __init__(self, name: str, values: LineValues, details: Mapping[str, str]) -> None:

@@ -26,9 +26,9 @@ class Score:
 
 
 def corpus_score(metric: Metric, hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> Score:
-    """Score a whole output: BLEU, chrF and the share of exact lines in 0 to 100, higher is better; TER in percent, lower
-    is better.
+    """Score a whole output, in 0 to 100 but for TER, which has no end; of TER alone lower is better.
 
+    ``exact`` is the share of outputs that equal their reference, ``ter`` the edits for each hundred words of it.
     ``tokenize`` is BLEU's; "none" is for text that is tokenized already.
 
     Raises:

@@ -1,9 +1,20 @@
 """Strings to ids and back. Knows no torch."""
 
 from transduce.text.bpe import learn_bpe
+from transduce.text.dropout import BpeDropout
 from transduce.text.learn import learn_tokenizer
 from transduce.text.pair import TokenizerPair
+from transduce.text.sentencepiece import import_sentencepiece
 from transduce.text.sentences import split_sentences
 from transduce.text.tokenizer import SpecialIds, Tokenizer
 
-__all__ = ["SpecialIds", "Tokenizer", "TokenizerPair", "learn_bpe", "learn_tokenizer", "split_sentences"]
+__all__ = [
+    "BpeDropout",
+    "SpecialIds",
+    "Tokenizer",
+    "TokenizerPair",
+    "import_sentencepiece",
+    "learn_bpe",
+    "learn_tokenizer",
+    "split_sentences",
+]

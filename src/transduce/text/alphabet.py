@@ -15,6 +15,6 @@ def count_characters(lines: Iterable[str]) -> Counter[str]:
 def most_frequent(counts: Counter[str], limit: int) -> list[str]:
     """At most so many characters, the most frequent first; of equally frequent ones those that Unicode has first.
 
-    The trainers of the ``tokenizers`` library could choose too, but of equally frequent ones they keep others each time.
+    The trainers could choose too, but of equally frequent ones they keep others each time.
     """
     return sorted(+counts, key=lambda character: (-counts[character], character))[:limit]

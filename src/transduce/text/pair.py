@@ -22,8 +22,8 @@ class TokenizerPair:
     def __post_init__(self) -> None:
         if self.source.special != self.target.special:
             raise BadInputError(
-                f"the two tokenizers number their special symbols differently: {self.source.special} and "
-                f"{self.target.special}"
+                f"the two tokenizers number their special symbols differently ({self.source.special} and "
+                f"{self.target.special}): make both anew"
             )
 
     @classmethod
@@ -35,7 +35,11 @@ class TokenizerPair:
         """
         if not any((folder / name).exists() for name in SIDES):
             return cls.of(Tokenizer.load(folder / SHARED))
-        return cls(*(Tokenizer.load(folder / name) for name in SIDES))
+        source, target = (Tokenizer.load(folder / name) for name in SIDES)
+        try:
+            return cls(source, target)
+        except BadInputError as error:
+            raise BadInputError(f"{folder}: {error}") from error
 
     @classmethod
     def of(cls, shared: Tokenizer) -> "TokenizerPair":

@@ -1,5 +1,6 @@
 """What a SentencePiece ``.model`` file says, as plain data."""
 
+import math
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -81,11 +82,22 @@ def _parse(path: Path) -> Any:  # noqa: ANN401 - protobuf makes its classes as t
         stored.ParseFromString(path.read_bytes())
     except DecodeError as error:
         raise BadInputError(f"{path}: not a SentencePiece model, or a damaged one") from error
-    texts, kinds = [piece.piece for piece in stored.pieces], [piece.type for piece in stored.pieces]
-    specified = stored.HasField("trainer_spec") and stored.HasField("normalizer_spec")
-    if not specified or kinds.count(PieceKind.UNKNOWN) != 1 or len(set(texts)) < len(texts):
+    if not _whole(stored):
         raise BadInputError(f"{path}: not a SentencePiece model, or a damaged one")
     return stored
+
+
+def _whole(stored: Any) -> bool:  # noqa: ANN401 - as above
+    """Whether the message says what every model says."""
+    texts, kinds = [piece.piece for piece in stored.pieces], [piece.type for piece in stored.pieces]
+    return (
+        stored.HasField("trainer_spec")
+        and stored.HasField("normalizer_spec")
+        and all(isinstance(text, str) and text for text in texts)  # what is no UTF-8 comes as bytes
+        and len(set(texts)) == len(texts)
+        and kinds.count(PieceKind.UNKNOWN) == 1
+        and all(math.isfinite(piece.score) for piece in stored.pieces)
+    )
 
 
 def _flaw(stored: Any) -> str | None:  # noqa: ANN401 - as above

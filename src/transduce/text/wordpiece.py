@@ -57,7 +57,7 @@ def learn_wordpiece(lines: Iterable[str], vocab_size: int, symbols: Iterable[str
 
 
 def _alphabet(lines: Iterable[str], room: int) -> list[str]:
-    """Characters that fill at most three quarters of the vocabulary, in two forms each: without them words are unknown."""
+    """In two forms each they fill at most three quarters of the vocabulary: without them words are unknown."""
     counts: Counter[str] = Counter()
     for line in lines:
         counts.update("".join(line.split()))

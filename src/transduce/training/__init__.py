@@ -8,6 +8,7 @@ from transduce.training.report import Report
 from transduce.training.schedule import learning_rate
 from transduce.training.session import Corpora, Hooks, Training
 from transduce.training.step import compute_loss, make_optimizer, train_step
+from transduce.training.tracking import require_tensorboard
 
 __all__ = [
     "MODEL",
@@ -25,6 +26,7 @@ __all__ = [
     "load_checkpoint",
     "load_newest",
     "make_optimizer",
+    "require_tensorboard",
     "save_checkpoint",
     "train",
     "train_step",

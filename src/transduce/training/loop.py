@@ -1,19 +1,23 @@
 """The training loop: batches in, a trained model and its checkpoints out."""
 
+import logging
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 
 import torch
 
 from transduce.config import TrainConfig
-from transduce.data import Batch, draw_rows, plan_epoch, read_batches
+from transduce.data import Batch, draw_rows, padding_share, plan_epoch, read_batches
 from transduce.training.checkpoint import save_checkpoint
 from transduce.training.progress import Progress
 from transduce.training.schedule import learning_rate
 from transduce.training.session import Corpora, Sums, Training, describe
 from transduce.training.step import train_step
 from transduce.training.validation import validate
+
+_log = logging.getLogger(__name__)
 
 
 def train(training: Training, progress: Progress) -> Progress:
@@ -41,13 +45,15 @@ def train(training: Training, progress: Progress) -> Progress:
         progress = _count(progress, sums, seconds)
         training.report.train(describe("train", progress, loss, rate), sums.tokens / seconds)
         if validating:
-            progress = validate(training, progress, rate)
+            with _timed(step, "validated"):
+                progress = validate(training, progress, rate)
         last = last or is_stale(config, progress)
         if saving or last:
             progress = progress.model_copy(update={"checkpoint_seconds": progress.seconds})
-            save_checkpoint(
-                training.checkpoints, training.model, training.optimizer, progress, keep=config.keep_checkpoints
-            )
+            with _timed(step, "checkpoint written"):
+                save_checkpoint(
+                    training.checkpoints, training.model, training.optimizer, progress, keep=config.keep_checkpoints
+                )
         if last:
             break
         sums, clock = Sums.zero(device), time.perf_counter()
@@ -85,10 +91,20 @@ def _batches(corpora: Corpora, config: TrainConfig, progress: Progress) -> Itera
     while True:
         rows = draw_rows(corpora.train.corpora, corpora.weights, config.seed, epoch)
         plan = plan_epoch(*lengths, config.batch_tokens, config.seed, epoch, rows)
-        for batch in read_batches(corpora.train, plan[done:], corpora.special):
+        if _log.isEnabledFor(logging.DEBUG):
+            _log.debug(f"epoch {epoch}: {len(plan):,} batches, {100 * padding_share(*lengths, plan):.1f}% padding")
+        resegment = corpora.resegment(epoch) if corpora.resegment else None
+        for batch in read_batches(corpora.train, plan[done:], corpora.special, resegment):
             done += 1
             yield batch, {"epoch": epoch, "batch": done}
         epoch, done = epoch + 1, 0
+
+
+@contextmanager
+def _timed(step: int, what: str) -> Iterator[None]:
+    start = time.perf_counter()
+    yield
+    _log.debug(f"step {step}: {what} in {time.perf_counter() - start:.2f} s")
 
 
 def _count(progress: Progress, sums: Sums, seconds: float) -> Progress:

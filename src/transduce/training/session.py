@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from transduce.config import TrainConfig
-from transduce.data import Store
+from transduce.data import Resegment, Store
 from transduce.kernels import resolve_precision
 from transduce.models import Transformer
 from transduce.text import SpecialIds
@@ -23,6 +23,7 @@ class Corpora:
     dev: Store
     special: SpecialIds
     weights: tuple[float, ...] = (1.0,)  # how often an epoch has the pairs of each training corpus
+    resegment: Callable[[int], Resegment] | None = None  # for each epoch, how its lines are tokenized anew
 
 
 @dataclass(frozen=True)

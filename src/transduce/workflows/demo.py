@@ -111,14 +111,10 @@ def _score(translator: Translator, train: Pairs, test: Pairs) -> DemoScore:
     sources, references = (list(side) for side in zip(*test, strict=True))
     outputs = [translation.text for translation in translator.translate(sources)]
     return DemoScore(
-        exact=_exact(outputs, references),
+        exact=corpus_score("exact", outputs, references).value,
         bleu=corpus_score("bleu", outputs, references).value,
-        lookup_exact=_exact(_look_up(train, sources), references),
+        lookup_exact=corpus_score("exact", _look_up(train, sources), references).value,
     )
-
-
-def _exact(outputs: Sequence[str], references: Sequence[str]) -> float:
-    return 100 * sum(a == b for a, b in zip(outputs, references, strict=True)) / len(references)
 
 
 def _look_up(train: Pairs, sources: Sequence[str]) -> list[str]:

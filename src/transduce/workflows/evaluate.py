@@ -1,48 +1,156 @@
-"""Scores of a model on a test set."""
+"""Scores of a model on a test set, alone or beside another system's."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from transduce.config import BadInputError
-from transduce.data import read_pairs
-from transduce.evaluation import Score, corpus_score
-from transduce.inference import Translator
+from transduce.bundle import find_model
+from transduce.config import BadInputError, Precision, read_run
+from transduce.data import name_corpus, read_corpus, read_lines, read_pairs
+from transduce.evaluation import (
+    SAMPLES,
+    SEED,
+    Comparison,
+    Metric,
+    Score,
+    Scorer,
+    make_comet_scorer,
+    make_scorer,
+    paired_bootstrap,
+    score_with,
+)
+from transduce.inference import Translator, load
+from transduce.workflows.run_directory import RunDirectory
 
-EvaluationMetric = Literal["bleu", "chrf", "ter", "perplexity"]
+EvaluationMetric = Literal[Metric, "comet", "perplexity"]
 
 
-def evaluate(
-    translator: Translator,
-    source: Path,
-    reference: Path,
-    metrics: Sequence[EvaluationMetric],
-    *,
-    beam_size: int | None = None,
-    tokenize: str = "13a",
-) -> list[Score]:
-    """Translate ``source`` and score it against ``reference``.
+@dataclass(frozen=True)
+class Examples:
+    """A test set: line i of the sources should become line i of the references."""
+
+    sources: list[str]
+    references: list[str]
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What is measured, in that order, and how."""
+
+    metrics: Sequence[EvaluationMetric]
+    tokenize: str = "13a"
+    comet_model: Path | None = None
+
+
+def read_examples(source: Path, reference: Path) -> Examples:
+    """The test set of two files.
 
     Raises:
         BadInputError: A file cannot be read, or the two differ in length, or are empty.
     """
-    pairs = list(read_pairs(source, reference))
-    if not pairs:
-        raise BadInputError(f"{source}: is empty: nothing to evaluate")
-    sources, references = (list(side) for side in zip(*pairs, strict=True))
-    outputs: list[str] = []
-    if set(metrics) - {"perplexity"}:
-        outputs = [translation.text for translation in translator.translate(sources, beam_size=beam_size)]
+    return _examples(read_pairs(source, reference), source)
+
+
+def read_own_examples(run: Path) -> Examples:
+    """The test set that a run directory names in its ``run.toml``.
+
+    Raises:
+        BadInputError: It is no run with a model yet, names no test set, or that cannot be read or is empty.
+    """
+    find_model(run)
+    path = RunDirectory(run).config
+    data = read_run(path).data if path.is_file() else None
+    if data is None or data.test is None:
+        raise BadInputError(
+            f"{run}: has no test set of its own (data.test in a run's run.toml): give --source and --reference"
+        )
+    return _examples(read_corpus(data.test, data.folder), name_corpus(data.test, data.folder))
+
+
+def evaluate(
+    translator: Translator, examples: Examples, measures: Measures, *, beam_size: int | None = None
+) -> list[Score]:
+    """Translate the sources and score the outputs against the references.
+
+    Raises:
+        BadInputError: A setting of the measures is wrong.
+        TransduceError: A metric's extra is not installed.
+    """
+    scorers = _scorers(measures, examples.sources)
+    outputs = _outputs(translator, examples.sources, beam_size) if scorers else []
     return [
-        _perplexity(translator, sources, references)
-        if metric == "perplexity"
-        else corpus_score(metric, outputs, references, tokenize)
-        for metric in metrics
+        score_with(scorers[metric], metric, outputs, examples.references)
+        if metric in scorers
+        else _perplexity(translator, examples)
+        for metric in measures.metrics
     ]
 
 
-def _perplexity(translator: Translator, sources: list[str], references: list[str]) -> Score:
-    tokens = translator.count_tokens(references)
-    total = sum(translator.score(sources, references))
+def compare(
+    translator: Translator,
+    examples: Examples,
+    measures: Measures,
+    other: Path,
+    *,
+    precision: Precision = "auto",
+    beam_size: int | None = None,
+    samples: int = SAMPLES,
+    seed: int = SEED,
+) -> list[Comparison]:
+    """Score the outputs beside another system's of the same sources, by paired bootstrap resampling.
+
+    ``other`` is a text file of the other's outputs, or a model or run directory, which then translates too.
+
+    Raises:
+        BadInputError: As ``evaluate`` and ``paired_bootstrap``; or perplexity is asked for; or the other can be neither
+            read nor loaded, or has more or fewer outputs than there are sources.
+        TransduceError: A metric's extra is not installed.
+    """
+    if "perplexity" in measures.metrics:
+        raise BadInputError("perplexity is of a model and not of its outputs: leave it out of --metric with --against")
+    scorers = _scorers(measures, examples.sources)
+    theirs = _other_outputs(other, examples.sources, precision, beam_size)
+    ours = _outputs(translator, examples.sources, beam_size)
+    return paired_bootstrap(scorers, examples.references, ours, theirs, samples=samples, seed=seed)
+
+
+def _other_outputs(other: Path, sources: list[str], precision: Precision, beam_size: int | None) -> list[str]:
+    if other.is_dir():
+        return _outputs(load(other, precision), sources, beam_size)
+    outputs = list(read_lines(other))
+    if len(outputs) != len(sources):
+        raise BadInputError(
+            f"{other}: has {len(outputs):,} lines for {len(sources):,} sources: line i is the output for source i"
+        )
+    return outputs
+
+
+def _outputs(translator: Translator, sources: list[str], beam_size: int | None) -> list[str]:
+    return [translation.text for translation in translator.translate(sources, beam_size=beam_size)]
+
+
+def _examples(pairs: Iterable[tuple[str, str]], name: object) -> Examples:
+    rows = list(pairs)
+    if not rows:
+        raise BadInputError(f"{name}: is empty: nothing to evaluate")
+    sources, references = (list(side) for side in zip(*rows, strict=True))
+    return Examples(sources, references)
+
+
+def _scorers(measures: Measures, sources: Sequence[str]) -> dict[str, Scorer]:
+    """What compares outputs with references; made before anything is translated, so that errors come first."""
+    return {metric: _scorer(metric, measures, sources) for metric in measures.metrics if metric != "perplexity"}
+
+
+def _scorer(metric: Literal[Metric, "comet"], measures: Measures, sources: Sequence[str]) -> Scorer:
+    if metric == "comet":
+        return make_comet_scorer(measures.comet_model, sources)
+    return make_scorer(metric, measures.tokenize)
+
+
+def _perplexity(translator: Translator, examples: Examples) -> Score:
+    tokens = translator.count_tokens(examples.references)
+    total = sum(translator.score(examples.sources, examples.references))
     return Score("perplexity", math.exp(-total / tokens), f"per-token|tokens:{tokens}|end-symbol:counted")

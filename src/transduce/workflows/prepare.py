@@ -3,13 +3,14 @@
 import hashlib
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
 from transduce.config import BadInputError, Corpus, RunConfig, write_run
 from transduce.data import EncodedPair, Store, name_corpus, read_numbered, write_store
-from transduce.data.filters import PairFilter, Tally, text_flaw
+from transduce.data.filters import DuplicateFinder, PairFilter, Tally, text_flaw
 from transduce.text import TokenizerPair
 from transduce.workflows.run_directory import RunDirectory, corpus_files
 from transduce.workflows.vocabulary import make_tokenizers, tokenizer_files
@@ -106,7 +107,15 @@ def _encode_train(config: RunConfig, tokenizers: TokenizerPair, tallies: list[Ta
     """Tokenize training pairs and leave out what a model should not learn from, counting why."""
     data = config.data
     dev = ((source, target) for _, source, target in read_numbered(data.dev, data.folder))
-    accepted = PairFilter(data, dev)
+    with closing(DuplicateFinder()) as seen:
+        accepted = PairFilter(data, dev, seen)
+        yield from _accepted(config, tokenizers, tallies, accepted)
+
+
+def _accepted(
+    config: RunConfig, tokenizers: TokenizerPair, tallies: list[Tally], accepted: PairFilter
+) -> Iterator[EncodedPair]:
+    data = config.data
     for index, (corpus, tally) in enumerate(zip(data.train, tallies, strict=True)):
         numbered = read_numbered(corpus, data.folder, keep_invalid=data.invalid_utf8 == "drop")
         for block in _blocks(numbered):

@@ -44,6 +44,11 @@ class RunDirectory:
         return any(self.checkpoints.glob("step-*"))
 
     @property
+    def tensorboard(self) -> Path:
+        """The same measurements for TensorBoard, where asked for."""
+        return self.root / "tensorboard"
+
+    @property
     def metrics(self) -> Path:
         """One JSON object a line for each measurement."""
         return self.root / "metrics.jsonl"

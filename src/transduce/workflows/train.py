@@ -1,5 +1,6 @@
 """From a run file to a trained model, with dev translated and scored on the way."""
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,11 +9,12 @@ import torch
 from transduce.bundle import BEST, Bundle, save_bundle
 from transduce.config import BadInputError, Precision, RunConfig, TrainConfig, write_run
 from transduce.config.model import VOCABULARY_SIZES
-from transduce.data import read_corpus
+from transduce.data import Resegment, read_corpus
 from transduce.evaluation import corpus_score
 from transduce.inference import Translator
 from transduce.kernels import resolve_precision
 from transduce.models import Transformer, build
+from transduce.text import BpeDropout, TokenizerPair
 from transduce.training import (
     Corpora,
     Hooks,
@@ -24,11 +26,14 @@ from transduce.training import (
     list_checkpoints,
     load_newest,
     make_optimizer,
+    require_tensorboard,
     train,
 )
 from transduce.workflows.initialize import initialize
 from transduce.workflows.prepare import Prepared, prepare
 from transduce.workflows.run_directory import RunDirectory
+
+_log = logging.getLogger(__name__)
 
 
 def train_run(
@@ -53,6 +58,8 @@ def train_run(
             f"{run.root}: holds a training at step {checkpoints[-1][0]:,}: --resume goes on from there, "
             f"--out DIR trains elsewhere"
         )
+    if config.train.tensorboard:
+        require_tensorboard()
     prepared = prepare(config, run)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.manual_seed(config.train.seed)
@@ -66,7 +73,8 @@ def train_run(
     settings = _resolve_precision(config.train, progress, device)
     progress = _fix(progress, config, settings, run)
     write_run(config, run.config)
-    with Report(run.metrics, max_steps=settings.max_steps, step=progress.step) as report:
+    tensorboard = run.tensorboard if settings.tensorboard else None
+    with Report(run.metrics, max_steps=settings.max_steps, step=progress.step, tensorboard=tensorboard) as report:
         for line in prepared.report if prepared.new else ():
             report.say(line)
         if is_over(settings, progress.step, progress.seconds) or is_stale(settings, progress):
@@ -74,6 +82,8 @@ def train_run(
             return progress
         beginning = "going on from" if checkpoints else "starting at"
         report.say(f"{beginning} step {progress.step:,} on {device} in {settings.precision}")
+        parameters = sum(weight.numel() for weight in model.parameters())
+        _log.debug(f"{parameters:,} parameters; {len(prepared.train):,} training pairs, {len(prepared.dev):,} of dev")
         training = Training(
             model=model,
             optimizer=optimizer,
@@ -88,7 +98,17 @@ def train_run(
 
 def _corpora(config: RunConfig, prepared: Prepared) -> Corpora:
     weights = tuple(corpus.weight for corpus in config.data.train)
-    return Corpora(prepared.train, prepared.dev, prepared.tokenizers.special, weights)
+    resegment = _bpe_dropout(config, prepared.tokenizers) if config.tokenizer.bpe_dropout else None
+    return Corpora(prepared.train, prepared.dev, prepared.tokenizers.special, weights, resegment)
+
+
+def _bpe_dropout(config: RunConfig, tokenizers: TokenizerPair) -> Callable[[int], Resegment]:
+    """For each epoch, the function that tokenizes its lines anew, a pure one of seed, epoch and row."""
+    share, seed = config.tokenizer.bpe_dropout, config.train.seed
+    source, target = BpeDropout(tokenizers.source, share, 2 * seed), BpeDropout(tokenizers.target, share, 2 * seed + 1)
+    return lambda epoch: (
+        lambda sources, targets, rows: (source.segment(sources, epoch, rows), target.segment(targets, epoch, rows))
+    )
 
 
 def _resolve_precision(config: TrainConfig, progress: Progress, device: torch.device) -> TrainConfig:

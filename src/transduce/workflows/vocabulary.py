@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from transduce.bundle import find_model
 from transduce.config import BadInputError, RunConfig, VocabularyConfig
 from transduce.data import read_corpus
 from transduce.data.filters import text_flaw
-from transduce.text import Tokenizer, TokenizerPair, learn_tokenizer
+from transduce.text import Tokenizer, TokenizerPair, import_sentencepiece, learn_tokenizer
 
 
 def make_tokenizers(config: RunConfig) -> TokenizerPair:
@@ -20,13 +21,11 @@ def make_tokenizers(config: RunConfig) -> TokenizerPair:
     """
     settings, root = config.tokenizer, config.data.folder
     symbols = tuple(dict.fromkeys([*settings.symbols, *config.data.tags]))
-    pairs = _TrainingPairs(config, _stride(config))
-    if settings.source is None or settings.target is None:
-        if settings.kind == "existing" and (folder := _existing(settings, root)).is_dir():
-            return _check_symbols(TokenizerPair.load(folder), symbols, folder)
-        return TokenizerPair.of(_make(settings, _Sides(pairs, (0, 1)), symbols, root, 0))
-    sides = (_make(side, _Sides(pairs, (index,)), symbols, root, index) for index, side in enumerate(settings.sides))
-    return TokenizerPair(*sides)
+    pairs = _TrainingPairs(config)
+    if not settings.shared:
+        made = (_make(side, _Sides(pairs, (i,)), symbols, root) for i, side in enumerate(settings.sides))
+        return TokenizerPair(*((pair.source, pair.target)[i] for i, pair in enumerate(made)))
+    return _make(settings, _Sides(pairs, (0, 1)), symbols, root)
 
 
 def tokenizer_files(config: RunConfig) -> list[Path]:
@@ -35,19 +34,17 @@ def tokenizer_files(config: RunConfig) -> list[Path]:
     return [file for path in paths for file in (sorted(path.glob("tokenizer*.json")) if path.is_dir() else [path])]
 
 
-def _make(settings: VocabularyConfig, lines: "_Sides", symbols: tuple[str, ...], root: Path, side: int) -> Tokenizer:
+def _make(settings: VocabularyConfig, lines: "_Sides", symbols: tuple[str, ...], root: Path) -> TokenizerPair:
     match settings.kind:
         case "existing":
             path = _existing(settings, root)
             pair = TokenizerPair.load(path) if path.is_dir() else TokenizerPair.of(Tokenizer.load(path))
-            pair = _check_symbols(pair, symbols, path)
-            return (pair.source, pair.target)[side]
+            _check_symbols(pair, symbols, path)
+            return pair
         case "sentencepiece":
-            from transduce.text.sentencepiece import import_sentencepiece  # noqa: PLC0415 - an extra
-
-            return import_sentencepiece(root / str(settings.path), symbols)
+            return TokenizerPair.of(import_sentencepiece(root / str(settings.path), symbols))
         case kind:
-            return learn_tokenizer(kind, lines, settings.vocab_size, symbols)
+            return TokenizerPair.of(learn_tokenizer(kind, lines, settings.vocab_size, symbols))
 
 
 def _existing(settings: VocabularyConfig, root: Path) -> Path:
@@ -56,29 +53,34 @@ def _existing(settings: VocabularyConfig, root: Path) -> Path:
     return find_model(path) if path.is_dir() and settings.kind == "existing" else path
 
 
-def _check_symbols(pair: TokenizerPair, symbols: tuple[str, ...], path: Path) -> TokenizerPair:
-    for symbol in symbols:
-        ids = pair.source.encode([symbol])[0]
-        if len(ids) != 1 or ids[0] == pair.special.unknown:
-            raise BadInputError(
-                f"{path}: {symbol} is no symbol of this tokenizer: learn a new one, or leave the symbol or tag out"
-            )
-    return pair
+def _check_symbols(pair: TokenizerPair, symbols: tuple[str, ...], path: Path) -> None:
+    for tokenizer in (pair.source, pair.target):
+        for symbol, ids in zip(symbols, tokenizer.encode(symbols), strict=True):
+            if len(ids) != 1 or ids[0] == pair.special.unknown:
+                raise BadInputError(
+                    f"{path}: {symbol} is no symbol of this tokenizer: learn a new one, or leave the symbol or tag out"
+                )
 
 
 @dataclass(frozen=True)
 class _TrainingPairs:
-    """The training text, as often as it is asked for; only every so many pairs of it."""
+    """The training text, as often as it is asked for: ``learn_from`` pairs of it, evenly spread."""
 
     config: RunConfig
-    stride: int
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
+        return islice(self._all(), 0, None, self._stride)
+
+    def _all(self) -> Iterator[tuple[str, str]]:
         data = self.config.data
         keep_invalid = data.invalid_utf8 == "drop"
         corpora = (read_corpus(corpus, data.folder, keep_invalid=keep_invalid) for corpus in data.train)
-        pairs = (pair for pair in chain.from_iterable(corpora) if text_flaw(pair) is None)
-        return islice(pairs, 0, None, self.stride)
+        return (pair for pair in chain.from_iterable(corpora) if text_flaw(pair) is None)
+
+    @cached_property
+    def _stride(self) -> int:
+        total = sum(1 for _ in self._all())
+        return max(1, -(-total // self.config.tokenizer.learn_from))
 
 
 @dataclass(frozen=True)
@@ -90,9 +92,3 @@ class _Sides:
 
     def __iter__(self) -> Iterator[str]:
         return (pair[side] for pair in self.pairs for side in self.sides)
-
-
-def _stride(config: RunConfig) -> int:
-    """So that ``learn_from`` pairs, evenly spread, are learned from."""
-    total = sum(1 for _ in _TrainingPairs(config, 1))
-    return max(1, -(-total // config.tokenizer.learn_from))
