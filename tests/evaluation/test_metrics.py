@@ -27,7 +27,7 @@ def test_agrees_with_sacrebleu(metric, function):
     assert score.value == function(HYPOTHESES, [REFERENCES]).score
 
 
-@pytest.mark.parametrize(("metric", "value"), [("bleu", 100), ("chrf", 100), ("ter", 0)])
+@pytest.mark.parametrize(("metric", "value"), [("bleu", 100), ("chrf", 100), ("ter", 0), ("exact", 100)])
 def test_the_reference_itself_is_perfect(metric, value):
     assert corpus_score(metric, REFERENCES, REFERENCES).value == pytest.approx(value)
 
@@ -35,6 +35,14 @@ def test_the_reference_itself_is_perfect(metric, value):
 def test_ter_by_hand():
     # One of four words is another.
     assert corpus_score("ter", ["a b x d"], ["a b c d"]).value == pytest.approx(25)
+
+
+def test_exact_by_hand():
+    # Two of five: a letter's case, a space at the end and a missing word each make a line another one.
+    outputs = ["jump left", "Run", "walk ", "look", ""]
+    score = corpus_score("exact", outputs, ["jump left", "run", "walk", "look", "turn"])
+    assert score.value == pytest.approx(40)
+    assert score.signature == "nrefs:1|lines:5|case:mixed|tok:none"
 
 
 @pytest.mark.parametrize(
@@ -55,6 +63,7 @@ def test_case_counts():
     lowered = [text.lower() for text in REFERENCES]
     assert corpus_score("bleu", lowered, REFERENCES).value < 100
     assert corpus_score("chrf", lowered, REFERENCES).value < 100
+    assert corpus_score("exact", lowered, REFERENCES).value == 0
 
 
 def test_text_that_is_tokenized_already():

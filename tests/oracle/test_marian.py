@@ -145,7 +145,7 @@ def ours(request):
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
 def test_hidden_states_and_logits_agree(transformers, ours, dtype, tolerance):
     theirs = marian(transformers, ours.to(dtype))
-    source, target, _ = pairs(17, 3, SOURCE_VOCABULARY if ours.config.source_vocab_size else VOCABULARY)
+    source, target, _ = pairs(17, 3, ours.config.source_vocab_size or VOCABULARY)
     memory = ours.encode(source)
     hidden = ours.decode(memory, target).hidden
     expected = theirs(
@@ -165,7 +165,7 @@ def test_hidden_states_and_logits_agree(transformers, ours, dtype, tolerance):
 
 def test_loss_and_every_gradient_agree(transformers, ours):
     theirs = marian(transformers, ours)
-    source, target, labels = pairs(17, 3, SOURCE_VOCABULARY if ours.config.source_vocab_size else VOCABULARY)
+    source, target, labels = pairs(17, 3, ours.config.source_vocab_size or VOCABULARY)
     sums = ours(source, target, labels)
     # They shift the labels themselves, leave those of -100 out, and give the mean.
     loss = theirs(

@@ -1,15 +1,17 @@
 import math
+import shutil
 
 import pytest
 
-from transduce.config import BadInputError
-from transduce.evaluation import corpus_score
-from transduce.workflows.evaluate import evaluate
+from transduce.config import BadInputError, Corpus, read_run, write_run
+from transduce.evaluation import LineMean, corpus_score, make_scorer, paired_bootstrap
+from transduce.workflows.evaluate import Examples, Measures, compare, evaluate, read_examples, read_own_examples
 
 pytest_plugins = ["tiny_run"]
 
 SOURCES = ["bamo dulu kari", "wemo", "luso gozu fepi"]
 REFERENCES = ["ti sor mup", "yob yob", "hax ved nal"]
+EXAMPLES = Examples(SOURCES, REFERENCES)
 
 
 @pytest.fixture
@@ -20,34 +22,146 @@ def files(tmp_path):
     return paths
 
 
-def test_each_metric_is_of_the_translations_in_the_order_asked_for(translator, files):
+@pytest.fixture
+def run_with_test(trained_run, tmp_path, files):
+    """A function that gives a copy of the trained run whose run file names the corpus as its test set."""
+
+    def make(corpus):
+        run = shutil.copytree(trained_run, tmp_path / "run")
+        config = read_run(run / "run.toml")
+        data = config.data.model_copy(update={"root": str(tmp_path), "test": corpus})
+        write_run(config.model_copy(update={"data": data}), run / "run.toml")
+        return run
+
+    return make
+
+
+def test_each_metric_is_of_the_translations_in_the_order_asked_for(translator):
     outputs = [each.text for each in translator.translate(SOURCES)]
-    scores = evaluate(translator, *files, ["ter", "bleu", "chrf"])
-    assert scores == [corpus_score(metric, outputs, REFERENCES) for metric in ("ter", "bleu", "chrf")]
+    scores = evaluate(translator, EXAMPLES, Measures(["ter", "bleu", "exact", "chrf"]))
+    assert scores == [corpus_score(metric, outputs, REFERENCES) for metric in ("ter", "bleu", "exact", "chrf")]
 
 
-def test_perplexity_is_exp_of_the_mean_over_tokens(translator, files):
-    (score,) = evaluate(translator, *files, ["perplexity"])
+def test_perplexity_is_exp_of_the_mean_over_tokens(translator):
+    first, score = evaluate(translator, EXAMPLES, Measures(["exact", "perplexity"]))
+    assert first.metric == "exact"
     one_by_one = [translator.score([s], [r])[0] for s, r in zip(SOURCES, REFERENCES, strict=True)]
     # Every invented word is one token: 3 + 2 + 3, and three end symbols.
     assert score.value == pytest.approx(math.exp(-sum(one_by_one) / 11), rel=1e-4)
     assert "tokens:11" in score.signature
 
 
-def test_the_beam_and_the_tokenizer_reach_their_places(translator, files):
+def test_the_beam_and_the_tokenizer_reach_their_places(translator):
     greedy = [each.text for each in translator.translate(SOURCES, beam_size=1)]
-    (score,) = evaluate(translator, *files, ["bleu"], beam_size=1, tokenize="none")
+    (score,) = evaluate(translator, EXAMPLES, Measures(["bleu"], tokenize="none"), beam_size=1)
     assert score == corpus_score("bleu", greedy, REFERENCES, "none")
     assert "tok:none" in score.signature
 
 
-def test_an_empty_test_set_is_refused(translator, tmp_path):
+def test_comet_gets_the_sources_and_its_model(translator, monkeypatch, tmp_path):
+    asked = []
+
+    def make(checkpoint, sources):
+        asked.append((checkpoint, sources))
+        return LineMean("comet", lambda outputs, references: [0.5, 0.25, 0.75], {"version": "0"})
+
+    monkeypatch.setattr("transduce.workflows.evaluate.make_comet_scorer", make)
+    (score,) = evaluate(translator, EXAMPLES, Measures(["comet"], comet_model=tmp_path / "model.ckpt"))
+    assert asked == [(tmp_path / "model.ckpt", SOURCES)]
+    assert (score.metric, score.value) == ("comet", 0.5)
+
+
+def test_wrong_settings_are_found_before_anything_is_translated(translator, monkeypatch):
+    monkeypatch.setattr(type(translator), "translate", lambda *_, **__: pytest.fail("translated"))
+    with pytest.raises(BadInputError, match="14a"):
+        evaluate(translator, EXAMPLES, Measures(["chrf", "bleu"], tokenize="14a"))
+
+
+def test_two_files_are_a_test_set(files):
+    assert read_examples(*files) == EXAMPLES
+
+
+def test_an_empty_test_set_is_refused(tmp_path):
     (tmp_path / "empty").touch()
     with pytest.raises(BadInputError, match="empty: is empty"):
-        evaluate(translator, tmp_path / "empty", tmp_path / "empty", ["bleu"])
+        read_examples(tmp_path / "empty", tmp_path / "empty")
 
 
-def test_different_lengths_are_named(translator, files):
+def test_different_lengths_are_named(files):
     files[1].write_text("one\ntwo\n")
     with pytest.raises(BadInputError, match=r"source has 3 lines but .*reference has 2"):
-        evaluate(translator, *files, ["bleu"])
+        read_examples(*files)
+
+
+def test_a_run_brings_its_own_test_set(run_with_test):
+    assert read_own_examples(run_with_test(Corpus(source="source", target="reference"))) == EXAMPLES
+
+
+def test_its_tag_and_lines_hold_there_too(run_with_test):
+    run = run_with_test(Corpus(source="source", target="reference", lines=(2, 3), tag="<x>"))
+    assert read_own_examples(run) == Examples(["<x> wemo", "<x> luso gozu fepi"], REFERENCES[1:])
+
+
+def test_an_empty_test_set_of_a_run_is_named(run_with_test, tmp_path):
+    (tmp_path / "nothing.tsv").touch()
+    with pytest.raises(BadInputError, match=r"nothing\.tsv: is empty"):
+        read_own_examples(run_with_test(Corpus(pairs="nothing.tsv")))
+
+
+@pytest.mark.parametrize("part", ["", "best"])
+def test_without_a_test_set_both_files_are_asked_for(trained_run, part):
+    with pytest.raises(BadInputError, match=r"no test set of its own .*: give --source and --reference"):
+        read_own_examples(trained_run / part)
+
+
+def test_no_model_is_said_first(tmp_path):
+    with pytest.raises(BadInputError, match="nowhere: no such model directory"):
+        read_own_examples(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+def test_the_other_s_outputs_are_the_lines_of_a_file(translator, tmp_path, suffix):
+    theirs = ["ti sor", "yob", ""]
+    other = tmp_path / f"other{suffix}"
+    other.write_bytes(_compress("".join(line + "\n" for line in theirs).encode(), suffix))
+    ours = [each.text for each in translator.translate(SOURCES)]
+    measures = Measures(["chrf", "exact"])
+    comparisons = compare(translator, EXAMPLES, measures, other, samples=29, seed=3)
+    scorers = {metric: make_scorer(metric) for metric in ("chrf", "exact")}
+    assert comparisons == paired_bootstrap(scorers, REFERENCES, ours, theirs, samples=29, seed=3)
+    assert comparisons[0].theirs.value == corpus_score("chrf", theirs, REFERENCES).value
+
+
+def _compress(text, suffix):
+    import gzip
+
+    import pyarrow as pa
+
+    match suffix:
+        case ".gz":
+            return gzip.compress(text)
+        case ".zst":
+            return pa.compress(text, codec="zstd", asbytes=True)
+        case _:
+            return text
+
+
+def test_another_model_translates_the_same_sources(translator, trained_run):
+    (comparison,) = compare(
+        translator, EXAMPLES, Measures(["chrf"]), trained_run, precision="float32", beam_size=1, samples=29
+    )
+    greedy = [each.text for each in translator.translate(SOURCES, beam_size=1)]
+    assert comparison.ours == comparison.theirs
+    assert comparison.ours.value == corpus_score("chrf", greedy, REFERENCES).value
+    assert comparison.p_value == 1
+
+
+def test_a_file_with_lines_missing_is_named(translator, tmp_path):
+    (tmp_path / "short").write_text("ti\nyob\n")
+    with pytest.raises(BadInputError, match="short: has 2 lines for 3 sources"):
+        compare(translator, EXAMPLES, Measures(["bleu"]), tmp_path / "short")
+
+
+def test_perplexity_compares_no_outputs(translator, tmp_path):
+    with pytest.raises(BadInputError, match="leave it out of --metric"):
+        compare(translator, EXAMPLES, Measures(["bleu", "perplexity"]), tmp_path)

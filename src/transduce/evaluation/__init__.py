@@ -2,12 +2,14 @@
 
 from transduce.evaluation.bootstrap import SAMPLES, SEED, Comparison, Resampled, paired_bootstrap
 from transduce.evaluation.comet import make_comet_scorer
+from transduce.evaluation.line_mean import LineMean
 from transduce.evaluation.metrics import Metric, Score, Scorer, corpus_score, make_scorer, score_with
 
 __all__ = [
     "SAMPLES",
     "SEED",
     "Comparison",
+    "LineMean",
     "Metric",
     "Resampled",
     "Score",

@@ -30,7 +30,8 @@ class Resampled:
 class Comparison:
     """Two outputs by one metric.
 
-    ``p_value`` is two-sided: the share of samples whose difference, moved to have no mean, is larger than the true one.
+    ``p_value`` is two-sided: the share of samples whose difference, moved to have no mean, is larger than the true one;
+    1 where there is no difference.
     """
 
     metric: str
@@ -79,8 +80,10 @@ def _compare(
     signatures, columns = test()
     (name,) = signatures  # the metric's own, such as chrF2
     baseline, system = cast(list[Result], columns[name])
-    assert system.p_value is not None
-    return Comparison(metric, _resampled(system), _resampled(baseline), system.p_value, str(signatures[name]))
+    # sacreBLEU counts what is larger: of two equal outputs nothing is, and they would seem to differ for certain.
+    p_value = 1.0 if system.score == baseline.score else system.p_value
+    assert p_value is not None
+    return Comparison(metric, _resampled(system), _resampled(baseline), p_value, str(signatures[name]))
 
 
 def _resampled(result: Result) -> Resampled:

@@ -61,7 +61,7 @@ def _load(checkpoint: Path | None) -> tuple["CometModel", dict[str, str]]:
         try:
             return load_from_checkpoint(str(checkpoint), local_files_only=True), _identity(checkpoint)
         except Exception as error:  # comet raises that very class, and those of all that it is made of
-            raise BadInputError(f"{checkpoint}: comet cannot load it: {error}: {_HOW}") from error
+            raise BadInputError(f"{checkpoint}: comet cannot load it: {str(error).rstrip('.')}: {_HOW}") from error
 
 
 def _identity(checkpoint: Path) -> dict[str, str]:

@@ -115,10 +115,12 @@ def _splits(
     stored: StoredModel, pieces: list[Piece], symbols: tuple[str, ...]
 ) -> Iterator[pre_tokenizers.PreTokenizer]:
     """Where a text is cut, so that symbols are read as such where they are meant, and nowhere else."""
+    meant = [*_standing(symbols), *_anywhere(pieces, symbols)]
     if stored.algorithm == "unigram" or _looks_up_whole(pieces, symbols):
         # Any piece is found, unigram's anywhere: what only spells one is cut behind its first character.
-        yield pre_tokenizers.Split(Regex("|".join(_impostors(pieces, symbols))), behavior="merged_with_previous")
-    if meant := [*_standing(symbols), *_anywhere(pieces, symbols)]:
+        cuts = Regex("|".join([*meant, *_impostors(pieces, symbols)]))
+        yield pre_tokenizers.Split(cuts, behavior="merged_with_previous")
+    if meant:
         yield pre_tokenizers.Split(Regex("|".join(meant)), behavior="isolated")
     if not any(_SPACE in piece.text[1:] for piece in pieces):
         # No piece reaches beyond a word, so words can be remembered.
@@ -126,17 +128,13 @@ def _splits(
 
 
 def _impostors(pieces: list[Piece], symbols: tuple[str, ...]) -> Iterator[str]:
-    """Patterns of the first character of a text that looks like a control piece, a byte, or a symbol within a word."""
+    """Patterns of the first character of a text that looks like a control piece, a byte, or a symbol."""
     if any(piece.kind is PieceKind.BYTE for piece in pieces):
         yield "<(?=0x[0-9A-F]{2}>)"
-    for piece in pieces:
-        if piece.kind is PieceKind.CONTROL:
-            if len(piece.text) == 1:
-                raise BadInputError(f"its control piece {piece.text!r} is a single character, which cannot be read")
-            yield f"{re.escape(piece.text[0])}(?={re.escape(piece.text[1:])})"
-    for symbol in symbols:
-        first, rest = re.escape(symbol[0]), re.escape(symbol[1:])
-        yield rf"(?<=[^{_SPACE}]){first}(?={rest})|{first}(?={rest}[^{_SPACE}])"
+    for name in (*(piece.text for piece in pieces if piece.kind is PieceKind.CONTROL), *symbols):
+        if len(name) == 1 and name not in symbols:
+            raise BadInputError(f"its control piece {name!r} is a single character, which cannot be read")
+        yield f"{re.escape(name[0])}(?={re.escape(name[1:])})"
 
 
 def _standing(symbols: tuple[str, ...]) -> list[str]:

@@ -1,0 +1,102 @@
+"""The README's lines for own text, as a newcomer would type them, with this installation and with a fresh one (slow)."""
+
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+ENGLISH = [
+    "a",
+    "the",
+    "dog",
+    "man",
+    "two",
+    "red",
+    "green",
+    "house",
+    "tree",
+    "car",
+    "runs",
+    "sees",
+    "holds",
+    "near",
+    "behind",
+    "with",
+    "and",
+    "old",
+    "young",
+    "small",
+]
+GERMAN = [
+    "ein",
+    "der",
+    "Hund",
+    "Mann",
+    "zwei",
+    "rot",
+    "grün",
+    "Haus",
+    "Baum",
+    "Auto",
+    "läuft",
+    "sieht",
+    "hält",
+    "nahe",
+    "hinter",
+    "mit",
+    "und",
+    "alt",
+    "jung",
+    "klein",
+]
+TEXTS = {"train": 1000, "dev": 20, "test": 20, "new": 5}
+
+
+@pytest.fixture(params=["this environment", pytest.param("a fresh environment", marks=pytest.mark.slow)])
+def commands(request, tmp_path):
+    """The folder of the commands python and transduce."""
+    if request.param == "this environment":
+        return Path(sys.executable).parent
+    environment = tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    install = [environment / "bin" / "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", ROOT]
+    subprocess.run(install, check=True, cwd=tmp_path)
+    return environment / "bin"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A thousand pairs of a made-up language, and the run file of the README."""
+    chance = random.Random(3)
+    for name, count in TEXTS.items():
+        rows = [chance.choices(range(20), k=chance.randint(3, 9)) for _ in range(count)]
+        for side, words in (("en", ENGLISH), ("de", GERMAN)):
+            lines = "".join(" ".join(words[word] for word in row) + "\n" for row in rows)
+            (tmp_path / f"{name}.{side}").write_text(lines, encoding="utf-8")
+    (tmp_path / "mine.toml").write_text(_block("[data]"), encoding="utf-8")
+    return tmp_path
+
+
+def _block(first: str) -> str:
+    """The indented block of the README that has a line with this beginning."""
+    blocks = re.findall(r"(?:^    .*\n|^\n)+", README, flags=re.MULTILINE)
+    (block,) = [block for block in blocks if re.search(rf"^    {re.escape(first)}", block, flags=re.MULTILINE)]
+    return re.sub(r"^    ", "", block, flags=re.MULTILINE)
+
+
+def _run(folder: Path, *command: str | Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_the_lines_for_own_text_work_as_written(commands, folder):
+    for line in _block("transduce prepare mine.toml").strip().splitlines():
+        # As written, but for the length of the training.
+        command = line.partition("#")[0].replace("max_steps=5000", "max_steps=30").split()
+        ran = _run(folder, commands / "python", "-c", _block("import transduce"))
+    assert ran.returncode == 0, ran.stderr
+    assert len(ran.stdout.splitlines()) == 2
