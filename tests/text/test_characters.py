@@ -41,19 +41,21 @@ def test_any_text_comes_back(tokenizer, text):
     assert tokenizer.decode(tokenizer.encode([text, f"<de> {text}"])) == [text, f"<de> {text}"]
 
 
-@pytest.mark.parametrize("text", ["<0x41>", "<0xC3><0xA9>", "<pad>", "x<de>", "<de>x", "<de>\t<de>"])
-def test_what_looks_like_a_byte_is_text(tokenizer, text):
+@pytest.mark.parametrize("text", ["<0x41>", "<0xC3><0xA9>", "<pad>", "x<de>", "<de>x"])
+def test_what_looks_like_a_symbol_is_text(text):
+    tokenizer = learn_tokenizer("characters", ["<0x41CA39pad>"], 400, ["<de>"])
+    assert tokens(tokenizer, text.replace("e", "a")) == list(text.replace("e", "a"))
     assert tokenizer.decode(tokenizer.encode([text])) == [text]
-    assert not set(tokenizer.encode([text])[0]) & set(range(4 + 128))
 
 
 @pytest.mark.skipif(not CORPORA.is_dir(), reason=f"{CORPORA} is not there")
-def test_every_line_of_the_corpora_comes_back():
+@pytest.mark.parametrize("stride", [29, pytest.param(1, marks=pytest.mark.slow)])
+def test_every_line_of_the_corpora_comes_back(stride):
     paths = sorted(CORPORA.rglob("*.gz"))
     assert paths
     tokenizer = learn_tokenizer("characters", _lines(CORPORA / "multi30k" / "train.de.gz"), 8000)
     for path in paths:
-        lines = sorted(set(_lines(path)))
+        lines = _lines(path)[::stride]
         assert tokenizer.decode(tokenizer.encode(lines)) == lines, path
 
 

@@ -52,8 +52,8 @@ def test_a_symbol_costs_one_token_at_the_beginning_of_a_line(tokenizer, kind):
 
 
 def test_a_symbol_is_one_token_after_other_white_space(tokenizer):
-    tokens = tokenizer.tokens(one(tokenizer, "a\t<de>\u2028<bt>  <bt>\t"))
-    assert [token.strip() for token in tokens if token.strip()] == ["a", "<de>", "<bt>", "<bt>"]
+    tokens = tokenizer.tokens(one(tokenizer, "the\t<de>\u2028<bt>  <bt>\t"))
+    assert [token.strip() for token in tokens if token.strip() in SYMBOLS] == ["<de>", "<bt>", "<bt>"]
 
 
 @pytest.mark.parametrize("text", ["a<de>", "<de>a", "<de>,", "<de><bt>", "a<de>a", "<bt", "formality", "informal", "<a><b><b>"])
@@ -138,6 +138,7 @@ def test_a_vocabulary_too_small_for_its_symbols_is_refused(kind):
 def test_the_size_of_the_vocabulary_is_a_limit(kind):
     for limit in (300, 311, 347):
         tokenizer = learn_tokenizer(kind, [" ".join(map(str, range(1000)))] * 2 + LINES, limit, ["<de>"])
+        # A symbol that a merge gives too takes one row less, and there are few characters.
         assert tokenizer.vocab_size == limit or (kind == "characters" and tokenizer.vocab_size < limit)
 
 
