@@ -13,6 +13,9 @@ SOURCES = ["a man", "a dog runs", "two"]
 OUTPUTS = ["ein Mann", "ein Hund", ""]
 REFERENCES = ["ein Mann", "ein Hund rennt", "zwei"]
 
+# Lightning's log, which comet runs on, has its own way to standard error.
+_LOUD = logging.getLogger("a library under comet")
+
 
 class FakeModel:
     """Scores the share of the reference's words that the output has, by the interface of comet's ``CometModel``."""
@@ -33,7 +36,7 @@ class FakeModel:
         length_batching=True,
     ):
         self.calls.append((samples, progress_bar))
-        logging.getLogger("comet").warning("GPU available: False")
+        _LOUD.warning("GPU available: False")
         warnings.warn("The 'predict_dataloader' does not have many workers", stacklevel=1)
         scores = [len(set(each["mt"].split())) / len(each["ref"].split()) for each in samples]
         # As comet's Prediction: a mapping whose keys are attributes too.
@@ -108,6 +111,7 @@ def test_two_outputs_are_compared_by_one_model(comet, checkpoint):
 def test_comet_is_not_heard_and_leaves_the_log_alone(comet, checkpoint, monkeypatch, capfd):
     # As in a program of one's own: nobody has set up the log.
     monkeypatch.setattr(logging.root, "handlers", [])
+    monkeypatch.setattr(_LOUD, "handlers", [logging.StreamHandler()])
     level = logging.root.level
     with warnings.catch_warnings(record=True) as heard:
         score_with(make_comet_scorer(checkpoint, SOURCES), "comet", OUTPUTS, REFERENCES)

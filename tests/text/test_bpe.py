@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transduce.text import learn_bpe
-from transduce.text.bpe import BYTES
+from transduce.text.symbols import BYTES
 from transduce.text.tokenizer import SPECIAL_SYMBOLS
 
 CORPORA = Path(__file__).parents[2].parent / "shared" / "corpora"
@@ -45,6 +45,18 @@ def test_every_line_of_the_corpora_comes_back():
         returned = tokenizer.decode(tokenizer.encode(lines))
         different = [(before, after) for before, after in zip(lines, returned, strict=True) if before != after]
         assert not different, f"{path}: {different[0]}"
+
+
+@pytest.mark.skipif(not CORPORA.is_dir(), reason=f"{CORPORA} is not there")
+def test_symbols_change_no_line_of_the_corpora():
+    """With symbols, pieces are looked up whole before they are merged: what merging gives must be the same."""
+    lines = corpus_lines(CORPORA / "multi30k" / "train.en.gz")
+    plain, tagged = learn_bpe(lines, 4000), learn_bpe(lines, 4006, ("<de>", "<bt>", "<formal>"))
+    assert list(tagged.vocabulary)[266:] == list(plain.vocabulary)[260:]
+    for path in sorted(CORPORA.rglob("*.gz")):
+        sample = corpus_lines(path)[::29]
+        for with_symbols, without in zip(tagged.encode(sample), plain.encode(sample), strict=True):
+            assert [index - 6 if index >= 266 else index for index in with_symbols] == without
 
 
 @given(text=st.text(st.characters(exclude_categories=["Cs"])))

@@ -5,7 +5,7 @@ import pytest
 import tokenizers
 
 from transduce.config import BadInputError
-from transduce.text import Tokenizer, learn_bpe
+from transduce.text import Tokenizer, learn_bpe, learn_tokenizer
 
 TEXTS = ["", "the cat sat", "  12 <s> </s> <pad> <unk> <0x41> €🙂  "]
 
@@ -89,3 +89,16 @@ def test_byte_names_are_ordinary_symbols(saved):
     # As special ones they would vanish from decoded text, and with them all that is spelled in bytes.
     added = json.loads(saved.read_text())["added_tokens"]
     assert [token["content"] for token in added] == ["<pad>", "<s>", "</s>", "<unk>"]
+
+
+def test_the_vocabulary_stands_in_the_order_of_ids(tokenizer):
+    vocabulary = tokenizer.vocabulary
+    assert list(vocabulary.values()) == list(range(tokenizer.vocab_size))
+    assert tokenizer.tokens(list(vocabulary.values())) == list(vocabulary)
+
+
+def test_pieces_are_what_is_tokenized_on_its_own(tokenizer):
+    assert tokenizer.pieces("the cat sat, 12") == [" the", " cat", " sat", ",", " 1", "2"]
+    assert tokenizer.pieces("") == []
+    characters = learn_tokenizer("characters", ["ab"], 300)
+    assert [characters.pieces(text) for text in ("ab c", "")] == [["ab c"], []]

@@ -28,7 +28,9 @@ def longest_match(vocabulary, word):
     return pieces
 
 
-@pytest.mark.parametrize("word", ["unaffable", "affableun", "hugging", "pugs", "“un”", "h", "unx", "xun", "(able),", "€"])
+@pytest.mark.parametrize(
+    "word", ["unaffable", "affableun", "hugging", "pugs", "“un”", "h", "unx", "xun", "(able),", "€"]
+)
 def test_a_word_is_its_longest_pieces(tokenizer, word):
     assert tokens(tokenizer, word) == longest_match(tokenizer.vocabulary, word)
 

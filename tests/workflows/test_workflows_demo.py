@@ -1,7 +1,9 @@
+import random
+
 import pytest
 
 from transduce.cli.demo import demo as demo_verb
-from transduce.data.phrases import KINDS, PHRASES, make_phrases
+from transduce.data.phrases import FAMILIES, PHRASES, make_phrases
 from transduce.workflows.demo import DEMO_TEXT, demo
 from transduce.workflows.run_directory import RunDirectory
 
@@ -27,7 +29,12 @@ def test_tests_hold_no_value_of_the_training_and_no_combination_twice():
 
 def test_phrases_take_a_value_of_every_kind():
     assert all(source.count("{}") == target.count("{}") == 1 for source, target in PHRASES)
-    assert len(PHRASES) * len(KINDS) >= 100
+    kinds = [kind for family in FAMILIES for kind in family]
+    assert len(PHRASES) * len(kinds) >= 400
+    for kind in kinds:
+        english, german = kind(random.Random(7))
+        assert english
+        assert german
 
 
 def test_the_same_seed_gives_the_same_corpus():

@@ -146,10 +146,18 @@ def _compress(text, suffix):
             return text
 
 
-def test_another_model_translates_the_same_sources(translator, trained_run):
+def test_another_model_translates_the_same_sources_with_the_same_beam(translator, trained_run, monkeypatch):
+    translate, beams = type(translator).translate, []
+
+    def record(self, texts, beam_size=None, **options):
+        beams.append(beam_size)
+        return translate(self, texts, beam_size, **options)
+
+    monkeypatch.setattr(type(translator), "translate", record)
     (comparison,) = compare(
         translator, EXAMPLES, Measures(["chrf"]), trained_run, precision="float32", beam_size=1, samples=29
     )
+    assert beams == [1, 1]
     greedy = [each.text for each in translator.translate(SOURCES, beam_size=1)]
     assert comparison.ours == comparison.theirs
     assert comparison.ours.value == corpus_score("chrf", greedy, REFERENCES).value

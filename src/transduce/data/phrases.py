@@ -9,11 +9,14 @@ import datetime
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from itertools import accumulate
+from typing import Final, Literal
 
 from babel import Locale, dates, lists, numbers, units
 
 Pair = tuple[str, str]
+Kind = Callable[[random.Random], Pair]
 
 PHRASES: Final[tuple[Pair, ...]] = (
     ("The report mentions {}.", "Der Bericht erwähnt {}."),
@@ -35,6 +38,7 @@ PHRASES: Final[tuple[Pair, ...]] = (
 )
 
 _UNITS: Final = ("length-kilometer", "mass-kilogram", "temperature-celsius", "volume-liter", "duration-minute")
+_LENGTHS: Final[tuple[Literal["short", "long"], ...]] = ("short", "long")
 _CURRENCIES: Final = ("USD", "EUR", "GBP", "JPY")
 _LANGUAGES: Final = ("en", "de", "fr", "es", "it", "nl", "pl", "pt", "ru", "sv", "da", "fi", "el", "tr", "ja", "zh")
 _TERRITORIES: Final = ("DE", "FR", "ES", "IT", "NL", "PL", "PT", "RU", "SE", "DK", "FI", "GR", "TR", "JP", "CN", "US")
@@ -48,43 +52,39 @@ def _both(write: Callable[[Locale], str]) -> Pair:
     return english, german
 
 
-def _date(draw: random.Random) -> Pair:
+def _date(style: str, draw: random.Random) -> Pair:
     day = datetime.date(1950, 1, 1) + datetime.timedelta(days=draw.randrange(36_525))
-    style = draw.choice(("full", "long", "short"))
     return _both(lambda locale: dates.format_date(day, style, locale))
 
 
-def _time(draw: random.Random) -> Pair:
+def _time(style: str, draw: random.Random) -> Pair:
     time = datetime.time(draw.randrange(24), draw.randrange(60), draw.randrange(60))
-    style = draw.choice(("short", "medium"))
     return _both(lambda locale: dates.format_time(time, style, locale=locale))
 
 
-def _amount(draw: random.Random) -> float:
+def _amount(draw: random.Random, decimals: int) -> float:
     magnitude: int = 10 ** draw.randrange(1, 7)
-    return round(draw.random() * magnitude, draw.randrange(3))
+    return round(draw.random() * magnitude, decimals)
 
 
-def _number(draw: random.Random) -> Pair:
-    amount = _amount(draw)
+def _number(decimals: int, draw: random.Random) -> Pair:
+    amount = _amount(draw, decimals)
     return _both(lambda locale: numbers.format_decimal(amount, locale=locale))
 
 
-def _money(draw: random.Random) -> Pair:
-    amount, currency = _amount(draw), draw.choice(_CURRENCIES)
+def _money(currency: str, draw: random.Random) -> Pair:
+    amount = _amount(draw, draw.randrange(3))
     return _both(lambda locale: numbers.format_currency(amount, currency, locale=locale))
 
 
-def _percentage(draw: random.Random) -> Pair:
-    share = round(draw.random(), draw.randrange(2, 5))
+def _percentage(decimals: int, draw: random.Random) -> Pair:
+    share = round(draw.random(), 2 + decimals)
     return _both(lambda locale: numbers.format_percent(share, locale=locale, decimal_quantization=False))
 
 
-def _measure(draw: random.Random) -> Pair:
-    amount, unit = round(2 + draw.random() * 998, draw.randrange(2)), draw.choice(_UNITS)
-    if draw.random() < 0.5:
-        return _both(lambda locale: units.format_unit(amount, unit, length="long", locale=locale))
-    return _both(lambda locale: units.format_unit(amount, unit, length="short", locale=locale))
+def _measure(unit: str, length: Literal["short", "long"], draw: random.Random) -> Pair:
+    amount = round(2 + draw.random() * 998, draw.randrange(2))
+    return _both(lambda locale: units.format_unit(amount, unit, length=length, locale=locale))
 
 
 def _name(draw: random.Random) -> Callable[[Locale], str]:
@@ -92,19 +92,20 @@ def _name(draw: random.Random) -> Callable[[Locale], str]:
     return lambda locale: locale.languages[language] if wanted else locale.territories[territory]
 
 
-def _names(draw: random.Random) -> Pair:
-    names = [_name(draw) for _ in range(draw.randrange(3, 6))]
+def _names(count: int, draw: random.Random) -> Pair:
+    names = [_name(draw) for _ in range(count)]
     return _both(lambda locale: lists.format_list([name(locale) for name in names], locale=locale))
 
 
-KINDS: Final[tuple[Callable[[random.Random], Pair], ...]] = (
-    _date,
-    _time,
-    _number,
-    _money,
-    _percentage,
-    _measure,
-    _names,
+# Kinds of values, by what they have in common; each way of writing is a kind of its own.
+FAMILIES: Final[tuple[tuple[Kind, ...], ...]] = (
+    tuple(partial(_date, style) for style in ("full", "long", "short")),
+    tuple(partial(_time, style) for style in ("short", "medium")),
+    tuple(partial(_number, decimals) for decimals in range(3)),
+    tuple(partial(_money, currency) for currency in _CURRENCIES),
+    tuple(partial(_percentage, decimals) for decimals in range(3)),
+    tuple(partial(_measure, unit, length) for unit in _UNITS for length in _LENGTHS),
+    tuple(partial(_names, count) for count in range(3, 6)),
 )
 
 
@@ -121,11 +122,13 @@ class MadeUpCorpus:
 def make_phrases(train: int, test: int, seed: int) -> MadeUpCorpus:
     """Draw a corpus: ``train`` training pairs, and ``test`` pairs each for dev and for the two tests.
 
-    One in four combinations of a phrase with a kind of value never occurs in training or dev. No value of a test
-    occurs in training, and no value occurs twice.
+    One in four combinations of a phrase with a kind of value (long dates, pounds, kilograms spelled out ...) never
+    occurs in training or dev. No value of a test occurs in training, and no value occurs twice.
     """
     draw = random.Random(seed)
-    combinations = [(phrase, kind) for phrase in range(len(PHRASES)) for kind in range(len(KINDS))]
+    combinations = [
+        _Combination(phrase, kind, 1 / len(family)) for phrase in PHRASES for family in FAMILIES for kind in family
+    ]
     draw.shuffle(combinations)
     held_out = combinations[: len(combinations) // 4]
     known = combinations[len(combinations) // 4 :]
@@ -136,13 +139,23 @@ def make_phrases(train: int, test: int, seed: int) -> MadeUpCorpus:
     return MadeUpCorpus(list(_draw_pairs(draw, known, train, seen)), dev, unseen_values, unseen_combinations)
 
 
-def _draw_pairs(draw: random.Random, combinations: list[tuple[int, int]], count: int, seen: set[str]) -> Iterator[Pair]:
+@dataclass(frozen=True)
+class _Combination:
+    """A phrase and a kind of value; families of many kinds are drawn no more often than those of few."""
+
+    phrase: Pair
+    kind: Kind
+    weight: float
+
+
+def _draw_pairs(draw: random.Random, combinations: list[_Combination], count: int, seen: set[str]) -> Iterator[Pair]:
+    weights = list(accumulate(combination.weight for combination in combinations))
     while count:
-        phrase, kind = draw.choice(combinations)
-        value = KINDS[kind](draw)
+        [drawn] = draw.choices(combinations, cum_weights=weights)
+        value = drawn.kind(draw)
         if value[0] in seen:
             continue
         seen.add(value[0])
         count -= 1
-        source, target = PHRASES[phrase]
+        source, target = drawn.phrase
         yield source.format(value[0]), target.format(value[1])

@@ -19,8 +19,9 @@ def character_rules(name: str, charsmap: bytes) -> list[normalizers.Normalizer]:
     """The normalizers that do what the rules called ``name`` do.
 
     ``Precompiled`` replaces a letter with its marks by what the letter alone would become, and drops the marks. So each
-    character is mapped alone, with seams between them, and what belongs together is composed before and after. Marks in
-    another order than Unicode's are put in order, which SentencePiece does not do.
+    character is mapped alone, with seams between them, and what belongs together is composed before and after. Two
+    things SentencePiece does not do: marks in another order than Unicode's are put in order, and a mark behind what
+    becomes several letters (a ligature) is composed with the last of them.
 
     Raises:
         BadInputError: They are rules of the model's own, or damaged.

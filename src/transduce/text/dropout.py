@@ -20,8 +20,6 @@ Ids = NDArray[np.int32]
 _DRAWS: Final = 64
 # Segmentations kept; when there are more, all are forgotten.
 _KEPT: Final = 2**19
-# Longer pieces are no words and stay as they are: the time to merge them grows with the square of their length.
-_LONGEST: Final = 200
 
 
 @final
@@ -106,8 +104,6 @@ class BpeDropout:
 
     def _spell(self, ids: tuple[int, ...]) -> "_Word":
         pieces = self._merges.spell(ids)
-        if max(map(len, pieces)) > _LONGEST:
-            pieces = tuple((index,) for index in ids)
         digest = hashlib.blake2b(f"{self._seed} {pieces}".encode(), digest_size=8).digest()
         merges = sum(map(len, pieces)) - len(ids)  # each takes one id away
         return _Word(ids, pieces, merges, int.from_bytes(digest) * _DRAWS)

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import astuple
 from itertools import pairwise
-from typing import final
+from typing import Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,9 @@ from transduce.text.tokenizer import Tokenizer
 
 # The ids that a piece of text begins with, one for each character or byte.
 Spelling = tuple[int, ...]
+
+# Longer pieces are no words and stay as they are: the time to merge them grows with the square of their length.
+_LONGEST: Final = 200
 
 
 @final
@@ -39,7 +43,7 @@ class Merges:
 
     def word_begins(self) -> NDArray[np.bool_]:
         """For each id, whether a word begins with it, whatever stands before."""
-        special = set(vars(self._tokenizer.special).values())
+        special = set(astuple(self._tokenizer.special))
         return np.array(
             [index in special or (token[0] == " " and not token[:2].isspace()) for token, index in self._ids.items()]
         )
@@ -47,12 +51,15 @@ class Merges:
     def spell(self, ids: tuple[int, ...]) -> tuple[Spelling, ...]:
         """The pieces of a word, each in characters and bytes; a symbol is one.
 
-        Where merging them would not give ``ids``, which then are no encoded text, the ids themselves.
+        The ids themselves, where a piece is too long, or where merging would not give them: they are no encoded text.
         """
         [text] = self._tokenizer.decode([ids])
-        pieces = tuple(map(self._spell_piece, self._tokenizer.pieces(text)))
-        merged = [index for piece in pieces for index in self.merge(piece)]
-        return pieces if tuple(merged) == ids else tuple((index,) for index in ids)
+        pieces, as_it_is = self._tokenizer.pieces(text), tuple((index,) for index in ids)
+        if any(len(piece) > _LONGEST for piece in pieces):
+            return as_it_is
+        spelled = tuple(map(self._spell_piece, pieces))
+        merged = tuple(index for spelling in spelled for index in self.merge(spelling))
+        return spelled if merged == ids else as_it_is
 
     def _spell_piece(self, piece: str) -> Spelling:
         spelling = tuple(index for character in piece for index in self._spell_character(character))

@@ -5,6 +5,7 @@ Ids are renumbered: our special symbols come first, whatever the model calls the
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, assert_never
 
@@ -41,7 +42,7 @@ def import_sentencepiece(path: Path, symbols: Iterable[str] = ()) -> Tokenizer:
 
 def _convert(stored: StoredModel, symbols: tuple[str, ...]) -> tokenizers.Tokenizer:
     pieces = _renumber(stored, symbols)
-    backend = tokenizers.Tokenizer(_model(stored, pieces, symbols))
+    backend = tokenizers.Tokenizer(_model(stored, pieces))
     backend.normalizer = _normalizer(stored)
     splits = list(_splits(stored, pieces, symbols))
     if splits:
@@ -62,11 +63,17 @@ def _renumber(stored: StoredModel, symbols: tuple[str, ...]) -> list[Piece]:
             raise BadInputError(f"one of its pieces is {piece.text}, which means something else here")
         pieces.append(piece)
     known = {piece.text for piece in pieces}
-    forms = [form for symbol in symbols for form in (_SPACE + symbol, symbol) if form not in known]
-    return [*pieces, *(Piece(form, 0.0, PieceKind.USER_DEFINED) for form in forms)]
+    forms = _forms(symbols)
+    pieces = [replace(piece, kind=PieceKind.USER_DEFINED) if piece.text in forms else piece for piece in pieces]
+    return [*pieces, *(Piece(form, 0.0, PieceKind.USER_DEFINED) for form in forms if form not in known)]
 
 
-def _model(stored: StoredModel, pieces: list[Piece], symbols: tuple[str, ...]) -> models.Model:
+def _forms(symbols: tuple[str, ...]) -> list[str]:
+    """A symbol as it stands after a space, and where a line begins without one."""
+    return [form for symbol in symbols for form in (_SPACE + symbol, symbol)]
+
+
+def _model(stored: StoredModel, pieces: list[Piece]) -> models.Model:
     vocabulary = {piece.text: index for index, piece in enumerate(pieces)}
     match stored.algorithm:
         case "unigram":
@@ -81,14 +88,14 @@ def _model(stored: StoredModel, pieces: list[Piece], symbols: tuple[str, ...]) -
                 fuse_unk=True,
                 byte_fallback=stored.byte_fallback,
                 # A piece that is a symbol is looked up whole.
-                ignore_merges=_looks_up_whole(pieces, symbols),
+                ignore_merges=_looks_up_whole(pieces),
             )
         case unknown:
             assert_never(unknown)
 
 
-def _looks_up_whole(pieces: list[Piece], symbols: tuple[str, ...]) -> bool:
-    return bool(symbols) or any(piece.kind is PieceKind.USER_DEFINED for piece in pieces)
+def _looks_up_whole(pieces: list[Piece]) -> bool:
+    return any(piece.kind is PieceKind.USER_DEFINED for piece in pieces)
 
 
 def _merges(pieces: list[Piece]) -> list[tuple[str, str]]:
@@ -116,7 +123,7 @@ def _splits(
 ) -> Iterator[pre_tokenizers.PreTokenizer]:
     """Where a text is cut, so that symbols are read as such where they are meant, and nowhere else."""
     meant = [*_standing(symbols), *_anywhere(pieces, symbols)]
-    if stored.algorithm == "unigram" or _looks_up_whole(pieces, symbols):
+    if stored.algorithm == "unigram" or _looks_up_whole(pieces):
         # Any piece is found, unigram's anywhere: what only spells one is cut behind its first character.
         cuts = Regex("|".join([*meant, *_impostors(pieces, symbols)]))
         yield pre_tokenizers.Split(cuts, behavior="merged_with_previous")
@@ -139,14 +146,13 @@ def _impostors(pieces: list[Piece], symbols: tuple[str, ...]) -> Iterator[str]:
 
 def _standing(symbols: tuple[str, ...]) -> list[str]:
     """The user's symbols, where they are words of their own."""
-    names = "|".join(map(re.escape, sorted(symbols, key=len, reverse=True)))
+    names = "|".join(map(re.escape, symbols))
     return [rf"(?:{_SPACE}|\A)(?:{names})(?={_SPACE}|\z)"] if symbols else []
 
 
 def _anywhere(pieces: list[Piece], symbols: tuple[str, ...]) -> list[str]:
-    """The model's own symbols, which SentencePiece finds within words too."""
-    forms = {form for symbol in symbols for form in (symbol, _SPACE + symbol)}
-    own = {piece.text for piece in pieces if piece.kind is PieceKind.USER_DEFINED} - forms
+    """The model's own symbols, the longest first: SentencePiece finds them within words too."""
+    own = {piece.text for piece in pieces if piece.kind is PieceKind.USER_DEFINED}.difference(_forms(symbols))
     return [re.escape(text) for text in sorted(own, key=lambda text: (-len(text), text))]
 
 
