@@ -1,0 +1,69 @@
+"""Every recipe is a run file that prepares and trains. That it learns too is slow, and in docs/results.md."""
+
+from pathlib import Path
+
+import pytest
+
+from transduce.config import RunConfig, read_run
+from transduce.inference import load
+from transduce.workflows.evaluate import Measures, evaluate, read_own_examples
+from transduce.workflows.prepare import prepare
+from transduce.workflows.run_directory import RunDirectory, corpus_files
+from transduce.workflows.train import train_run
+
+RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
+
+
+def _shortened(config: RunConfig) -> RunConfig:
+    """Some lines of the text, some steps of the training."""
+    train = tuple(corpus.model_copy(update={"lines": (1, 300), "count": 300}) for corpus in config.data.train)
+    some = {"lines": (1, 20), "count": 20}
+    data = config.data.model_copy(
+        update={
+            "train": train,
+            "dev": config.data.dev.model_copy(update=some),
+            "test": config.data.test and config.data.test.model_copy(update=some),
+        }
+    )
+    steps = {"max_steps": 2, "validate_every": 2, "checkpoint_every": 1, "precision": "float32", "max_minutes": None}
+    return config.model_copy(update={"data": data, "train": config.train.model_copy(update=steps)})
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
+def test_prepares_trains_and_scores_its_own_test_set(recipe, tmp_path):
+    config = read_run(recipe)
+    if not all(path.is_file() for path in corpus_files(config)):
+        pytest.skip(f"the corpus is not in {config.data.root}")
+    run = RunDirectory(tmp_path / recipe.stem)
+    train_run(_shortened(config), run, resume=False)
+    [score] = evaluate(load(run.root), read_own_examples(run.root), Measures(["exact"]))
+    assert "lines:20" in score.signature
+
+
+def test_every_corpus_has_its_recipe():
+    assert {path.stem for path in RECIPES} == {
+        "copy", "multi30k", "multi30k-de-en", "multi30k-tokenized", "scan-addprim-jump", "scan-length", "scan-simple",
+        "tatoeba",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["simple", "length", "addprim-jump"])
+def test_scan_leaves_dev_out_of_training_and_the_words_whole(name, tmp_path):
+    config = read_run(next(path for path in RECIPES if path.stem == f"scan-{name}"))
+    if not all(path.is_file() for path in corpus_files(config)):
+        pytest.skip(f"the corpus is not in {config.data.root}")
+    prepared = prepare(config, RunDirectory(tmp_path))
+    assert len(prepared.dev) == 500
+    # The published sizes of the training sets, but for the lines of dev.
+    assert len(prepared.train) == {"simple": 16_728, "length": 16_990, "addprim-jump": 14_670}[name] - 500
+    assert set(prepared.tokenizers.target.vocabulary) == {
+        "<pad>", "<s>", "</s>", "<unk>", "I_JUMP", "I_LOOK", "I_RUN", "I_TURN_LEFT", "I_TURN_RIGHT", "I_WALK",
+    }  # fmt: skip
+
+
+@pytest.mark.slow
+def test_the_copy_task_is_learned(tmp_path):
+    run = RunDirectory(tmp_path / "copy")
+    train_run(read_run(next(path for path in RECIPES if path.stem == "copy")), run, resume=False)
+    [score] = evaluate(load(run.root), read_own_examples(run.root), Measures(["exact"]))
+    assert score.value >= 99
