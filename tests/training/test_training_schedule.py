@@ -1,6 +1,6 @@
 import pytest
 
-from transduce.training import learning_rate
+from transduce.training import cooldown, learning_rate
 
 
 def test_the_papers_base_peaks_after_its_warmup():
@@ -21,3 +21,11 @@ def test_linear_up_then_inverse_square_root_down():
 
 def test_the_factor_multiplies():
     assert learning_rate(7, 64, 100, 3.0) == pytest.approx(3 * learning_rate(7, 64, 100, 1.0))
+
+
+def test_cooldown_falls_in_a_straight_line_over_the_last_steps():
+    assert [cooldown(step, 10, 4) for step in (1, 6, 7, 8, 9, 10)] == [1, 1, 1, 0.75, 0.5, 0.25]
+
+
+def test_without_cooldown_the_schedule_is_the_papers_to_the_end():
+    assert all(cooldown(step, 10, 0) == 1 for step in range(1, 11))

@@ -30,6 +30,9 @@ class TrainConfig(Section):
     precision: Precision = "auto"
     learning_rate_factor: float = Field(1.0, gt=0, description="multiplies the schedule of section 5.3")
     warmup_steps: int = Field(4000, ge=1)
+    cooldown_steps: int = Field(
+        0, ge=0, description="over the last so many steps the rate falls to nothing in a straight line; the paper: none"
+    )
     adam_beta1: float = Field(0.9, ge=0, lt=1)
     adam_beta2: float = Field(0.98, ge=0, lt=1)
     adam_epsilon: float = Field(1e-9, gt=0)

@@ -5,7 +5,7 @@ from transduce.training.checkpoint import MODEL, list_checkpoints, load_checkpoi
 from transduce.training.loop import is_over, is_stale, train
 from transduce.training.progress import Progress
 from transduce.training.report import Report
-from transduce.training.schedule import learning_rate
+from transduce.training.schedule import cooldown, learning_rate
 from transduce.training.session import Corpora, Hooks, Training
 from transduce.training.step import compute_loss, make_optimizer, train_step
 from transduce.training.tracking import require_tensorboard
@@ -19,6 +19,7 @@ __all__ = [
     "Training",
     "average_weights",
     "compute_loss",
+    "cooldown",
     "is_over",
     "is_stale",
     "learning_rate",

@@ -12,7 +12,7 @@ from transduce.config import TrainConfig
 from transduce.data import Batch, draw_rows, padding_share, plan_epoch, read_batches
 from transduce.training.checkpoint import save_checkpoint
 from transduce.training.progress import Progress
-from transduce.training.schedule import learning_rate
+from transduce.training.schedule import cooldown, learning_rate
 from transduce.training.session import Corpora, Sums, Training, describe
 from transduce.training.step import train_step
 from transduce.training.validation import validate
@@ -28,6 +28,7 @@ def train(training: Training, progress: Progress) -> Progress:
     for batches, position in _steps(training.corpora, config, progress):
         step = progress.step + 1
         rate = learning_rate(step, training.model.config.d_model, config.warmup_steps, config.learning_rate_factor)
+        rate *= cooldown(step, config.max_steps, config.cooldown_steps)
         # Each step's dropout depends on seed and step alone, so a resumed training draws what this one would have.
         torch.manual_seed(_mix(config.seed, step))
         losses = train_step(training.model, training.optimizer, batches, rate, training.dtype)
