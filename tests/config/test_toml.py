@@ -183,7 +183,7 @@ class TestSeveralCorpora:
             ("weight = 0.5", "lines = [3, 2]", "line 11: data.train.1.lines = [3, 2]: give the first and the last"),
             ("weight = 0.5", "lines = [0, 2]", "line 11: data.train.1.lines = [0, 2]: give the first and the last"),
             ("weight = 0.5", "lines = 3", "line 11: data.train.1.lines = 3: "),
-            ('"<bt>"', '"< bt >"', "line 12: data.train.1.tag = '< bt >': a tag is one word without white space"),
+            ('"<bt>"', '"< bt >"', "line 12: data.train.1.tag = '< bt >': '< bt >' is not one word"),
             ('target = "train.de"', "", "line 5: data.train.0: a corpus is a source and a target file, or one file"),
             ('pairs = "back.tsv"', "", "line 9: data.train.1: a corpus is a source and a target file, or one file"),
             ('target = "train.de"', 'pairs = "both"', "line 5: data.train.0: a corpus is a source and a target file"),

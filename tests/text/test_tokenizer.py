@@ -102,3 +102,13 @@ def test_pieces_are_what_is_tokenized_on_its_own(tokenizer):
     assert tokenizer.pieces("") == []
     characters = learn_tokenizer("characters", ["ab"], 300)
     assert [characters.pieces(text) for text in ("ab c", "")] == [["ab c"], []]
+
+
+def test_a_file_that_asks_for_cutting_and_padding_gets_neither(tokenizer, tmp_path):
+    asking = tokenizers.Tokenizer.from_str(tokenizer.to_json())
+    asking.enable_truncation(3)
+    asking.enable_padding(length=50)
+    asking.save(str(tmp_path / "tokenizer.json"))
+    text = "the cat sat on the mat"
+    assert Tokenizer.load(tmp_path / "tokenizer.json").encode([text]) == tokenizer.encode([text])
+    assert len(tokenizer.encode([text])[0]) > 3

@@ -98,6 +98,17 @@ class TestSeveralCorpora:
         with pytest.raises(BadInputError, match=r"data\.train\.weight was \[1\.0, 1\.0\] and is \[1\.0, 2\.5\]"):
             train_run(config, run, resume=True)
 
+    def test_another_tag_of_the_test_set_prepares_again(self, run_file, run):
+        prepare(read_run(run_file), run)
+        settings = ["data.test.pairs=b.tsv", 'data.test.tag="<de>"']
+        prepared = prepare(read_run(run_file, settings), run)
+        assert prepared.new
+        assert len(prepared.tokenizers.source.encode(["<de>"])[0]) == 1
+
+    def test_a_tag_that_means_something_else_is_refused_by_its_setting(self, run_file, run):
+        with pytest.raises(BadInputError, match=r"the tag of a corpus: '</s>' cannot be a symbol"):
+            prepare(read_run(run_file, ['data.train.1.tag="</s>"']), run)
+
 
 class TestFilters:
     def test_duplicates_are_dropped_where_asked(self, run_file, run):

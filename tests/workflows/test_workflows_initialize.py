@@ -94,8 +94,10 @@ def test_a_shared_vocabulary_goes_on_as_two(trained_run, tiny_run_file, tmp_path
 
 
 def test_what_is_no_model_is_refused(tiny_run_file, settings, tmp_path):
+    run = RunDirectory(tmp_path / "on")
     with pytest.raises(BadInputError, match="no such model directory"):
-        train_run(read_run(tiny_run_file, settings), RunDirectory(tmp_path / "on"), resume=False, init=tmp_path / "x")
+        train_run(read_run(tiny_run_file, settings), run, resume=False, init=tmp_path / "x")
+    assert not run.root.exists()  # before anything is prepared
 
 
 def test_a_resumed_training_does_not_begin_again(trained_run, tiny_run_file, settings, tmp_path):

@@ -203,3 +203,21 @@ def test_a_half_written_checkpoint_is_named_and_the_one_before_it_used(trained_r
     assert (root / "checkpoints" / "step-400.damaged").is_dir()
     whole = trained_run / "checkpoints" / "step-400" / "model.safetensors"
     assert weights.read_bytes() == whole.read_bytes()
+
+
+def test_a_training_without_its_preparation_is_not_sent_in_circles(trained_run, tiny_config, tmp_path):
+    root = tmp_path / "copy"
+    shutil.copytree(trained_run, root)
+    (root / "store" / "dev.arrow").write_bytes(b"not this")
+    with pytest.raises(BadInputError, match=r"dev\.arrow: .* restore the file, or train anew with another --out"):
+        train_run(tiny_config, RunDirectory(root), resume=True)
+
+
+def test_resuming_before_the_first_checkpoint_says_that_it_starts_anew(tiny_run_file, tmp_path, caplog):
+    run = RunDirectory(tmp_path / "run")
+    config = read_run(tiny_run_file, SHORT)
+    train_run(config, run, resume=True)
+    assert "anew" not in caplog.text  # where nothing had begun, there is nothing to warn of
+    shutil.rmtree(run.checkpoints)
+    train_run(config, run, resume=True)
+    assert "no checkpoint was written yet: starting anew" in caplog.text

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def translate(
     model: ModelPath,
-    input_: Annotated[str, typer.Option("--input", metavar="F", help="A text file, plain or .gz.")] = "-",
+    input_: Annotated[str, typer.Option("--input", metavar="F", help="A text file, plain, .gz or .zst.")] = "-",
     output: Annotated[str, typer.Option("--output", metavar="F", help="Where the translations go.")] = "-",
     beam_size: BeamSize = None,
     length_penalty: Annotated[float | None, typer.Option(help="Alpha. [default: the model's]")] = None,
@@ -85,6 +85,7 @@ def _describe(translation: "Translation") -> dict[str, Any]:
         "score": translation.score,
         "log_probability": translation.log_probability,
         "tokens": translation.tokens,
+        "at_limit": translation.at_limit,
     }
     if translation.alternatives:
         described["alternatives"] = [_describe(each) for each in translation.alternatives]

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from transduce.config.model import Section
+from transduce.config.model import Section, check_word
 
 MadeUpTask = Literal["copy"]
 
@@ -71,9 +71,7 @@ class Corpus(Section):
     @field_validator("tag")
     @classmethod
     def _check_tag(cls, value: str | None) -> str | None:
-        if value is not None and (not value or value.split() != [value]):
-            raise ValueError("a tag is one word without white space")
-        return value
+        return None if value is None else check_word(value)
 
     @model_validator(mode="after")
     def _check_form(self) -> "Corpus":

@@ -19,6 +19,17 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
+def check_word(text: str) -> str:
+    """The text, which is one word without white space.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if text.split() != [text]:
+        raise ValueError(f"{text!r} is not one word without white space")
+    return text
+
+
 class ModelConfig(Section):
     """An encoder-decoder Transformer; the defaults are the paper's base model (Table 3, row "base").
 

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from transduce.config.model import Section
+from transduce.config.model import Section, check_word
 
 TokenizerKind = Literal["bpe", "wordpiece", "words", "characters", "sentencepiece", "existing"]
 
@@ -18,7 +18,9 @@ class VocabularyConfig(Section):
         "characters; sentencepiece: a .model file; existing: the tokenizer of an earlier run or model",
     )
     vocab_size: int = Field(8000, ge=5, description="at most so many symbols, special ones and bytes included")
-    path: str | None = Field(None, description="the .model file, or the tokenizer.json, model or run that has it")
+    path: str | None = Field(
+        None, description="the .model file, or the tokenizer.json, model or run that has it; from data.root"
+    )
 
 
 class SideConfig(VocabularyConfig):
@@ -64,8 +66,7 @@ class TokenizerConfig(VocabularyConfig):
     @classmethod
     def _check_symbols(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for symbol in value:
-            if symbol.split() != [symbol]:
-                raise ValueError(f"{symbol!r} is no symbol: one word without white space")
+            check_word(symbol)
         if len(set(value)) < len(value):
             raise ValueError("a symbol is given twice")
         return value

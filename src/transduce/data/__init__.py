@@ -2,16 +2,20 @@
 
 from transduce.data.batches import Batch, Resegment, make_batch, pad, read_batches
 from transduce.data.corpus import corpus_paths, name_corpus, read_corpus, read_numbered
+from transduce.data.filters import DuplicateFinder, PairFilter, Tally, text_flaw
 from transduce.data.lines import is_text, open_binary, raw_lines, read_lines, read_pairs
 from transduce.data.plan import Plan, draw_rows, padding_share, plan_epoch
 from transduce.data.store import EncodedPair, Store, write_store
 
 __all__ = [
     "Batch",
+    "DuplicateFinder",
     "EncodedPair",
+    "PairFilter",
     "Plan",
     "Resegment",
     "Store",
+    "Tally",
     "corpus_paths",
     "draw_rows",
     "is_text",
@@ -27,5 +31,6 @@ __all__ = [
     "read_lines",
     "read_numbered",
     "read_pairs",
+    "text_flaw",
     "write_store",
 ]

@@ -45,6 +45,6 @@ def warn_of_limits(translations: Sequence[Translation], first_number: int) -> No
         more = f" and {len(numbers) - _MOST_NAMED:,} more" if len(numbers) > _MOST_NAMED else ""
         _log.warning(
             f"text {', '.join(numbers[:_MOST_NAMED])}{more}: the output reached the length limit, and its end may be "
-            f"missing: translate sentence by sentence (paragraphs=True, or --paragraphs), or raise max_extra_length in "
-            f"the model's generation_config.json"
+            f"missing: split what has several sentences (--paragraphs, or paragraphs=True), or raise max_extra_length "
+            f"in the model's generation_config.json"
         )

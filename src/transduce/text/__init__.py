@@ -6,6 +6,7 @@ from transduce.text.learn import learn_tokenizer
 from transduce.text.pair import TokenizerPair
 from transduce.text.sentencepiece import import_sentencepiece
 from transduce.text.sentences import split_sentences
+from transduce.text.symbols import check_symbols
 from transduce.text.tokenizer import SpecialIds, Tokenizer
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "SpecialIds",
     "Tokenizer",
     "TokenizerPair",
+    "check_symbols",
     "import_sentencepiece",
     "learn_bpe",
     "learn_tokenizer",

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from transduce.config import BadInputError
+from transduce.config.model import check_word
 from transduce.text.tokenizer import SPECIAL_SYMBOLS
 
 BYTES: Final = tuple(f"<0x{byte:02X}>" for byte in range(256))
@@ -21,8 +22,10 @@ def check_symbols(symbols: Iterable[str]) -> tuple[str, ...]:
     """
     unique = tuple(dict.fromkeys(symbols))
     for symbol in unique:
-        if symbol.split() != [symbol]:
-            raise BadInputError(f"{symbol!r} is no symbol: one word without white space")
+        try:
+            check_word(symbol)
+        except ValueError as error:
+            raise BadInputError(f"no symbol: {error}") from error
         if symbol in _RESERVED or symbol.startswith(CONTINUED):
             raise BadInputError(
                 f"{symbol!r} cannot be a symbol: tokenizers mean something else by it; write it otherwise"

@@ -40,6 +40,9 @@ class Tokenizer:
             raise BadInputError(f"the tokenizer lacks the special symbols {', '.join(missing)}")
         # Not stored in the file by the library, so set whenever a tokenizer comes to life.
         backend.encode_special_tokens = True
+        # Files of other libraries may ask for both: no text is cut, and padding is the batch's.
+        backend.no_truncation()
+        backend.no_padding()
         self._backend = backend
         self.special = SpecialIds(*map(self._id, SPECIAL_SYMBOLS))
 

@@ -9,8 +9,17 @@ from itertools import islice
 from typing import Final
 
 from transduce.config import BadInputError, Corpus, RunConfig, write_run
-from transduce.data import EncodedPair, Store, name_corpus, read_numbered, write_store
-from transduce.data.filters import DuplicateFinder, PairFilter, Tally, text_flaw
+from transduce.data import (
+    DuplicateFinder,
+    EncodedPair,
+    PairFilter,
+    Store,
+    Tally,
+    name_corpus,
+    read_numbered,
+    text_flaw,
+    write_store,
+)
 from transduce.text import TokenizerPair
 from transduce.workflows.run_directory import RunDirectory, corpus_files
 from transduce.workflows.vocabulary import make_tokenizers, tokenizer_files
@@ -46,7 +55,7 @@ def prepare(config: RunConfig, run: RunDirectory) -> Prepared:
             write_run(config, run.config)
         return prepared
     if run.has_checkpoints:
-        _read_prepared(run)  # damage has its own message
+        _check_readable(run)
         raise BadInputError(
             f"{run.root}: its training began with other text or tokenizer settings (data, tokenizer, or the files "
             f"themselves): restore them to go on, or give another --out"
@@ -60,6 +69,16 @@ def load_prepared(run: RunDirectory) -> Prepared | None:
         return _read_prepared(run)
     except BadInputError:
         return None
+
+
+def _check_readable(run: RunDirectory) -> None:
+    try:
+        _read_prepared(run)
+    except BadInputError as error:
+        raise BadInputError(
+            f"{error}. But {run.root} holds a training, which goes on with this very preparation only: restore the "
+            f"file, or train anew with another --out"
+        ) from error
 
 
 def _read_prepared(run: RunDirectory) -> Prepared:
@@ -152,6 +171,7 @@ def _origin(config: RunConfig) -> dict[str, str]:
     data = config.data.model_dump(exclude={"root": True, "test": True, "train": {"__all__": {"weight"}}})
     return {
         "data": json.dumps(data),
+        "tags": " ".join(config.data.tags),
         "tokenizer": config.tokenizer.model_dump_json(exclude={"bpe_dropout"}),
         "files": " ".join(digests),
     }

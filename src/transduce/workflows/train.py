@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from transduce.bundle import BEST, Bundle, save_bundle
+from transduce.bundle import BEST, Bundle, find_model, save_bundle
 from transduce.config import BadInputError, Precision, RunConfig, TrainConfig, write_run
 from transduce.config.model import VOCABULARY_SIZES
 from transduce.data import Resegment, read_corpus
@@ -60,6 +60,10 @@ def train_run(
         )
     if config.train.tensorboard:
         require_tensorboard()
+    if init is not None:
+        find_model(init)  # a wrong path should not cost a preparation
+    if resume and not checkpoints and run.metrics.exists():
+        _log.warning(f"{run.root}: no checkpoint was written yet: starting anew{f' from {init}' if init else ''}")
     prepared = prepare(config, run)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.manual_seed(config.train.seed)

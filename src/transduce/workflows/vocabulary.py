@@ -8,9 +8,8 @@ from pathlib import Path
 
 from transduce.bundle import find_model
 from transduce.config import BadInputError, RunConfig, VocabularyConfig
-from transduce.data import read_corpus
-from transduce.data.filters import text_flaw
-from transduce.text import Tokenizer, TokenizerPair, import_sentencepiece, learn_tokenizer
+from transduce.data import read_corpus, text_flaw
+from transduce.text import Tokenizer, TokenizerPair, check_symbols, import_sentencepiece, learn_tokenizer
 
 
 def make_tokenizers(config: RunConfig) -> TokenizerPair:
@@ -20,7 +19,10 @@ def make_tokenizers(config: RunConfig) -> TokenizerPair:
         BadInputError: The text cannot be read, or the tokenizer's file is missing, damaged or lacks a symbol.
     """
     settings, root = config.tokenizer, config.data.folder
-    symbols = tuple(dict.fromkeys([*settings.symbols, *config.data.tags]))
+    try:
+        symbols = check_symbols([*settings.symbols, *config.data.tags])
+    except BadInputError as error:
+        raise BadInputError(f"tokenizer.symbols, or the tag of a corpus: {error}") from error
     pairs = _TrainingPairs(config)
     if not settings.shared:
         made = (_make(side, _Sides(pairs, (i,)), symbols, root) for i, side in enumerate(settings.sides))
