@@ -2,11 +2,11 @@
 
 import re
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from transduce.config.model import Section, check_word
+from transduce.config.model import FROM_LIST, Section, check_word
 
 MadeUpTask = Literal["copy"]
 
@@ -36,16 +36,13 @@ class Corpus(Section):
     made_up: MadeUpTask | None = Field(None, description="instead of files: the name of a generated task")
     count: int = Field(10_000, ge=1, description="how many pairs are made up")
     seed: int = Field(1, ge=0, description="what they are drawn with")
-    lines: tuple[int, int] | None = Field(None, description="only these lines (or rows) of the files, first and last")
+    lines: Annotated[tuple[int, int] | None, FROM_LIST] = Field(
+        None, description="only these lines (or rows) of the files, first and last"
+    )
     weight: float = Field(1.0, gt=0, description="how often an epoch goes through these pairs")
     tag: str | None = Field(
         None, min_length=1, description="a symbol put before each source, such as <bt>; one token, made known by itself"
     )
-
-    @field_validator("lines", mode="before")
-    @classmethod
-    def _accept_list(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value  # what TOML has
 
     @field_validator("lines")
     @classmethod

@@ -2,7 +2,7 @@
 
 from typing import Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 NormPosition = Literal["post", "pre"]
 Positions = Literal["sinusoidal", "none"]
@@ -17,6 +17,10 @@ class Section(BaseModel):
 
     # Strict: `max_steps = true` is no 1, and `"yes"` no boolean; every number is one to calculate with.
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+# TOML has lists, frozen sections have tuples.
+FROM_LIST: Final = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
 
 
 def check_word(text: str) -> str:

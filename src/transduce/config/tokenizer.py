@@ -1,10 +1,10 @@
 """How text becomes tokens."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from transduce.config.model import Section, check_word
+from transduce.config.model import FROM_LIST, Section, check_word
 
 TokenizerKind = Literal["bpe", "wordpiece", "words", "characters", "sentencepiece", "existing"]
 
@@ -35,7 +35,9 @@ class SideConfig(VocabularyConfig):
 class TokenizerConfig(VocabularyConfig):
     """One vocabulary for both sides; or one for each, where ``source`` and ``target`` say how."""
 
-    symbols: tuple[str, ...] = Field((), description="words that stay one token each, such as <en> or <formal>")
+    symbols: Annotated[tuple[str, ...], FROM_LIST] = Field(
+        (), description="words that stay one token each, such as <en> or <formal>"
+    )
     bpe_dropout: float = Field(
         0.0, ge=0, lt=1, description="share of merges left out in training (Provilkov et al. 2020)"
     )
@@ -56,11 +58,6 @@ class TokenizerConfig(VocabularyConfig):
                 another = side.get("kind", own.get("kind")) != own.get("kind")
                 values = values | {name: {**own, **({"path": None} if another else {}), **side}}
         return values
-
-    @field_validator("symbols", mode="before")
-    @classmethod
-    def _accept_list(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value  # what TOML has
 
     @field_validator("symbols")
     @classmethod
