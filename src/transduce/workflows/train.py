@@ -60,7 +60,7 @@ def train_run(
         )
     if config.train.tensorboard:
         require_tensorboard()
-    if init is not None:
+    if init is not None and not checkpoints:
         find_model(init)  # a wrong path should not cost a preparation
     if resume and not checkpoints and run.metrics.exists():
         _log.warning(f"{run.root}: no checkpoint was written yet: starting anew{f' from {init}' if init else ''}")
