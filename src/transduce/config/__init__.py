@@ -3,13 +3,14 @@
 from transduce.config.corpora import Corpus, DataConfig
 from transduce.config.errors import BadInputError, TransduceError
 from transduce.config.model import ModelConfig
-from transduce.config.presets import PRESETS, preset
+from transduce.config.presets import PRESETS, PUBLISHED, preset
 from transduce.config.run import GenerationConfig, Precision, RunConfig, TrainConfig
 from transduce.config.tokenizer import SideConfig, TokenizerConfig, VocabularyConfig
 from transduce.config.toml import read_run, write_run
 
 __all__ = [
     "PRESETS",
+    "PUBLISHED",
     "BadInputError",
     "Corpus",
     "DataConfig",

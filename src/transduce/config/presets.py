@@ -1,28 +1,152 @@
-"""Published configurations as data: each preset is what it changes of ``base``."""
+"""Published configurations as data: each is what it changes of the base model."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any, Final, final
 
 from transduce.config.model import ModelConfig
 
-# Each row names its source; a reader can diff it from `base` with `transduce inspect NAME --json`.
-_CHANGES: dict[str, dict[str, object]] = {
-    # Vaswani et al. 2017, Table 3.
-    "base": {},
-    "big": {"d_model": 1024, "d_ff": 4096, "heads": 16, "dropout": 0.3},
-    # The size that published Multi30k results use (4 layers, 128/256, 4 heads).
-    "tiny": {"encoder_layers": 4, "decoder_layers": 4, "d_model": 128, "d_ff": 256, "heads": 4},
-}
+Changes = Mapping[str, Any]
 
 
-def preset(name: str, changes: Mapping[str, object] = MappingProxyType({})) -> ModelConfig:
+@final
+@dataclass(frozen=True)
+class Published:
+    """A published configuration.
+
+    ``meaning`` names its source and what its values mean; ``model`` is what it changes of the base model; ``regime``
+    what it changes of the defaults of the run file's other sections.
+    """
+
+    meaning: str
+    model: Changes = field(default_factory=dict)
+    regime: Mapping[str, Changes] = field(default_factory=dict)
+
+
+def _table3(row: str, **model: object) -> Published:
+    return Published(f"Vaswani et al. 2017, Table 3, {row}", model)
+
+
+# Section 6.1 averages 20 checkpoints of the big models; Table 3 gives them 300,000 steps.
+_BIG: Final[Changes] = {"d_model": 1024, "d_ff": 4096, "heads": 16}
+_BIG_TRAIN: Final[Changes] = {"max_steps": 300_000, "average_last": 20, "keep_checkpoints": 20}
+
+# Section 5.1 splits English and French into 32,000 word pieces; a vocabulary for each side has its own embedding.
+_ENFR: Final[Changes] = {"vocab_size": 32_000, "source_vocab_size": 32_000}
+_WORD_PIECES: Final[Changes] = {"kind": "wordpiece", "vocab_size": 32_000, "source": {}, "target": {}}
+
+# What tensor2tensor's models have in common and the paper's formulas have not.
+_T2T: Final[Changes] = {"sinusoid_layout": "concatenated", "sinusoid_range": "closed", "initializer": "unit_scaling"}
+_T2T_V2: Final[Changes] = {**_T2T, "norm": "pre", "attention_dropout": 0.1, "relu_dropout": 0.1}
+_T2T_V2_TRAIN: Final[Changes] = {"learning_rate_factor": 2.0, "warmup_steps": 8000}
+_T2T_V3_TRAIN: Final[Changes] = {**_T2T_V2_TRAIN, "adam_beta2": 0.997}
+
+PUBLISHED: Final[Mapping[str, Published]] = MappingProxyType(
+    {
+        "base": _table3("row base"),
+        "big": Published("Vaswani et al. 2017, Table 3, row big", {**_BIG, "dropout": 0.3}, {"train": _BIG_TRAIN}),
+        "tiny": Published(
+            "the size of published Multi30k results: 4 layers of 128/256, 4 heads",
+            {"encoder_layers": 4, "decoder_layers": 4, "d_model": 128, "d_ff": 256, "heads": 4},
+        ),
+        "table3-a-h1": _table3("row (A), 1 head at the same cost", heads=1),
+        "table3-a-h4": _table3("row (A), 4 heads at the same cost", heads=4),
+        "table3-a-h16": _table3("row (A), 16 heads at the same cost", heads=16),
+        "table3-a-h32": _table3("row (A), 32 heads at the same cost", heads=32),
+        "table3-b-dk16": _table3("row (B), keys of width 16", d_k=16),
+        "table3-b-dk32": _table3("row (B), keys of width 32", d_k=32),
+        "table3-c-n2": _table3("row (C), 2 layers", encoder_layers=2, decoder_layers=2),
+        "table3-c-n4": _table3("row (C), 4 layers", encoder_layers=4, decoder_layers=4),
+        "table3-c-n8": _table3("row (C), 8 layers", encoder_layers=8, decoder_layers=8),
+        "table3-c-d256": _table3("row (C), d_model 256, heads of width 32", d_model=256),
+        "table3-c-d1024": _table3("row (C), d_model 1024, heads of width 128", d_model=1024),
+        "table3-c-ff1024": _table3("row (C), d_ff 1024", d_ff=1024),
+        "table3-c-ff4096": _table3("row (C), d_ff 4096", d_ff=4096),
+        "table3-d-drop0.0": _table3("row (D), no dropout", dropout=0.0),
+        "table3-d-drop0.2": _table3("row (D), dropout 0.2", dropout=0.2),
+        "table3-d-ls0.0": _table3("row (D), no label smoothing", label_smoothing=0.0),
+        "table3-d-ls0.2": _table3("row (D), label smoothing 0.2", label_smoothing=0.2),
+        "table3-e": _table3("row (E), learned positions instead of sinusoids", positions="learned"),
+        "aop1": Published(
+            "Vaswani et al. 2017, supplementary section on attention over parameters, AOP_1: 8 heads of 1,536 keys",
+            {"feed_forward": "parameter_attention"},
+        ),
+        "aop2": Published(
+            "Vaswani et al. 2017, supplementary section on attention over parameters, AOP_2: 16 heads of 512 keys "
+            "(its table; its text says 8 heads, which would not have as many parameters as the base model)",
+            {"feed_forward": "parameter_attention", "parameter_heads": 16, "parameter_keys": 512},
+        ),
+        "base-enfr": Published(
+            "Vaswani et al. 2017, section 5.1: English to French, 32,000 word pieces a side",
+            _ENFR,
+            {"tokenizer": _WORD_PIECES},
+        ),
+        "big-enfr": Published(
+            "Vaswani et al. 2017, section 6.1: English to French, dropout 0.1 in place of 0.3",
+            {**_BIG, **_ENFR, "dropout": 0.1},
+            {"tokenizer": _WORD_PIECES, "train": _BIG_TRAIN},
+        ),
+        "parsing": Published(
+            "Vaswani et al. 2017, section 6.3, Wall Street Journal only: 4 layers of d_model 1024, 16,000 symbols; "
+            "beam 21, alpha 0.3, outputs of at most 300 symbols more than the input",
+            {"encoder_layers": 4, "decoder_layers": 4, "d_model": 1024, "vocab_size": 16_000},
+            {
+                "tokenizer": {"vocab_size": 16_000},
+                "generation": {"beam_size": 21, "length_penalty": 0.3, "max_extra_length": 300},
+            },
+        ),
+        "t2t-base-v1": Published(
+            "tensor2tensor, transformer_base_v1, the published version in its code: norm after the sum "
+            "(layer_postprocess_sequence 'dan'), dropout 0.1 on sub-layers and embeddings alone "
+            "(layer_prepostprocess_dropout), warm-up 4,000, learning_rate 0.1, which is a factor of 1 (the schedule "
+            "multiplies it with 5,000 and, for Adam, 0.002); all sines before all cosines, the longest wave "
+            "10000 2 pi (timing signal), weights uniform up to sqrt(3 / inputs) (uniform_unit_scaling)",
+            _T2T,
+        ),
+        "t2t-base-v2": Published(
+            "tensor2tensor, transformer_base_v2: v1 with the norm in front (layer_preprocess_sequence 'n'), "
+            "attention_dropout 0.1, relu_dropout 0.1, warm-up 8,000, learning_rate 0.2, which is a factor of 2",
+            _T2T_V2,
+            {"train": _T2T_V2_TRAIN},
+        ),
+        "t2t-base-v3": Published(
+            "tensor2tensor, transformer_base_v3: v2 with optimizer_adam_beta2 0.997; learning_rate_constant 2.0 is "
+            "v2's rate in the words of a newer schedule",
+            _T2T_V2,
+            {"train": _T2T_V3_TRAIN},
+        ),
+        "t2t-parsing": Published(
+            "tensor2tensor, transformer_parsing_base: v3 with hidden_size 1024, attention_dropout 0.2, "
+            "layer_prepostprocess_dropout 0.2, max_length 512, warm-up 16,000, learning_rate 0.05, which is a factor "
+            "of 0.5 (the newer schedule no longer reads it), no embedding shared; six layers where the paper has four",
+            {
+                **_T2T_V2,
+                "d_model": 1024,
+                "dropout": 0.2,
+                "attention_dropout": 0.2,
+                "vocab_size": 16_000,
+                "source_vocab_size": 16_000,
+                "tied_projection": False,
+            },
+            {
+                "data": {"max_length": 512},
+                "tokenizer": {"vocab_size": 16_000, "source": {}, "target": {}},
+                "train": {**_T2T_V3_TRAIN, "learning_rate_factor": 0.5, "warmup_steps": 16_000},
+            },
+        ),
+    }
+)
+
+
+def preset(name: str, changes: Changes = MappingProxyType({})) -> ModelConfig:
     """The preset of that name with further changes; widths of heads that neither names follow ``d_model / heads``.
 
     Raises:
         KeyError: There is no such preset.
         pydantic.ValidationError: The changes do not fit.
     """
-    return ModelConfig.model_validate({**_CHANGES[name], **changes})
+    return ModelConfig.model_validate({**PUBLISHED[name].model, **changes})
 
 
-PRESETS: Mapping[str, ModelConfig] = MappingProxyType({name: preset(name) for name in _CHANGES})
+PRESETS: Final[Mapping[str, ModelConfig]] = MappingProxyType({name: preset(name) for name in PUBLISHED})

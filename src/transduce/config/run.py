@@ -36,6 +36,12 @@ class TrainConfig(Section):
     adam_beta1: float = Field(0.9, ge=0, lt=1)
     adam_beta2: float = Field(0.98, ge=0, lt=1)
     adam_epsilon: float = Field(1e-9, gt=0)
+    symbol_dropout: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="share of the model's input symbols that become the unknown symbol; the paper: none",
+    )
     log_every: int = Field(50, ge=1)
     validate_every: int = Field(1000, ge=1)
     checkpoint_every: int = Field(1000, ge=1)
@@ -81,3 +87,13 @@ class RunConfig(Section):
     model: ModelConfig = ModelConfig()
     train: TrainConfig = TrainConfig()
     generation: GenerationConfig = GenerationConfig()
+
+    @model_validator(mode="after")
+    def _check_lengths(self) -> "RunConfig":
+        longest = self.model.longest
+        if longest is not None and self.data.max_length > longest:
+            raise ValueError(
+                f"data.max_length = {self.data.max_length} is beyond the positions that are learned: raise "
+                f"model.max_positions = {longest}, or lower data.max_length to {longest} or less"
+            )
+        return self

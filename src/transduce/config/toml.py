@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from transduce.config.errors import BadInputError
 from transduce.config.model import VOCABULARY_SIZES, ModelConfig
-from transduce.config.presets import PRESETS, preset
+from transduce.config.presets import PRESETS, PUBLISHED, preset
 from transduce.config.run import RunConfig
 
 Table = dict[str, Any]
@@ -40,7 +40,7 @@ def read_run(path: Path, settings: Iterable[str] = ()) -> RunConfig:
     if isinstance(data, dict) and isinstance(root := data.get("root", "."), str):
         data["root"] = _resolve(root, path.parent, origin.place(("data", "root")))
     if isinstance(table.get("model"), dict):
-        table["model"] = _expand_preset(table["model"], origin)
+        table = _expand_preset(table, table["model"], origin)
     try:
         return RunConfig.model_validate(table)
     except ValidationError as error:
@@ -117,8 +117,8 @@ def _enter(table: object, name: str) -> object:
     return table.get(name) if isinstance(table, dict) else None
 
 
-def _expand_preset(section: Table, origin: "_Origin") -> Table:
-    """The model section with the preset it names (base where it names none) written out."""
+def _expand_preset(table: Table, section: Table, origin: "_Origin") -> Table:
+    """The run with the preset that its model section names (base where it names none) written out in all sections."""
     for name in sorted(VOCABULARY_SIZES & section.keys()):
         place = origin.place(("model", name))
         raise BadInputError(f"{place} follows from the tokenizer: set tokenizer.vocab_size instead")
@@ -128,9 +128,13 @@ def _expand_preset(section: Table, origin: "_Origin") -> Table:
         place = origin.place(("model", "preset"))
         raise BadInputError(f"{place} = {name!r} is unknown: choose {', '.join(PRESETS)}")
     try:
-        return preset(name, changes).model_dump()
+        expanded = table | {"model": preset(name, changes).model_dump()}
     except ValidationError:
-        return changes  # the whole run's validation names the field and its line
+        return table | {"model": changes}  # the whole run's validation names the field and its line
+    for other, regime in PUBLISHED[name].regime.items():
+        given = expanded.get(other, {})
+        expanded[other] = {**regime, **given} if isinstance(given, dict) else given
+    return expanded
 
 
 @dataclass(frozen=True)
