@@ -47,7 +47,12 @@ def test_is_frozen():
         ("label_smoothing", 1.0),
         ("vocab_size", 0),
         ("source_vocab_size", 0),
-        ("positions", "learned"),
+        ("positions", "rotary"),
+        ("compatibility", "cosine"),
+        ("neighbourhood", 0),
+        ("max_positions", 0),
+        ("attention_dropout", 1.0),
+        ("feed_forward", "gelu"),
         ("sinusoid_layout", "diagonal"),
         ("norm", "sandwich"),
         ("norm_epsilon", 0.0),
@@ -66,6 +71,44 @@ def test_sinusoids_need_an_even_width():
     with pytest.raises(ValidationError, match="d_model = 21 is odd"):
         ModelConfig(d_model=21, heads=3)
     assert ModelConfig(d_model=21, heads=3, positions="none").d_k == 7
+
+
+def test_the_closed_range_needs_two_wavelengths():
+    with pytest.raises(ValidationError, match=r"sinusoid_range = 'closed' needs two wavelengths: d_model = 2 has one"):
+        ModelConfig(d_model=2, heads=1, sinusoid_range="closed")
+
+
+def test_embedding_dropout_follows_dropout_where_it_is_left_out():
+    assert ModelConfig(dropout=0.3).embedding_dropout == 0.3
+    assert ModelConfig(dropout=0.3, embedding_dropout=0.2).embedding_dropout == 0.2
+
+
+@pytest.mark.parametrize(
+    ("idle", "other"),
+    [
+        ({"sinusoid_layout": "concatenated", "positions": "learned"}, "positions = 'sinusoidal'"),
+        ({"sinusoid_range": "closed", "positions": "none"}, "positions = 'sinusoidal'"),
+        ({"max_positions": 7}, "positions = 'learned'"),
+        ({"max_relative_distance": 7}, "positions = 'relative'"),
+        ({"position_combination": "concatenate", "positions": "none"}, "positions = 'sinusoidal' or 'learned'"),
+        ({"positions_at_every_layer": True, "positions": "relative"}, "positions = 'sinusoidal' or 'learned'"),
+        ({"parameter_heads": 3}, "feed_forward = 'parameter_attention'"),
+        ({"parameter_d_k": 3}, "feed_forward = 'parameter_attention'"),
+        ({"parameter_d_v": 3}, "feed_forward = 'parameter_attention'"),
+        ({"parameter_keys": 3}, "feed_forward = 'parameter_attention'"),
+        ({"relu_dropout": 0.1, "feed_forward": "parameter_attention"}, "feed_forward = 'relu'"),
+    ],
+)
+def test_a_setting_that_nothing_would_read_is_refused(idle, other):
+    name, value = next(iter(idle.items()))
+    with pytest.raises(ValidationError) as caught:
+        ModelConfig.model_validate(idle)
+    assert f"{name} = {value!r} is for {other}: leave it out" in str(caught.value)
+
+
+def test_only_learned_positions_have_a_longest_sequence():
+    assert ModelConfig(positions="learned", max_positions=97).longest == 97
+    assert ModelConfig().longest is ModelConfig(positions="relative").longest is None
 
 
 def test_survives_its_own_json():

@@ -1,11 +1,11 @@
 import pytest
 from pydantic import ValidationError
 
-from transduce.config import PRESETS, preset
+from transduce.config import PRESETS, PUBLISHED, preset
 
 
 def test_base_is_the_base_model_of_the_paper():
-    # Vaswani et al. 2017, Table 3, row "base"; sections 3.1, 3.2.2, 3.5 and 5.4.
+    # Vaswani et al. 2017, Table 3, row "base"; sections 3.1, 3.2, 3.3, 3.4, 3.5 and 5.4.
     assert PRESETS["base"].model_dump() == {
         "encoder_layers": 6,
         "decoder_layers": 6,
@@ -15,14 +15,32 @@ def test_base_is_the_base_model_of_the_paper():
         "d_k": 64,
         "d_v": 64,
         "dropout": 0.1,
+        "embedding_dropout": 0.1,
+        "attention_dropout": 0.0,
+        "relu_dropout": 0.0,
         "label_smoothing": 0.1,
         "vocab_size": 37_000,
         "source_vocab_size": None,
+        "tied_projection": True,
         "positions": "sinusoidal",
+        "position_combination": "add",
+        "positions_at_every_layer": False,
         "sinusoid_layout": "interleaved",
+        "sinusoid_range": "open",
+        "max_positions": 1024,
+        "max_relative_distance": 16,
+        "compatibility": "scaled_dot_product",
+        "neighbourhood": None,
+        "attention_bias": False,
+        "feed_forward": "relu",
+        "parameter_heads": 8,
+        "parameter_d_k": 64,
+        "parameter_d_v": 64,
+        "parameter_keys": 1536,
         "norm": "post",
         "norm_epsilon": 1e-6,
-        "attention_bias": False,
+        "residual": True,
+        "initializer": "glorot_uniform",
     }
 
 
@@ -31,9 +49,92 @@ def differences(name):
     return {field: value for field, value in PRESETS[name].model_dump().items() if value != base[field]}
 
 
-def test_big_differs_from_base_as_in_table_3():
-    # d_k and d_v are 64 in both rows: twice the width for twice the heads.
-    assert differences("big") == {"d_model": 1024, "d_ff": 4096, "heads": 16, "dropout": 0.3}
+BIG = {"d_model": 1024, "d_ff": 4096, "heads": 16}
+T2T = {"sinusoid_layout": "concatenated", "sinusoid_range": "closed", "initializer": "unit_scaling"}
+T2T_V2 = T2T | {"norm": "pre", "attention_dropout": 0.1, "relu_dropout": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        # d_k and d_v are 64 in both rows: twice the width for twice the heads.
+        ("big", BIG | {"dropout": 0.3, "embedding_dropout": 0.3}),
+        ("table3-a-h1", {"heads": 1, "d_k": 512, "d_v": 512}),
+        ("table3-a-h4", {"heads": 4, "d_k": 128, "d_v": 128}),
+        ("table3-a-h16", {"heads": 16, "d_k": 32, "d_v": 32}),
+        ("table3-a-h32", {"heads": 32, "d_k": 16, "d_v": 16}),
+        ("table3-b-dk16", {"d_k": 16}),
+        ("table3-b-dk32", {"d_k": 32}),
+        ("table3-c-n2", {"encoder_layers": 2, "decoder_layers": 2}),
+        ("table3-c-n4", {"encoder_layers": 4, "decoder_layers": 4}),
+        ("table3-c-n8", {"encoder_layers": 8, "decoder_layers": 8}),
+        ("table3-c-d256", {"d_model": 256, "d_k": 32, "d_v": 32}),
+        ("table3-c-d1024", {"d_model": 1024, "d_k": 128, "d_v": 128}),
+        ("table3-c-ff1024", {"d_ff": 1024}),
+        ("table3-c-ff4096", {"d_ff": 4096}),
+        ("table3-d-drop0.0", {"dropout": 0.0, "embedding_dropout": 0.0}),
+        ("table3-d-drop0.2", {"dropout": 0.2, "embedding_dropout": 0.2}),
+        ("table3-d-ls0.0", {"label_smoothing": 0.0}),
+        ("table3-d-ls0.2", {"label_smoothing": 0.2}),
+        ("table3-e", {"positions": "learned"}),
+        ("aop1", {"feed_forward": "parameter_attention"}),
+        ("aop2", {"feed_forward": "parameter_attention", "parameter_heads": 16, "parameter_keys": 512}),
+        ("base-enfr", {"vocab_size": 32_000, "source_vocab_size": 32_000}),
+        ("big-enfr", BIG | {"vocab_size": 32_000, "source_vocab_size": 32_000}),
+        (
+            "parsing",
+            {
+                "encoder_layers": 4,
+                "decoder_layers": 4,
+                "d_model": 1024,
+                "d_k": 128,
+                "d_v": 128,
+                "vocab_size": 16_000,
+            },
+        ),
+        ("t2t-base-v1", T2T),
+        ("t2t-base-v2", T2T_V2),
+        ("t2t-base-v3", T2T_V2),
+        (
+            "t2t-parsing",
+            T2T_V2
+            | {
+                "d_model": 1024,
+                "d_k": 128,
+                "d_v": 128,
+                "dropout": 0.2,
+                "embedding_dropout": 0.2,
+                "attention_dropout": 0.2,
+                "vocab_size": 16_000,
+                "source_vocab_size": 16_000,
+                "tied_projection": False,
+            },
+        ),
+    ],
+)
+def test_a_preset_differs_from_base_as_published(name, expected):
+    assert differences(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "regime"),
+    [
+        ("base", {}),
+        ("big", {"train": {"max_steps": 300_000, "average_last": 20, "keep_checkpoints": 20}}),
+        ("t2t-base-v1", {}),
+        ("t2t-base-v2", {"train": {"learning_rate_factor": 2.0, "warmup_steps": 8000}}),
+        ("t2t-base-v3", {"train": {"learning_rate_factor": 2.0, "warmup_steps": 8000, "adam_beta2": 0.997}}),
+    ],
+)
+def test_a_preset_brings_its_regime(name, regime):
+    assert PUBLISHED[name].regime == regime
+
+
+def test_all_presets_say_where_they_are_from():
+    assert all(
+        published.meaning.startswith(("Vaswani et al. 2017", "tensor2tensor")) or name == "tiny"
+        for name, published in PUBLISHED.items()
+    )
 
 
 def test_tiny_differs_from_base():

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from transduce.config import (
     PRESETS,
+    PUBLISHED,
     BadInputError,
     Corpus,
     DataConfig,
@@ -605,3 +606,33 @@ class TestRoundTrip:
         path = tmp_path_factory.getbasetemp() / "any-run.toml"
         write_run(config, path)
         assert read_run(path) == config
+
+
+def written(tmp_path, text):
+    path = tmp_path / "run.toml"
+    path.write_text('[data]\ntrain = { pairs = "a.tsv" }\ndev = { pairs = "b.tsv" }\n' + text, encoding="utf-8")
+    return path
+
+
+def test_a_preset_brings_what_it_changes_of_the_other_sections(tmp_path):
+    config = read_run(written(tmp_path, '[model]\npreset = "t2t-base-v3"\n[train]\nwarmup_steps = 97\n'))
+    assert (config.train.learning_rate_factor, config.train.adam_beta2) == (2.0, 0.997)
+    assert config.train.warmup_steps == 97  # what the file says stands
+
+
+def test_a_preset_of_two_vocabularies_brings_them(tmp_path):
+    config = read_run(written(tmp_path, ""), ["model.preset=base-enfr"])
+    assert [(side.kind, side.vocab_size) for side in config.tokenizer.sides] == [("wordpiece", 32_000)] * 2
+
+
+@pytest.mark.parametrize("name", sorted(PUBLISHED))
+def test_every_preset_makes_a_run(tmp_path, name):
+    config = read_run(written(tmp_path, f'[model]\npreset = "{name}"\n'))
+    assert config.model == PRESETS[name]
+
+
+def test_training_pairs_beyond_the_learned_positions_are_refused(tmp_path):
+    path = written(tmp_path, '[model]\npositions = "learned"\nmax_positions = 100\n')
+    with pytest.raises(BadInputError, match=r"data.max_length = 256 .* model.max_positions = 100, or lower .* to 100"):
+        read_run(path)
+    assert read_run(path, ["data.max_length=100"]).model.longest == 100

@@ -4,7 +4,7 @@ import time
 import numpy as np
 import pytest
 
-from transduce.data import Store, make_batch, pad, read_batches, write_store
+from transduce.data import Batch, Store, drop_symbols, make_batch, pad, read_batches, write_store
 from transduce.text import SpecialIds
 
 SPECIAL = SpecialIds(pad=0, begin=1, end=2, unknown=3)
@@ -114,3 +114,17 @@ class TestReadBatches:
         # One is consumed, three wait, and one is in the reader's hand.
         assert 4 <= len(prepared) <= 5
         batches.close()
+
+
+def test_symbol_dropout_spares_what_is_to_be_written():
+    ids = np.full((97, 101), 7)
+    lengths = np.full(97, 101)
+    batch = Batch(ids, lengths, ids, ids, lengths)
+    dropped = drop_symbols(batch, 0.3, 3, (1, 2, 5))
+    for side in (dropped.source, dropped.target):
+        assert set(np.unique(side)) == {3, 7}
+        assert abs((side == 3).mean() - 0.3) < 0.02  # four standard deviations of 9,797 draws
+    assert (dropped.source != dropped.target).any()
+    assert dropped.labels is ids
+    assert (drop_symbols(batch, 0.3, 3, (1, 2, 5)).source == dropped.source).all()
+    assert (drop_symbols(batch, 0.3, 3, (1, 2, 6)).source != dropped.source).any()

@@ -4,34 +4,68 @@ import pytest
 import torch
 
 from transduce.config import preset
-from transduce.layers import SinusoidalPositions, sinusoids
+from transduce.layers import PositionalEncoding, sinusoids
+
+COLUMNS = torch.arange(11).unsqueeze(0)
 
 
-def naive(position, dimension, d_model):
-    angle = position / 10000 ** (2 * (dimension // 2) / d_model)
-    return math.sin(angle) if dimension % 2 == 0 else math.cos(angle)
+def encoding(**changes):
+    return PositionalEncoding(preset("tiny", {"dropout": 0.0, **changes}))
 
 
-@pytest.mark.parametrize("position", [0, 1, 13, 9973])
-def test_the_papers_formula(position):
-    d_model = 14
-    found = sinusoids(torch.tensor([position]), d_model, "interleaved")[0].tolist()
-    assert found == pytest.approx([naive(position, i, d_model) for i in range(d_model)], abs=1e-6)
+def test_sinusoids_are_added():
+    x = torch.randn(2, 11, 128)
+    expected = x + sinusoids(COLUMNS, 128, "interleaved", "open")
+    torch.testing.assert_close(encoding()(x, COLUMNS, 11), expected)
 
 
-def test_concatenated_is_a_permutation():
-    positions = torch.arange(11)
-    interleaved = sinusoids(positions, 6, "interleaved")
-    concatenated = sinusoids(positions, 6, "concatenated")
-    assert concatenated.equal(interleaved[:, [0, 2, 4, 1, 3, 5]])
+@pytest.mark.parametrize("positions", ["none", "relative"])
+def test_nothing_is_added_where_positions_come_in_elsewhere(positions):
+    x = torch.randn(2, 11, 128)
+    assert encoding(positions=positions)(x, COLUMNS, 11) is x
+
+
+def test_learned_positions_are_rows_of_a_table():
+    learned = encoding(positions="learned", max_positions=13)
+    assert [tuple(weight.shape) for weight in learned.parameters()] == [(13, 128)]
+    x = torch.randn(2, 11, 128)
+    torch.testing.assert_close(learned(x, COLUMNS, 11), x + next(learned.parameters())[:11])
+
+
+def test_a_sequence_past_the_learned_positions_is_refused():
+    learned = encoding(positions="learned", max_positions=7)
+    with pytest.raises(ValueError, match=r"11 symbols.*max_positions = 7"):
+        learned(torch.randn(2, 11, 128), COLUMNS, 11)
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_a_sum_is_a_special_case_of_concatenation(positions):
+    beside = encoding(positions=positions, position_combination="concatenate")
+    assert beside.join.weight.shape == (128, 256)
+    with torch.no_grad():
+        beside.join.weight.copy_(torch.cat([torch.eye(128), torch.eye(128)], dim=1))
+    x = torch.randn(2, 11, 128)
+    torch.testing.assert_close(beside(x, COLUMNS, 11), x + beside.table(COLUMNS, 11))
+
+
+def test_positions_come_in_again_where_asked_for():
+    x = torch.randn(2, 11, 128)
+    assert encoding().again(x, COLUMNS, 11) is x
+    every = encoding(positions_at_every_layer=True)
+    torch.testing.assert_close(every.again(x, COLUMNS, 11), every(x, COLUMNS, 11))
+
+
+def test_dropout_falls_on_the_sum():
+    dropping = encoding(embedding_dropout=0.5).train()
+    x = torch.full((2, 11, 128), math.pi)  # no sum with a sinusoid is 0
+    assert 0.4 < (dropping(x, COLUMNS, 11) == 0).float().mean().item() < 0.6
 
 
 def test_the_table_grows_past_what_it_was_built_for():
-    config = preset("tiny")
-    grown, built = SinusoidalPositions(config, 3), SinusoidalPositions(config, 101)
-    positions = torch.arange(97).unsqueeze(0)
-    assert grown(positions, 97).equal(built(positions, 97))
+    far = torch.arange(997).unsqueeze(0)
+    grown = encoding()(torch.zeros(1, 997, 128), far, 997)
+    torch.testing.assert_close(grown, sinusoids(far, 128, "interleaved", "open"))
 
 
 def test_the_table_is_never_saved():
-    assert not SinusoidalPositions(preset("tiny")).state_dict()
+    assert not encoding().state_dict()

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from transduce.config import ModelConfig, preset
-from transduce.layers import MultiHeadAttention, Residual, sinusoids
+from transduce.layers import FeedForward, MultiHeadAttention, Residual, sinusoids
 from transduce.models import Model, Tokens, Transformer, build
 from transduce.models.stacks import DecoderLayer, EncoderLayer
 
@@ -40,6 +40,12 @@ def copy_norm(ours: Residual, theirs: nn.LayerNorm) -> None:
     theirs.load_state_dict(ours.norm.state_dict())
 
 
+def copy_feed_forward(ours: nn.Module, theirs: nn.TransformerEncoderLayer | nn.TransformerDecoderLayer) -> None:
+    assert isinstance(ours, FeedForward)
+    theirs.linear1.load_state_dict(ours.inner.state_dict())
+    theirs.linear2.load_state_dict(ours.outer.state_dict())
+
+
 def torch_encoder_layer(layer: EncoderLayer, settings: ModelConfig) -> nn.TransformerEncoderLayer:
     theirs = nn.TransformerEncoderLayer(
         settings.d_model, settings.heads, settings.d_ff, 0.0, batch_first=True, norm_first=settings.norm == "pre"
@@ -47,8 +53,7 @@ def torch_encoder_layer(layer: EncoderLayer, settings: ModelConfig) -> nn.Transf
     copy_attention(layer.self_attention, theirs.self_attn)
     copy_norm(layer.self_attention_residual, theirs.norm1)
     copy_norm(layer.feed_forward_residual, theirs.norm2)
-    theirs.linear1.load_state_dict(layer.feed_forward.inner.state_dict())
-    theirs.linear2.load_state_dict(layer.feed_forward.outer.state_dict())
+    copy_feed_forward(layer.feed_forward, theirs)
     return theirs
 
 
@@ -61,8 +66,7 @@ def torch_decoder_layer(layer: DecoderLayer, settings: ModelConfig) -> nn.Transf
     copy_norm(layer.self_attention_residual, theirs.norm1)
     copy_norm(layer.cross_attention_residual, theirs.norm2)
     copy_norm(layer.feed_forward_residual, theirs.norm3)
-    theirs.linear1.load_state_dict(layer.feed_forward.inner.state_dict())
-    theirs.linear2.load_state_dict(layer.feed_forward.outer.state_dict())
+    copy_feed_forward(layer.feed_forward, theirs)
     return theirs
 
 
@@ -81,7 +85,7 @@ class TorchTransformer(nn.Module):
         )
 
     def embed(self, ids: torch.Tensor) -> torch.Tensor:
-        positions = sinusoids(torch.arange(ids.shape[1]), self.settings.d_model, "interleaved")
+        positions = sinusoids(torch.arange(ids.shape[1]), self.settings.d_model, "interleaved", "open")
         scale = float(self.settings.d_model**0.5)
         return self.embedding[ids] * scale + positions
 

@@ -55,5 +55,5 @@ def test_a_run_directory_is_a_model(trained_run):
 
 
 def test_a_name_that_means_nothing_is_answered_with_the_presets(tmp_path):
-    with pytest.raises(BadInputError, match=r"bse.*base, big, tiny"):
+    with pytest.raises(BadInputError, match=r"bse: neither .*presets are .*base.*tiny"):
         inspect_model(str(tmp_path / "bse"))

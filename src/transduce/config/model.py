@@ -16,6 +16,11 @@ Initializer = Literal["glorot_uniform", "unit_scaling"]
 # These follow from the tokenizers: no run file sets them.
 VOCABULARY_SIZES: Final = frozenset({"vocab_size", "source_vocab_size"})
 
+# What changes how a model is trained, and not what it computes.
+REGULARIZATION: Final = frozenset(
+    {"dropout", "embedding_dropout", "attention_dropout", "relu_dropout", "label_smoothing"}
+)
+
 
 class Section(BaseModel):
     """A frozen table of a configuration file: unknown keys are errors, values never change."""

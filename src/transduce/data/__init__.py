@@ -1,6 +1,6 @@
 """Corpora, the memory-mapped store, and batches planned by a budget of tokens. Knows no torch."""
 
-from transduce.data.batches import Batch, Resegment, make_batch, pad, read_batches
+from transduce.data.batches import Batch, Resegment, drop_symbols, make_batch, pad, read_batches
 from transduce.data.corpus import corpus_paths, name_corpus, read_corpus, read_numbered
 from transduce.data.filters import DuplicateFinder, PairFilter, Tally, text_flaw
 from transduce.data.lines import is_text, open_binary, raw_lines, read_lines, read_pairs
@@ -18,6 +18,7 @@ __all__ = [
     "Tally",
     "corpus_paths",
     "draw_rows",
+    "drop_symbols",
     "is_text",
     "make_batch",
     "name_corpus",

@@ -4,7 +4,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,16 @@ def make_batch(store: Store, rows: NDArray[np.int64], special: SpecialIds, reseg
     target, target_lengths = pad([np.concatenate([begin, ids]) for ids in targets], special.pad)
     labels, _ = pad([np.concatenate([ids, end]) for ids in targets], special.pad)
     return Batch(source, source_lengths, target, labels, target_lengths)
+
+
+def drop_symbols(batch: Batch, share: float, unknown: int, seed: Sequence[int]) -> Batch:
+    """Symbol dropout: a random share of what the model reads becomes the unknown symbol; what it is to write stays.
+
+    Of the paper's source, in a remark beside section 5.4. The choice is a pure function of ``seed``.
+    """
+    chance = np.random.default_rng(seed)
+    source, target = (np.where(chance.random(ids.shape) < share, unknown, ids) for ids in (batch.source, batch.target))
+    return replace(batch, source=source, target=target)
 
 
 def read_batches(

@@ -40,12 +40,19 @@ class Engine:
         self._special = special
         self._batch_tokens = batch_tokens
 
+    @property
+    def longest(self) -> int | None:
+        """The most symbols, end symbol counted, that the model reads or writes, where there is such a limit."""
+        return self._model.config.longest
+
     def search(self, sources: Sequence[Ids], settings: SearchSettings, max_extra_length: int) -> list[list[Hypothesis]]:
         """The best outputs of each source (ids without end symbol), in the order of the sources."""
         results: list[list[Hypothesis]] = [[] for _ in sources]
         for rows in self._batches([len(source) + 1 for source in sources], settings.beam_size):
             source = self._source([sources[row] for row in rows])
-            found = beam_search(self._model, source, source.lengths + max_extra_length, settings)
+            limits = source.lengths + max_extra_length
+            limits = limits if self.longest is None else limits.clamp(max=self.longest)
+            found = beam_search(self._model, source, limits, settings)
             for row, hypotheses in zip(rows, found, strict=True):
                 results[row] = hypotheses
         return results

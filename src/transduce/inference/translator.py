@@ -16,6 +16,7 @@ from transduce.inference.paragraphs import check_options, translate_paragraphs
 from transduce.inference.translation import EMPTY, Translation, warn_of_limits
 from transduce.search import Hypothesis, LengthPenalty, SearchSettings
 from transduce.search.settings import PenaltyKind
+from transduce.text import Tokenizer
 
 
 @final
@@ -58,7 +59,8 @@ class Translator:
             first_number: The number that a warning gives the first text; None leaves the warning out.
 
         Raises:
-            BadInputError: A number is out of range, or options exclude each other.
+            BadInputError: A number is out of range, options exclude each other, or a text is longer than the positions
+                that the model has learned.
         """
         if isinstance(texts, str):
             raise BadInputError("translate takes a list of texts, not one string: put it in brackets")
@@ -69,18 +71,28 @@ class Translator:
         elif language is not None:
             raise BadInputError(f"language {language!r}: is for splitting paragraphs, and none are to be split")
         else:
-            results = self._translate(texts, settings, return_attention)
+            results = self._translate(texts, settings, return_attention, first_number)
         if first_number is not None:
             warn_of_limits(results, first_number)
         return results
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
         """The natural log-probability of each target given its source, end symbol counted."""
-        return self._engine.score(self._source.encode(sources), self._target.encode(targets))
+        return self._engine.score(self._encode(self._source, sources), self._encode(self._target, targets))
 
     def count_tokens(self, texts: Sequence[str]) -> int:
         """How many symbols the texts have as targets, end symbols counted."""
         return sum(len(ids) + 1 for ids in self._target.encode(texts))
+
+    def _encode(self, tokenizer: Tokenizer, texts: Sequence[str], first_number: int | None = 1) -> list[list[int]]:
+        encoded, longest = tokenizer.encode(texts), self._engine.longest
+        for number, ids in enumerate(encoded, first_number or 1):
+            if longest is not None and len(ids) >= longest:
+                raise BadInputError(
+                    f"text {number:,}: {len(ids) + 1:,} symbols with the end symbol, but the model has learned "
+                    f"{longest:,} positions (max_positions): split it (--paragraphs, or paragraphs=True)"
+                )
+        return encoded
 
     def _settings(
         self, beam_size: int | None, length_penalty: float | None, kind: PenaltyKind | None, n_best: int
@@ -107,9 +119,13 @@ class Translator:
         )
 
     def _translate(
-        self, texts: Sequence[str], settings: SearchSettings, return_attention: bool = False
+        self,
+        texts: Sequence[str],
+        settings: SearchSettings,
+        return_attention: bool = False,
+        first_number: int | None = 1,
     ) -> list[Translation]:
-        sources = self._source.encode(texts)
+        sources = self._encode(self._source, texts, first_number)
         full = [index for index, text in enumerate(texts) if text.strip()]
         found = self._engine.search([sources[index] for index in full], settings, self._defaults.max_extra_length)
         results = [EMPTY] * len(texts)
@@ -120,6 +136,8 @@ class Translator:
     def _translation(self, hypotheses: list[Hypothesis], source: list[int], return_attention: bool) -> Translation:
         texts = self._target.decode([hypothesis.ids for hypothesis in hypotheses])
         longest = len(source) + self._defaults.max_extra_length
+        if self._engine.longest is not None:
+            longest = min(longest, self._engine.longest - 1)
         first, *others = (
             Translation(
                 text,

@@ -1,30 +1,66 @@
-"""Scaled dot-product attention (section 3.2.1)."""
+"""Attention: a weighted sum of the values, the weights given by a comparison of queries and keys (section 3.2)."""
 
-import math
+from dataclasses import replace
+from typing import Final
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float, Int
 from torch import Tensor
+
+from transduce.kernels.chunked import attend_in_chunks
+from transduce.kernels.mask import Mask
+from transduce.kernels.restricted import attend_nearby, block_size
+from transduce.kernels.scores import PRODUCT, Scoring, attend_plainly, compare, weigh
+
+# With more weights than this, never to hold them all costs less than to move them through memory.
+_WEIGHTS: Final = 2**26
+
+
+def attend(
+    query: Float[Tensor, "batch heads queries d_k"],
+    key: Float[Tensor, "batch heads keys d_k"],
+    value: Float[Tensor, "batch heads keys d_v"],
+    mask: Mask,
+    scoring: Scoring = PRODUCT,
+    dropped: float = 0.0,
+) -> Float[Tensor, "batch heads queries d_v"]:
+    """dropout(softmax(score(Q, K))) V, each query over the keys that ``mask`` lets it see.
+
+    The score is Q K^T where ``scoring`` says no more: whoever wants it scaled scales the queries. ``dropped`` is the
+    share of the weights that dropout leaves out. The way of computing follows from the sizes; the result does not.
+    """
+    queries, keys = query.shape[2], key.shape[2]
+    if mask.reach is not None and queries < keys:
+        # All keys before the farthest that the first query sees are out of reach.
+        seen = min(keys, queries + mask.reach)
+        key, value, mask = key[:, :, keys - seen :], value[:, :, keys - seen :], _last(mask, seen)
+        keys = seen
+    if mask.reach is not None and queries == keys and keys > 3 * block_size(mask.reach):
+        return attend_nearby(query, key, value, mask, scoring, dropped)
+    if scoring.plain and query.shape[0] * query.shape[1] * queries * keys > _WEIGHTS:
+        return attend_in_chunks(query, key, value, mask, dropped)
+    allowed = mask.matrix(queries, keys, query.device)
+    return attend_plainly(query, key, value, allowed, _distance(query, key, scoring), scoring, dropped)
 
 
 def attention_weights(
     query: Float[Tensor, "batch heads queries d_k"],
     key: Float[Tensor, "batch heads keys d_k"],
-    allowed: Bool[Tensor, "#batch #queries keys"] | None,
+    mask: Mask,
+    scoring: Scoring = PRODUCT,
 ) -> Float[Tensor, "batch heads queries keys"]:
-    """softmax(Q K^T / sqrt(d_k)) over the keys that ``allowed`` marks True (all of them where it is None)."""
-    # Scaling the queries costs less than scaling the scores: there are d_k of them, not one for each key.
-    scores = (query * (1 / math.sqrt(query.shape[-1]))) @ key.transpose(-2, -1)
-    if allowed is not None:
-        scores = scores.masked_fill(~allowed.unsqueeze(1), -math.inf)
-    return torch.softmax(scores, dim=-1)
+    """What ``attend`` weighs the values by: for people to look at, off the fast path."""
+    allowed = mask.matrix(query.shape[2], key.shape[2], query.device)
+    return weigh(compare(query, key, _distance(query, key, scoring), scoring), allowed)
 
 
-def scaled_dot_product_attention(
-    query: Float[Tensor, "batch heads queries d_k"],
-    key: Float[Tensor, "batch heads keys d_k"],
-    value: Float[Tensor, "batch heads keys d_v"],
-    allowed: Bool[Tensor, "#batch #queries keys"] | None,
-) -> Float[Tensor, "batch heads queries d_v"]:
-    """softmax(Q K^T / sqrt(d_k)) V."""
-    return attention_weights(query, key, allowed) @ value
+def _distance(query: Tensor, key: Tensor, scoring: Scoring) -> Int[Tensor, "queries keys"] | None:
+    """How many columns a key stands behind a query's own, where that is looked at."""
+    if scoring.relative is None:
+        return None
+    columns = torch.arange(key.shape[2], device=query.device)
+    return columns - columns[key.shape[2] - query.shape[2] :].unsqueeze(1)
+
+
+def _last(mask: Mask, keys: int) -> Mask:
+    return mask if mask.real is None else replace(mask, real=mask.real[:, mask.real.shape[1] - keys :])

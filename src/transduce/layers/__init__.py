@@ -2,10 +2,12 @@
 
 from transduce.layers.attention import MultiHeadAttention
 from transduce.layers.embedding import Embedding
-from transduce.layers.feed_forward import FeedForward
-from transduce.layers.masks import causal_mask, padding_mask, recent_mask
-from transduce.layers.positions import SinusoidalPositions, sinusoids
+from transduce.layers.feed_forward import FeedForward, feed_forward
+from transduce.layers.masks import padding_mask, recent_mask
+from transduce.layers.parameter_attention import ParameterAttention
+from transduce.layers.positions import PositionalEncoding
 from transduce.layers.residual import Residual
+from transduce.layers.sinusoids import sinusoid_shift, sinusoids
 from transduce.layers.state import KeyValues
 
 __all__ = [
@@ -13,10 +15,12 @@ __all__ = [
     "FeedForward",
     "KeyValues",
     "MultiHeadAttention",
+    "ParameterAttention",
+    "PositionalEncoding",
     "Residual",
-    "SinusoidalPositions",
-    "causal_mask",
+    "feed_forward",
     "padding_mask",
     "recent_mask",
+    "sinusoid_shift",
     "sinusoids",
 ]

@@ -1,25 +1,40 @@
 """Position-wise feed-forward networks (section 3.3)."""
 
-from typing import final
+from typing import assert_never, final
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from transduce.config import ModelConfig
-from transduce.layers.linear import glorot_linear
+from transduce.kernels import dropout
+from transduce.layers.linear import make_linear
+from transduce.layers.parameter_attention import ParameterAttention
 
 
 @final
 class FeedForward(nn.Module):
-    """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, the same for every position."""
+    """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, the same for every position; dropout, where asked for, after the ReLU."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.inner = glorot_linear(config.d_model, config.d_ff, bias=True)
-        self.outer = glorot_linear(config.d_ff, config.d_model, bias=True)
+        self.inner = make_linear(config.d_model, config.d_ff, bias=True, initializer=config.initializer)
+        self.outer = make_linear(config.d_ff, config.d_model, bias=True, initializer=config.initializer)
+        self.dropout = config.relu_dropout
 
     def forward(self, x: Float[Tensor, "*positions model"]) -> Float[Tensor, "*positions model"]:
         """Transform each position on its own."""
-        result: Tensor = self.outer(torch.relu(self.inner(x)))
+        hidden = dropout(torch.relu(self.inner(x)), self.dropout, training=self.training)
+        result: Tensor = self.outer(hidden)
         return result
+
+
+def feed_forward(config: ModelConfig) -> FeedForward | ParameterAttention:
+    """The sub-layer that transforms each position on its own."""
+    match config.feed_forward:
+        case "relu":
+            return FeedForward(config)
+        case "parameter_attention":
+            return ParameterAttention(config)
+        case _:
+            assert_never(config.feed_forward)

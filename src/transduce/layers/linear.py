@@ -1,12 +1,28 @@
-"""The linear map as the published model starts it."""
+"""The linear map as the published models start it."""
+
+import math
+from typing import assert_never
 
 from torch import nn
 
+from transduce.config.model import Initializer
 
-def glorot_linear(inputs: int, outputs: int, *, bias: bool) -> nn.Linear:
-    """A linear layer with Glorot uniform weights and zero bias."""
+
+def make_linear(inputs: int, outputs: int, *, bias: bool, initializer: Initializer) -> nn.Linear:
+    """A linear layer with zero bias and uniform weights.
+
+    glorot_uniform: up to sqrt(6 / (inputs + outputs)), of variance 2 / (inputs + outputs) (Glorot and Bengio 2010).
+    unit_scaling: up to sqrt(3 / inputs), of variance 1 / inputs, which keeps that of what it maps.
+    """
     linear = nn.Linear(inputs, outputs, bias=bias)
-    nn.init.xavier_uniform_(linear.weight)
+    match initializer:
+        case "glorot_uniform":
+            nn.init.xavier_uniform_(linear.weight)
+        case "unit_scaling":
+            limit = math.sqrt(3 / inputs)
+            nn.init.uniform_(linear.weight, -limit, limit)
+        case _:
+            assert_never(initializer)
     if bias:
         nn.init.zeros_(linear.bias)
     return linear

@@ -1,4 +1,4 @@
-"""Positional encodings (section 3.5)."""
+"""What tells positions apart (section 3.5)."""
 
 import math
 from typing import assert_never, final
@@ -8,27 +8,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from transduce.config import ModelConfig
-from transduce.config.model import SinusoidLayout
-
-
-def sinusoids(
-    positions: Int[Tensor, "*positions"], d_model: int, layout: SinusoidLayout
-) -> Float[Tensor, "*positions model"]:
-    """PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos(pos / 10000^(2i / d_model)).
-
-    ``layout`` says where the sines and cosines stand: interleaved as in the formula, or all sines before all cosines.
-    """
-    pairs = torch.arange(0, d_model, 2, device=positions.device, dtype=torch.float64)
-    # In float64: the angle of a far position in float32 would be off by more than a bfloat16's last digit.
-    angles = positions.unsqueeze(-1) * torch.exp(pairs * (-math.log(10000.0) / d_model))
-    waves = torch.sin(angles).float(), torch.cos(angles).float()
-    match layout:
-        case "interleaved":
-            return torch.stack(waves, dim=-1).flatten(-2)
-        case "concatenated":
-            return torch.cat(waves, dim=-1)
-        case _:
-            assert_never(layout)
+from transduce.kernels import dropout
+from transduce.layers.linear import make_linear
+from transduce.layers.sinusoids import sinusoids
 
 
 @final
@@ -37,13 +19,83 @@ class SinusoidalPositions(nn.Module):
 
     def __init__(self, config: ModelConfig, length: int = 512) -> None:
         super().__init__()
-        self.d_model, self.layout = config.d_model, config.sinusoid_layout
-        self.register_buffer("table", sinusoids(torch.arange(length), self.d_model, self.layout), persistent=False)
+        self.d_model, self.layout, self.range = config.d_model, config.sinusoid_layout, config.sinusoid_range
+        self.register_buffer("table", self._encode(torch.arange(length)), persistent=False)
         self.table: Tensor
 
     def forward(self, positions: Int[Tensor, "*positions"], longest: int) -> Float[Tensor, "*positions model"]:
         """The encodings of positions below ``longest``."""
         if longest > self.table.shape[0]:
-            further = torch.arange(2 * longest, device=self.table.device)
-            self.table = sinusoids(further, self.d_model, self.layout).to(self.table.dtype)
+            self.table = self._encode(torch.arange(2 * longest, device=self.table.device)).to(self.table.dtype)
         return self.table[positions]
+
+    def _encode(self, positions: Int[Tensor, " positions"]) -> Float[Tensor, "positions model"]:
+        return sinusoids(positions, self.d_model, self.layout, self.range)
+
+
+@final
+class LearnedPositions(nn.Module):
+    """A trained vector for each of ``max_positions`` positions (Table 3, row E), which start as N(0, 1 / d_model)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        table = torch.empty(config.max_positions, config.d_model)
+        self.weight = nn.Parameter(nn.init.normal_(table, std=1 / math.sqrt(config.d_model)))
+
+    def forward(self, positions: Int[Tensor, "*positions"], longest: int) -> Float[Tensor, "*positions model"]:
+        """The vectors of positions below ``longest``.
+
+        Raises:
+            ValueError: There are more positions than were learned.
+        """
+        if longest > len(self.weight):
+            raise ValueError(
+                f"a sequence of {longest:,} symbols: this model has learned max_positions = {len(self.weight):,}"
+            )
+        return self.weight[positions]
+
+
+@final
+class PositionalEncoding(nn.Module):
+    """Joins positions to what stands at them: by a sum; or side by side, and mapped to d_model by a learned matrix."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.table = _table(config)
+        beside = config.position_combination == "concatenate"
+        width, initializer = config.d_model, config.initializer
+        self.join = make_linear(2 * width, width, bias=False, initializer=initializer) if beside else None
+        self.dropout, self.at_every_layer = config.embedding_dropout, config.positions_at_every_layer
+
+    def forward(
+        self, x: Float[Tensor, "batch length model"], positions: Int[Tensor, "#batch length"], longest: int
+    ) -> Float[Tensor, "batch length model"]:
+        """What the first layer is given: Dropout(x + PE[positions]), x being embeddings, all below ``longest``."""
+        return dropout(self._join(x, positions, longest), self.dropout, training=self.training)
+
+    def again(
+        self, x: Float[Tensor, "batch length model"], positions: Int[Tensor, "#batch length"], longest: int
+    ) -> Float[Tensor, "batch length model"]:
+        """What a later layer is given: x, or x + PE[positions] where positions come in at every layer."""
+        return self._join(x, positions, longest) if self.at_every_layer else x
+
+    def _join(self, x: Tensor, positions: Tensor, longest: int) -> Tensor:
+        if self.table is None:
+            return x
+        encoded: Tensor = self.table(positions, longest)
+        if self.join is None:
+            return x + encoded
+        joined: Tensor = self.join(torch.cat([x, encoded.expand_as(x).to(x.dtype)], dim=-1))
+        return joined
+
+
+def _table(config: ModelConfig) -> SinusoidalPositions | LearnedPositions | None:
+    match config.positions:
+        case "sinusoidal":
+            return SinusoidalPositions(config)
+        case "learned":
+            return LearnedPositions(config)
+        case "relative" | "none":  # relative positions come in at every attention
+            return None
+        case _:
+            assert_never(config.positions)

@@ -14,12 +14,13 @@ class Residual(nn.Module):
     """What stands around a sub-layer.
 
     Post-norm, as published: LayerNorm(x + Dropout(Sublayer(x))). Pre-norm: x + Dropout(Sublayer(LayerNorm(x))).
-    A sub-layer's place in the code is between the two verbs: ``add(x, sublayer(prepare(x)))``.
+    A sub-layer's place in the code is between the two verbs: ``add(x, sublayer(prepare(x)))``. Without ``residual``,
+    the ``x +`` is left out.
     """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.position = config.norm
+        self.position, self.residual = config.norm, config.residual
         self.norm = nn.LayerNorm(config.d_model, eps=config.norm_epsilon)
         self.dropout = config.dropout
 
@@ -38,7 +39,9 @@ class Residual(nn.Module):
         self, x: Float[Tensor, "*positions model"], output: Float[Tensor, "*positions model"]
     ) -> Float[Tensor, "*positions model"]:
         """Join what the sub-layer made to what it was made from."""
-        total = x + dropout(output, self.dropout, training=self.training)
+        total = dropout(output, self.dropout, training=self.training)
+        if self.residual:
+            total = x + total
         match self.position:
             case "post":
                 normalized: Tensor = self.norm(total)

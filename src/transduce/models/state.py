@@ -8,7 +8,8 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from transduce.layers import KeyValues, causal_mask, recent_mask
+from transduce.kernels import Mask
+from transduce.layers import KeyValues, recent_mask
 
 
 @final
@@ -21,7 +22,7 @@ class TransformerState:
     """
 
     memory: tuple[KeyValues, ...]
-    memory_allowed: Bool[Tensor, "sentences 1 source"]
+    memory_real: Bool[Tensor, "sentences source"]
     past: tuple[KeyValues, ...]
     lengths: Int[Tensor, " sentences"]
     width: int
@@ -30,10 +31,10 @@ class TransformerState:
 
     @classmethod
     def empty(
-        cls, memory: tuple[KeyValues, ...], memory_allowed: Bool[Tensor, "sentences 1 source"], beam: int
+        cls, memory: tuple[KeyValues, ...], memory_real: Bool[Tensor, "sentences source"], beam: int
     ) -> "TransformerState":
         """Nothing has been read yet."""
-        sentences = memory_allowed.shape[0]
+        sentences = memory_real.shape[0]
         past = tuple(
             KeyValues(
                 layer.key.new_empty(sentences * beam, layer.key.shape[1], 0, layer.key.shape[3]),
@@ -41,8 +42,8 @@ class TransformerState:
             )
             for layer in memory
         )
-        lengths = torch.zeros(sentences, dtype=torch.long, device=memory_allowed.device)
-        return cls(memory, memory_allowed, past, lengths, width=0, ragged=False, beam=beam)
+        lengths = torch.zeros(sentences, dtype=torch.long, device=memory_real.device)
+        return cls(memory, memory_real, past, lengths, width=0, ragged=False, beam=beam)
 
     def advance(self, columns: int, counts: Int[Tensor, " sentences"]) -> "TransformerState":
         """The bookkeeping of ``columns`` more columns, the last ``counts`` of which each sentence has read."""
@@ -56,15 +57,14 @@ class TransformerState:
             return newest.unsqueeze(0)
         return (newest - (self.width - self._row_lengths()).unsqueeze(1)).clamp(min=0)
 
-    def allowed(self, columns: int) -> Bool[Tensor, "#rows columns keys"] | None:
-        """Which columns the newest columns may look at; None means all of them."""
-        if not self.ragged:
-            return None
-        device = self.lengths.device
-        # Columns before a row's first symbol look at themselves: their result is never used, but must be a number.
-        itself = torch.eye(self.width, dtype=torch.bool, device=device)[-columns:]
-        past = causal_mask(columns, self.width, device) & recent_mask(self._row_lengths(), self.width)
-        return past | itself
+    def past_mask(self, columns: int, reach: int | None) -> Mask:
+        """Which columns the newest columns may look at."""
+        real = recent_mask(self._row_lengths(), self.width) if self.ragged else None
+        return Mask(real, causal=columns > 1, reach=reach)
+
+    def memory_mask(self) -> Mask:
+        """Which of the source's positions are no padding."""
+        return Mask(self.memory_real)
 
     def reorder(self, rows: Int[Tensor, " rows"]) -> "TransformerState":
         """Row i goes on from row ``rows[i]``, which belongs to the same sentence."""
@@ -79,7 +79,7 @@ class TransformerState:
         return replace(
             self,
             memory=tuple(layer.select(staying) for layer in self.memory),
-            memory_allowed=self.memory_allowed[staying],
+            memory_real=self.memory_real[staying],
             past=tuple(layer.select(rows).newest(width) for layer in self.past),
             lengths=lengths,
             width=width,
@@ -88,12 +88,12 @@ class TransformerState:
     def admit(self, other: "TransformerState") -> "TransformerState":
         """The sentences of another state, of the same beam, come in behind these, however far each of them is."""
         assert self.beam == other.beam
-        source = max(self.memory_allowed.shape[2], other.memory_allowed.shape[2])
-        masks = [F.pad(mask, (0, source - mask.shape[2])) for mask in (self.memory_allowed, other.memory_allowed)]
+        source = max(self.memory_real.shape[1], other.memory_real.shape[1])
+        masks = [F.pad(mask, (0, source - mask.shape[1])) for mask in (self.memory_real, other.memory_real)]
         return replace(
             self,
             memory=tuple(a.join(b, side="right") for a, b in zip(self.memory, other.memory, strict=True)),
-            memory_allowed=torch.cat(masks),
+            memory_real=torch.cat(masks),
             past=tuple(a.join(b, side="left") for a, b in zip(self.past, other.past, strict=True)),
             lengths=torch.cat([self.lengths, other.lengths]),
             width=max(self.width, other.width),

@@ -9,8 +9,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from transduce.config import ModelConfig
-from transduce.kernels import projected_cross_entropy
-from transduce.layers import Embedding, KeyValues, causal_mask, padding_mask
+from transduce.kernels import Mask, projected_cross_entropy
+from transduce.layers import Embedding, KeyValues, PositionalEncoding, padding_mask
 from transduce.models.contract import Decoded, LossSums, Step, Tokens
 from transduce.models.stacks import DecoderLayer, EncoderLayer
 from transduce.models.state import TransformerState
@@ -22,7 +22,7 @@ class Memory:
     """The encoder's output and which of its positions are no padding."""
 
     hidden: Float[Tensor, "batch source model"]
-    allowed: Bool[Tensor, "batch 1 source"]
+    real: Bool[Tensor, "batch source"]
 
 
 @final
@@ -32,10 +32,12 @@ class Transformer(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        self.embedding = Embedding(config, config.vocab_size)
         # Section 3.4 shares one matrix three ways; a source with a vocabulary of its own has its own.
+        self.embedding = Embedding(config.vocab_size, config.d_model)
         own = config.source_vocab_size
-        self.source_embedding = None if own is None else Embedding(config, own)
+        self.source_embedding = None if own is None else Embedding(own, config.d_model)
+        self.projection = None if config.tied_projection else Embedding(config.vocab_size, config.d_model)
+        self.encoder_positions, self.decoder_positions = PositionalEncoding(config), PositionalEncoding(config)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         # Pre-norm leaves the last sum of a stack without normalization; post-norm has none left to do.
@@ -46,46 +48,50 @@ class Transformer(nn.Module):
     def encode(self, source: Tokens) -> Memory:
         """Read the sources, which end with the end symbol."""
         longest = source.ids.shape[1]
-        allowed = padding_mask(source.lengths, longest)
+        real = padding_mask(source.lengths, longest)
+        mask = Mask(real, reach=self._reach)
         embedding = self.embedding if self.source_embedding is None else self.source_embedding
-        x = embedding(source.ids, _columns(source.ids), longest)
-        for layer in self.encoder:
-            x = layer(x, allowed)
-        return Memory(self.encoder_norm(x), allowed)
+        positions = _columns(source.ids)
+        x = self.encoder_positions(embedding(source.ids), positions, longest)
+        for number, layer in enumerate(self.encoder):
+            x = layer(self.encoder_positions.again(x, positions, longest) if number else x, mask)
+        return Memory(self.encoder_norm(x), real)
 
     def decode(self, memory: Memory, target: Tokens, *, want_attention: bool = False) -> Decoded:
         """Hidden states for all positions of known targets, which begin with the begin symbol."""
         longest = target.ids.shape[1]
         # Padding stands behind every real position, so the causal mask already hides it.
-        causal = causal_mask(longest, longest, target.ids.device)
-        x = self.embedding(target.ids, _columns(target.ids), longest)
+        past_mask, memory_mask = Mask(causal=True, reach=self._reach), Mask(memory.real)
+        positions = _columns(target.ids)
+        x = self.decoder_positions(self.embedding(target.ids), positions, longest)
         attention: list[Tensor] = []
-        for layer in self._decoder_layers:
-            x, _ = layer.attend_past(x, None, causal)
+        for number, layer in enumerate(self._decoder_layers):
+            x = self.decoder_positions.again(x, positions, longest) if number else x
+            x, _ = layer.attend_past(x, None, past_mask)
             attended = layer.cross_attention.key_values(memory.hidden)
             if want_attention:
-                attention.append(layer.memory_weights(x, attended, memory.allowed))
-            x = layer.attend_memory(x, attended, memory.allowed)
+                attention.append(layer.memory_weights(x, attended, memory_mask))
+            x = layer.attend_memory(x, attended, memory_mask)
             x = layer.transform(x)
         return Decoded(self.decoder_norm(x), attention=tuple(attention))
 
     def project(self, hidden: Float[Tensor, "*positions model"]) -> Float[Tensor, "*positions vocabulary"]:
-        """The logits of the next symbol: one for each row of the embedding matrix."""
-        return self.embedding.project(hidden)
+        """The logits of the next symbol: one for each row of the embedding matrix, or of one of the output's own."""
+        return self._output.project(hidden)
 
     def forward(self, source: Tokens, target: Tokens, labels: Int[Tensor, "batch length"]) -> LossSums:
         """The loss of known targets; ``labels`` is ``target`` shifted left by one, ending with the end symbol."""
         hidden = self.decode(self.encode(source), target).hidden
-        real = padding_mask(target.lengths, labels.shape[1]).squeeze(1)
+        real = padding_mask(target.lengths, labels.shape[1])
         objective, nll = projected_cross_entropy(
-            hidden[real], self.embedding.weight, labels[real], self.config.label_smoothing
+            hidden[real], self._output.weight, labels[real], self.config.label_smoothing
         )
         return LossSums(objective, nll, target.lengths.sum())
 
     def start(self, memory: Memory, beam: int, prefix: Tokens | None = None) -> TransformerState:
         """A state for ``beam`` rows a sentence that have read ``prefix`` (begin symbol included), or nothing."""
         attended = tuple(layer.cross_attention.key_values(memory.hidden) for layer in self._decoder_layers)
-        state = TransformerState.empty(attended, memory.allowed, beam)
+        state = TransformerState.empty(attended, memory.real, beam)
         if prefix is None:
             return state
         ids = _align_right(prefix).repeat_interleave(beam, dim=0)
@@ -109,20 +115,33 @@ class Transformer(nn.Module):
     ) -> tuple[Float[Tensor, "rows new model"], TransformerState, Float[Tensor, "rows heads source"] | None]:
         """Read the last ``counts`` of the new symbols of every row; more than one only in a state that is empty."""
         after = state.advance(ids.shape[1], counts)
-        x = self.embedding(ids, after.positions(ids.shape[1]), after.width)
-        allowed = after.allowed(ids.shape[1])
+        positions = after.positions(ids.shape[1])
+        x = self.decoder_positions(self.embedding(ids), positions, after.width)
+        past_mask, memory_mask = after.past_mask(ids.shape[1], self._reach), after.memory_mask()
         pasts: list[KeyValues] = []
         attention = None
-        for layer, past, memory in zip(self._decoder_layers, state.past, state.memory, strict=True):
-            x, newer = layer.attend_past(x, past, allowed)
+        for number, (layer, past, memory) in enumerate(
+            zip(self._decoder_layers, state.past, state.memory, strict=True)
+        ):
+            x = self.decoder_positions.again(x, positions, after.width) if number else x
+            x, newer = layer.attend_past(x, past, past_mask)
             pasts.append(newer)
             # A sentence's rows ask the same memory: they are so many queries of one attention.
             queries = x.view(-1, state.beam * x.shape[1], x.shape[2])
             if want_attention and len(pasts) == len(state.past):
-                attention = layer.memory_weights(queries, memory, state.memory_allowed).transpose(1, 2).flatten(0, 1)
-            x = layer.attend_memory(queries, memory, state.memory_allowed).view_as(x)
+                attention = layer.memory_weights(queries, memory, memory_mask).transpose(1, 2).flatten(0, 1)
+            x = layer.attend_memory(queries, memory, memory_mask).view_as(x)
             x = layer.transform(x)
         return self.decoder_norm(x), replace(after, past=tuple(pasts)), attention
+
+    @property
+    def _reach(self) -> int | None:
+        """How far self-attention sees to each side: the neighbourhood of r positions is centred (section 4)."""
+        return None if self.config.neighbourhood is None else self.config.neighbourhood // 2
+
+    @property
+    def _output(self) -> Embedding:
+        return self.embedding if self.projection is None else self.projection
 
     @property
     def _decoder_layers(self) -> Iterable[DecoderLayer]:

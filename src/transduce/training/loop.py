@@ -9,7 +9,7 @@ from itertools import islice
 import torch
 
 from transduce.config import TrainConfig
-from transduce.data import Batch, draw_rows, padding_share, plan_epoch, read_batches
+from transduce.data import Batch, draw_rows, drop_symbols, padding_share, plan_epoch, read_batches
 from transduce.training.checkpoint import save_checkpoint
 from transduce.training.progress import Progress
 from transduce.training.schedule import cooldown, learning_rate
@@ -97,6 +97,9 @@ def _batches(corpora: Corpora, config: TrainConfig, progress: Progress) -> Itera
         resegment = corpora.resegment(epoch) if corpora.resegment else None
         for batch in read_batches(corpora.train, plan[done:], corpora.special, resegment):
             done += 1
+            if config.symbol_dropout:
+                unknown = corpora.special.unknown
+                batch = drop_symbols(batch, config.symbol_dropout, unknown, (config.seed, epoch, done))  # noqa: PLW2901
             yield batch, {"epoch": epoch, "batch": done}
         epoch, done = epoch + 1, 0
 

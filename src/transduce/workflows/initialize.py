@@ -11,14 +11,14 @@ from torch import Tensor
 
 from transduce.bundle import Bundle, load_bundle
 from transduce.config import BadInputError, ModelConfig
-from transduce.config.model import VOCABULARY_SIZES
+from transduce.config.model import REGULARIZATION, VOCABULARY_SIZES
 from transduce.models import Transformer
 from transduce.text import Tokenizer, TokenizerPair
 
 _log = logging.getLogger(__name__)
 
 # Of a model, only these may differ from the one that it goes on from: no weight depends on them.
-_FREE: Final = {*VOCABULARY_SIZES, "dropout", "label_smoothing"}
+_FREE: Final = {*VOCABULARY_SIZES, *REGULARIZATION}
 _NAMED: Final = 5
 
 
@@ -95,13 +95,16 @@ def _name(symbols: set[str]) -> str:
 def _carry_over(model: Transformer, tokenizers: TokenizerPair, older: Bundle, path: Path) -> None:
     """Every weight but the embeddings' as it was; of these, the rows of the symbols that both know."""
     weights = older.model.state_dict()
-    embeddings = ("embedding.weight", "source_embedding.weight")
+    embeddings = ("embedding.weight", "source_embedding.weight", "projection.weight")
     model.load_state_dict({name: weight for name, weight in weights.items() if name not in embeddings}, strict=False)
     target = _Rows(older.tokenizers.target.vocabulary, weights["embedding.weight"])
     source = _Rows(older.tokenizers.source.vocabulary, weights.get("source_embedding.weight", target.matrix))
     # A vocabulary that both sides share takes what only an older source knew too.
     shared = model.source_embedding is None
     known = (target, source) if shared else (target,)
+    if model.projection is not None:
+        scores = _Rows(older.tokenizers.target.vocabulary, weights["projection.weight"])
+        _copy_rows(tokenizers.target.vocabulary, model.projection.weight, (scores,))
     carried = {"": _copy_rows(tokenizers.target.vocabulary, model.embedding.weight, known)}
     if model.source_embedding is not None:
         rows = _copy_rows(tokenizers.source.vocabulary, model.source_embedding.weight, (source,))

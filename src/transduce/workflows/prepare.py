@@ -117,9 +117,20 @@ def _encode_dev(config: RunConfig, tokenizers: TokenizerPair, tally: Tally) -> I
                 full.append((number, pair))
             else:
                 tally.notice(flaw, number, pair, dropped=True)
-        for source, target in _tokenize(corpus, full, tokenizers):
+        for (number, _), (source, target) in zip(full, _tokenize(corpus, full, tokenizers), strict=True):
+            _check_length(config, tally, number, max(len(source), len(target)) + 1)
             tally.keep(source, target)
             yield source, target, 0
+
+
+def _check_length(config: RunConfig, tally: Tally, number: int, length: int) -> None:
+    """Training pairs are left out where they are too long (data.max_length); dev is scored whole, or not at all."""
+    longest = config.model.longest
+    if longest is not None and length > longest:
+        raise BadInputError(
+            f"{tally.name} line {number:,}: {length:,} symbols with the end symbol are more than the learned positions "
+            f"(model.max_positions = {longest:,}): raise that, or take the line out"
+        )
 
 
 def _encode_train(config: RunConfig, tokenizers: TokenizerPair, tallies: list[Tally]) -> Iterator[EncodedPair]:

@@ -8,7 +8,7 @@ import torch
 
 from transduce.bundle import BEST, Bundle, find_model, save_bundle
 from transduce.config import BadInputError, Precision, RunConfig, TrainConfig, write_run
-from transduce.config.model import VOCABULARY_SIZES
+from transduce.config.model import REGULARIZATION, VOCABULARY_SIZES
 from transduce.data import Resegment, read_corpus
 from transduce.evaluation import corpus_score
 from transduce.inference import Translator
@@ -128,7 +128,7 @@ def _fix(progress: Progress, config: RunConfig, settings: TrainConfig, run: RunD
 
     Weights of the same shapes may mean another model, and another seed or budget another order of the data.
     """
-    model = config.model.model_dump(exclude={*VOCABULARY_SIZES, "dropout", "label_smoothing"})
+    model = config.model.model_dump(exclude={*VOCABULARY_SIZES, *REGULARIZATION})
     fixed = {f"model.{key}": value for key, value in model.items()}
     fixed |= {f"train.{key}": getattr(settings, key) for key in ("seed", "batch_tokens", "accumulate", "precision")}
     fixed["data.train.weight"] = [corpus.weight for corpus in config.data.train]

@@ -1,0 +1,138 @@
+"""Attention in O(sqrt n) memory beyond its inputs and outputs (Rabe and Staats 2021)."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from transduce.kernels.mask import Mask
+
+# A constant number of queries at a time, as in the publication's own code; its keys come sqrt(n) at a time.
+_QUERIES: Final = 1024
+
+
+def attend_in_chunks(
+    query: Float[Tensor, "batch heads queries d_k"],
+    key: Float[Tensor, "batch heads keys d_k"],
+    value: Float[Tensor, "batch heads keys d_v"],
+    mask: Mask,
+    dropped: float,
+) -> Float[Tensor, "batch heads queries d_v"]:
+    """dropout(softmax(Q K^T)) V without ever holding all weights.
+
+    Forward, a chunk of queries goes over the keys chunk by chunk, with the largest score so far and the sum of
+    exponentials under it. Backward, each chunk's weights are computed again from the queries' log-sums.
+    """
+    device = query.device.type
+    if torch.is_autocast_enabled(device):
+        dtype = torch.get_autocast_dtype(device)
+        query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
+    with torch.autocast(device, enabled=False):
+        seed = int(torch.randint(2**62, ())) if dropped else 0
+        result: Tensor = _Chunked.apply(query, key, value, mask, dropped, seed)  # type: ignore[no-untyped-call]
+    return result
+
+
+@dataclass(frozen=True)
+class _Chunks:
+    """The parts that a matrix of scores is computed in."""
+
+    query: Tensor
+    key: Tensor
+    mask: Mask
+    dropped: float
+    seed: int
+
+    def queries(self) -> Iterator[slice]:
+        for start in range(0, self.query.shape[2], _QUERIES):
+            yield slice(start, min(start + _QUERIES, self.query.shape[2]))
+
+    def keys(self, queries: slice) -> Iterator[slice]:
+        """The chunks of keys that some of a chunk of queries may look at."""
+        keys = self.key.shape[2]
+        last = keys - self.query.shape[2] + queries.stop if self.mask.causal else keys
+        size = max(1, math.isqrt(keys))
+        for start in range(0, last, size):
+            yield slice(start, min(start + size, keys))
+
+    def scores(self, queries: slice, keys: slice) -> Tensor:
+        """In float32: sums of many exponentials need its digits."""
+        scores = (self.query[:, :, queries] @ self.key[:, :, keys].transpose(-2, -1)).float()
+        past = self.key.shape[2] - self.query.shape[2]
+        own = range(past + queries.start, past + queries.stop)
+        allowed = self.mask.part(own, range(keys.start, keys.stop), scores.device)
+        if allowed is None:
+            return scores
+        return scores.masked_fill_(~allowed.unsqueeze(1), torch.finfo(scores.dtype).min)
+
+    def kept(self, weights: Tensor, queries: slice, keys: slice) -> Tensor | None:
+        """What dropout multiplies a chunk's weights with, the same forward and backward."""
+        if not self.dropped:
+            return None
+        generator = torch.Generator(weights.device)
+        generator.manual_seed(self.seed + queries.start * self.key.shape[2] + keys.start)
+        draws = torch.rand(weights.shape, generator=generator, device=weights.device)
+        return (draws >= self.dropped).to(weights.dtype) / (1 - self.dropped)
+
+
+class _Chunked(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,  # noqa: ANN401 - torch gives the context no type
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Mask,
+        dropped: float,
+        seed: int,
+    ) -> Tensor:
+        chunks = _Chunks(query, key, mask, dropped, seed)
+        result = value.new_empty(*query.shape[:3], value.shape[3])
+        log_sums = query.new_empty(*query.shape[:3], 1, dtype=torch.float32)
+        for queries in chunks.queries():
+            largest = log_sums.new_full((*query.shape[:2], queries.stop - queries.start, 1), -math.inf)
+            total, gathered = torch.zeros_like(largest), largest.new_zeros(*largest.shape[:3], value.shape[3])
+            for keys in chunks.keys(queries):
+                scores = chunks.scores(queries, keys)
+                newest = torch.maximum(largest, scores.amax(-1, keepdim=True))
+                weights, fade = scores.sub_(newest).exp_(), (largest - newest).exp_()
+                total = total * fade + weights.sum(-1, keepdim=True)
+                kept = chunks.kept(weights, queries, keys)
+                weights = weights if kept is None else weights * kept
+                gathered = gathered.mul_(fade) + weights.to(value.dtype) @ value[:, :, keys]
+                largest = newest
+            result[:, :, queries] = gathered / total
+            log_sums[:, :, queries] = largest + total.log()
+        ctx.save_for_backward(query, key, value, result, log_sums)
+        ctx.constants = mask, dropped, seed
+        return result
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+        query, key, value, result, log_sums = ctx.saved_tensors
+        chunks = _Chunks(query, key, *ctx.constants)
+        query_gradient, key_gradient, value_gradient = (
+            torch.zeros_like(x, dtype=torch.float32) for x in (query, key, value)
+        )
+        # The softmax's own part of the gradient: the sum over the keys of weight x d weight.
+        inner = (gradient.float() * result.float()).sum(-1, keepdim=True)
+        for queries in chunks.queries():
+            received = gradient[:, :, queries]
+            for keys in chunks.keys(queries):
+                weights = chunks.scores(queries, keys).sub_(log_sums[:, :, queries]).exp_()
+                kept = chunks.kept(weights, queries, keys)
+                dropped = weights if kept is None else weights * kept
+                value_gradient[:, :, keys] += dropped.to(value.dtype).transpose(-2, -1) @ received
+                slope = (received @ value[:, :, keys].transpose(-2, -1)).float()
+                slope = slope if kept is None else slope.mul_(kept)
+                slope = (slope.sub_(inner[:, :, queries]) * weights).to(query.dtype)
+                query_gradient[:, :, queries] += slope @ key[:, :, keys]
+                key_gradient[:, :, keys] += slope.transpose(-2, -1) @ query[:, :, queries]
+        gradients = query_gradient.to(query.dtype), key_gradient.to(key.dtype), value_gradient.to(value.dtype)
+        return *gradients, None, None, None
