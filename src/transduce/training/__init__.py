@@ -9,6 +9,7 @@ from transduce.training.schedule import cooldown, learning_rate
 from transduce.training.session import Corpora, Hooks, Training
 from transduce.training.step import compute_loss, make_optimizer, train_step
 from transduce.training.tracking import require_tensorboard
+from transduce.training.work import Work, padded, step_work
 
 __all__ = [
     "MODEL",
@@ -17,6 +18,7 @@ __all__ = [
     "Progress",
     "Report",
     "Training",
+    "Work",
     "average_weights",
     "compute_loss",
     "cooldown",
@@ -27,8 +29,10 @@ __all__ = [
     "load_checkpoint",
     "load_newest",
     "make_optimizer",
+    "padded",
     "require_tensorboard",
     "save_checkpoint",
+    "step_work",
     "train",
     "train_step",
 ]

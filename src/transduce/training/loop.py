@@ -16,6 +16,7 @@ from transduce.training.schedule import cooldown, learning_rate
 from transduce.training.session import Corpora, Sums, Training, describe
 from transduce.training.step import train_step
 from transduce.training.validation import validate
+from transduce.training.work import step_work
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ def train(training: Training, progress: Progress) -> Progress:
         torch.manual_seed(_mix(config.seed, step))
         losses = train_step(training.model, training.optimizer, batches, rate, training.dtype)
         sums = sums.add(losses.nll, sum(batch.target_tokens for batch in batches))
-        progress = progress.model_copy(update={"step": step, **position})
+        progress = progress.model_copy(update={"step": step, "work": progress.work + step_work(batches), **position})
         training.report.advance(step)
         seconds = progress.seconds + time.perf_counter() - clock
         last = is_over(config, step, seconds)

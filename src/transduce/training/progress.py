@@ -4,6 +4,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from transduce.training.work import Work
+
 
 class Progress(BaseModel):
     """Counted since the training began, over all resumes."""
@@ -16,6 +18,7 @@ class Progress(BaseModel):
     batch: int = 0  # batches of this epoch's plan that are done
     target_tokens: int = 0  # end symbols counted, padding not
     seconds: float = 0.0  # of training, without validation
+    work: Work = Work()  # what the batches were like
     best_score: float | None = None  # of the metric that decides, higher is better
     best_step: int | None = None
     stale: int = 0  # validations since the best

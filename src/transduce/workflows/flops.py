@@ -1,0 +1,110 @@
+"""Floating-point operations of training, counted as they run on tensors without storage.
+
+Matrix products only; a multiplication and an addition count as two.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, final
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from transduce.config import ModelConfig
+from transduce.models import Tokens, Transformer, build
+from transduce.training import Work, padded
+
+# Lengths of source and target that tell the five terms of a batch's operations apart.
+_LENGTHS: Final = ((3, 5), (5, 3), (7, 3), (3, 7), (7, 7))
+
+
+@final
+@dataclass(frozen=True)
+class Flops:
+    """Operations of the forward pass, and those that gradients take on top."""
+
+    forward: int
+    backward: int
+
+    def __add__(self, other: "Flops") -> "Flops":
+        return Flops(self.forward + other.forward, self.backward + other.backward)
+
+    def __sub__(self, other: "Flops") -> "Flops":
+        return Flops(self.forward - other.forward, self.backward - other.backward)
+
+    @property
+    def both(self) -> int:
+        """Forward and backward."""
+        return self.forward + self.backward
+
+
+def build_without_storage(config: ModelConfig) -> Transformer:
+    """A model that has shapes and no values."""
+    with torch.device("meta"):
+        return build(config)
+
+
+def count_parts(config: ModelConfig, length: int) -> dict[str, Flops]:
+    """The operations of each part of a model, for one pair of ``length`` source and ``length`` target symbols.
+
+    The layers of a stack are alike: each costs what a second one adds to a first. (torch's counter divides by module
+    too, but by calls of ``forward`` only; a decoder layer has other verbs.) What is left over is the embeddings'.
+    """
+    shallow = config.model_copy(update={"encoder_layers": 1, "decoder_layers": 1})
+    first = _count_body(shallow, length, length)
+    parts = {"embeddings": _count_body(config, length, length)}
+    for stack, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
+        second = _count_body(shallow.model_copy(update={f"{stack}_layers": 2}), length, length)
+        for number in range(1, layers + 1):
+            parts[f"{stack} layer {number}"] = second - first
+            parts["embeddings"] -= second - first
+    return parts | {"projection": _count_projection(config, length)}
+
+
+def count_training(config: ModelConfig, work: Work) -> int:
+    """The operations of training on batches whose shapes were these, forward and backward.
+
+    Exact, as run: with the padding, and without the projections of padding, which the loss leaves out. A layer's
+    products of b s source and b t target symbols with its weights grow with these; those of attention with b s s, b s t
+    and b t t. What one of each costs follows from five counts.
+    """
+    model = build_without_storage(config)
+    shapes = [padded(1, source, target).terms for source, target in _LENGTHS]
+    counts = [_count_body_of(model, source, target).both for source, target in _LENGTHS]
+    costs = [round(float(cost)) for cost in np.linalg.solve(np.array(shapes, float), np.array(counts, float))]
+    body = sum(cost * number for cost, number in zip(costs, work.terms, strict=True))
+    return body + work.labels * _count_projection(config, 1).both
+
+
+def _count_body(config: ModelConfig, source: int, target: int) -> Flops:
+    return _count_body_of(build_without_storage(config), source, target)
+
+
+def _count_body_of(model: Transformer, source: int, target: int) -> Flops:
+    """Everything before the projection, for one pair."""
+
+    def run() -> Tensor:
+        return model.decode(model.encode(_tokens(source)), _tokens(target)).hidden
+
+    return _count(run)
+
+
+def _count_projection(config: ModelConfig, length: int) -> Flops:
+    model = build_without_storage(config)
+    hidden = torch.zeros(1, length, config.d_model, device="meta", requires_grad=True)
+    return _count(lambda: model.project(hidden))
+
+
+def _tokens(length: int) -> Tokens:
+    return Tokens(torch.zeros(1, length, dtype=torch.long, device="meta"), torch.full((1,), length, device="meta"))
+
+
+def _count(run: Callable[[], Tensor]) -> Flops:
+    forward, backward = FlopCounterMode(display=False), FlopCounterMode(display=False)
+    with forward:
+        result = run()
+    with backward:
+        result.sum().backward()  # type: ignore[no-untyped-call]
+    return Flops(forward.get_total_flops(), backward.get_total_flops())
