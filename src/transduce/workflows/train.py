@@ -29,6 +29,7 @@ from transduce.training import (
     require_tensorboard,
     train,
 )
+from transduce.workflows.cost import describe_cost
 from transduce.workflows.initialize import initialize
 from transduce.workflows.prepare import Prepared, prepare
 from transduce.workflows.run_directory import RunDirectory
@@ -97,7 +98,10 @@ def train_run(
             report=report,
             hooks=_hooks(config, settings.precision, run, prepared),
         )
-        return train(training, progress)
+        progress = train(training, progress)
+        for line in describe_cost(model.config, progress, training.dtype, device):
+            report.say(line)
+        return progress
 
 
 def _corpora(config: RunConfig, prepared: Prepared) -> Corpora:
