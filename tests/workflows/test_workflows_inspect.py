@@ -47,9 +47,25 @@ def test_flops_by_hand():
     assert inspect_model("base", length)["flops"]["forward_and_backward"] == 6 * (weights * length + attention)
 
 
+def test_forward_and_backward_and_the_parts_add_up():
+    flops = inspect_model("tiny", 25)["flops"]
+    assert flops["forward"] + flops["backward"] == flops["forward_and_backward"]
+    for side in ("forward", "backward"):
+        assert sum(part[side] for part in flops["parts"].values()) == flops[side]
+    layers = [f"{stack} layer {number}" for stack in ("encoder", "decoder") for number in range(1, 5)]
+    assert list(flops["parts"]) == ["embeddings", *layers, "projection"]
+
+
+def test_a_preset_says_what_it_means_and_how_it_is_trained():
+    facts = inspect_model("big")
+    assert facts["meaning"] == "Vaswani et al. 2017, Table 3, row big"
+    assert facts["regime"] == {"train.max_steps": 300_000, "train.average_last": 20, "train.keep_checkpoints": 20}
+
+
 def test_a_run_directory_is_a_model(trained_run):
     facts = inspect_model(str(trained_run))
     vocabulary = facts["configuration"]["vocab_size"]
+    assert facts.keys().isdisjoint({"meaning", "regime"})  # a preset's
     final_norms = 2 * 2 * 32  # pre-norm has one more behind each stack
     assert facts["parameters"]["total"] == _by_hand(1, 32, 64, vocabulary) + final_norms
 
