@@ -17,14 +17,38 @@ SMALL: dict[str, object] = {
     "heads": 3,
     "vocab_size": 101,
 }
-VARIANTS: dict[str, dict[str, object]] = {
+# As in section 3, and by hand to be counted.
+PAPER: dict[str, dict[str, object]] = {
     "post-norm": {},
     "pre-norm": {"norm": "pre"},
     "keys narrower than values": {"d_k": 5, "d_v": 7},
     "a vocabulary for each side": {"source_vocab_size": 89},
+    "a projection of its own": {"tied_projection": False},
     "biased attention": {"attention_bias": True},
+    "dropout everywhere": {"attention_dropout": 0.1, "relu_dropout": 0.1},
+    "learned positions": {"positions": "learned", "max_positions": 29},
     "no positions": {"positions": "none"},
+    "restricted to so many that it sees all": {"neighbourhood": 32},
 }
+FURTHER: dict[str, dict[str, object]] = {
+    "positions beside embeddings": {"position_combination": "concatenate"},
+    "the same at every layer": {
+        "positions": "learned",
+        "position_combination": "concatenate",
+        "positions_at_every_layer": True,
+    },
+    "relative positions": {"positions": "relative", "max_relative_distance": 4},
+    "additive": {"compatibility": "additive"},
+    "multiplicative": {"compatibility": "multiplicative"},
+    "attention over parameters": {
+        "feed_forward": "parameter_attention",
+        "parameter_heads": 2,
+        "parameter_d_k": 5,
+        "parameter_d_v": 7,
+        "parameter_keys": 11,
+    },
+}
+VARIANTS = PAPER | FURTHER
 
 
 def _by_hand(config, length):
@@ -42,8 +66,8 @@ def _by_hand(config, length):
 
 @pytest.mark.parametrize(
     "config",
-    [PRESETS["base"], *(preset("base", SMALL | changes) for changes in VARIANTS.values())],
-    ids=["base", *VARIANTS],
+    [PRESETS["base"], *(preset("base", SMALL | changes) for changes in PAPER.values())],
+    ids=["base", *PAPER],
 )
 def test_parts_by_hand(config):
     """Each product forward takes two backward: the gradients of its two factors."""
@@ -57,6 +81,26 @@ def test_the_parts_of_base_by_hand():
     assert parts["encoder layer 6"].forward == 2 * 25 * 3_145_728 + 4 * 25**2 * 512
     assert parts["decoder layer 1"].forward == 2 * 25 * 4_194_304 + 2 * 4 * 25**2 * 512
     assert parts["projection"].backward == 2 * 2 * 25 * 37_000 * 512
+
+
+def test_a_map_of_embeddings_and_positions_is_the_embeddings_or_every_layers():
+    """From 2 x 12 to 12, for 23 symbols: once for each side, or before each layer."""
+    join = Flops(2 * 23 * 2 * 12 * 12, 2 * 2 * 23 * 2 * 12 * 12)
+    beside = SMALL | {"position_combination": "concatenate"}
+    plain = count_parts(preset("base", SMALL), 23)
+    assert count_parts(preset("base", beside), 23) == plain | {"embeddings": join + join}
+    every = count_parts(preset("base", beside | {"positions_at_every_layer": True}), 23)
+    assert every == {name: part + join if "layer" in name else part for name, part in plain.items()}
+
+
+def test_attention_over_parameters_by_hand():
+    """Section on AOP: two maps, and eight heads of 1,536 keys and values of width 64 for each of 25 symbols."""
+    feed_forward = 2 * 25 * 2 * 512 * 2048
+    attention = 2 * 25 * (2 * 512 * 512 + 8 * 1536 * (64 + 64))
+    one = {"encoder_layers": 1, "decoder_layers": 1}
+    base, aop = (count_parts(preset(name, one), 25)["encoder layer 1"] for name in ("base", "aop1"))
+    assert aop.forward - base.forward == attention - feed_forward
+    assert aop.backward == 2 * aop.forward
 
 
 def _ids(lengths):
@@ -79,6 +123,7 @@ def test_training_is_counted_as_it_runs(changes):
 
 def test_a_training_on_pairs_without_padding_costs_what_its_parts_do():
     """A billion pairs of 25 symbols a side, which no floating-point number blurs."""
-    pair = sum(count_parts(PRESETS["tiny"], 25).values(), Flops(0, 0)).both
+    config = preset("big", {"encoder_layers": 1, "decoder_layers": 1})
+    pair = sum(count_parts(config, 25).values(), Flops(0, 0)).both
     work = padded(10**9, 25, 25) + Work(labels=25 * 10**9)
-    assert count_training(PRESETS["tiny"], work) == 10**9 * pair
+    assert count_training(config, work) == 10**9 * pair

@@ -1,6 +1,8 @@
 import pytest
 
-from transduce.config import BadInputError
+from transduce.bundle import Bundle, load_bundle, save_bundle
+from transduce.config import BadInputError, GenerationConfig, preset
+from transduce.models import build
 from transduce.workflows.inspect import inspect_model
 
 pytest_plugins = ["tiny_run"]
@@ -54,6 +56,14 @@ def test_forward_and_backward_and_the_parts_add_up():
         assert sum(part[side] for part in flops["parts"].values()) == flops[side]
     layers = [f"{stack} layer {number}" for stack in ("encoder", "decoder") for number in range(1, 5)]
     assert list(flops["parts"]) == ["embeddings", *layers, "projection"]
+
+
+def test_no_more_tokens_are_counted_than_there_are_positions(trained_run, tmp_path):
+    model = tmp_path / "model"
+    tokenizers = load_bundle(trained_run).tokenizers
+    config = preset("tiny", {"positions": "learned", "max_positions": 7, **tokenizers.sizes})
+    save_bundle(Bundle(build(config), tokenizers, GenerationConfig()), model)
+    assert inspect_model(str(model), 25)["flops"]["source_tokens"] == 7
 
 
 def test_a_preset_says_what_it_means_and_how_it_is_trained():

@@ -65,9 +65,11 @@ def describe_cost(config: ModelConfig, progress: Progress, dtype: torch.dtype, d
     counted, spent = count_training(config, work), sustained_cost(progress.seconds, 1, rate)
     # A training that an older version began was not counted from its beginning.
     since = f" since step {progress.step - work.steps:,}" if work.steps < progress.step else ""
+    # Restricted attention compares other pairs of positions than the count has.
+    about = "about " if config.neighbourhood else ""
     return [
-        f"training cost, counted{since}: {counted:.3g} FLOPs, forward and backward, for {work.source:,} source and "
-        f"{work.target:,} target tokens with padding",
+        f"training cost, counted{since}: {about}{counted:.3g} FLOPs, forward and backward, for {work.source:,} source "
+        f"and {work.target:,} target tokens with padding",
         f"training cost, by the paper's method: {spent:.3g} FLOPs, {progress.seconds:,.1f} s x 1 device x "
         f"{rate / 1e12:.3g} TFLOPS measured here in {str(dtype).removeprefix('torch.')}",
     ]

@@ -66,9 +66,10 @@ def count_parts(config: ModelConfig, length: int) -> dict[str, Flops]:
 def count_training(config: ModelConfig, work: Work) -> int:
     """The operations of training on batches whose shapes were these, forward and backward.
 
-    Exact, as run: with the padding, and without the projections of padding, which the loss leaves out. A layer's
-    products of b s source and b t target symbols with its weights grow with these; those of attention with b s s, b s t
-    and b t t. What one of each costs follows from five counts.
+    Exact: with the padding, and without the projections of padding, which the loss leaves out. A layer's products of
+    b s source and b t target symbols with its weights grow with these; those of attention with b s s, b s t and b t t.
+    What one of each costs follows from five counts. Counted is the plain way to compute each formula: what attention in
+    chunks multiplies a second time to save memory is left out, and restricted attention counts as if it saw all.
     """
     model = build_without_storage(config)
     shapes = [padded(1, source, target).terms for source, target in _LENGTHS]
