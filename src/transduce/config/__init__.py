@@ -5,12 +5,14 @@ from transduce.config.errors import BadInputError, TransduceError
 from transduce.config.model import ModelConfig
 from transduce.config.presets import PRESETS, PUBLISHED, preset
 from transduce.config.run import GenerationConfig, Precision, RunConfig, TrainConfig
+from transduce.config.table3 import TABLE3, Table3Row, scale_preset, scale_steps
 from transduce.config.tokenizer import SideConfig, TokenizerConfig, VocabularyConfig
 from transduce.config.toml import read_run, write_run
 
 __all__ = [
     "PRESETS",
     "PUBLISHED",
+    "TABLE3",
     "BadInputError",
     "Corpus",
     "DataConfig",
@@ -19,11 +21,14 @@ __all__ = [
     "Precision",
     "RunConfig",
     "SideConfig",
+    "Table3Row",
     "TokenizerConfig",
     "TrainConfig",
     "TransduceError",
     "VocabularyConfig",
     "preset",
     "read_run",
+    "scale_preset",
+    "scale_steps",
     "write_run",
 ]
