@@ -1,7 +1,14 @@
 """Optimizer, schedule, one pure step, the loop around it, and checkpoints."""
 
 from transduce.training.averaging import average_weights
-from transduce.training.checkpoint import MODEL, list_checkpoints, load_checkpoint, load_newest, save_checkpoint
+from transduce.training.checkpoint import (
+    MODEL,
+    list_checkpoints,
+    load_checkpoint,
+    load_newest,
+    read_progress,
+    save_checkpoint,
+)
 from transduce.training.loop import is_over, is_stale, train
 from transduce.training.progress import Progress
 from transduce.training.report import Report
@@ -30,6 +37,7 @@ __all__ = [
     "load_newest",
     "make_optimizer",
     "padded",
+    "read_progress",
     "require_tensorboard",
     "save_checkpoint",
     "step_work",

@@ -46,13 +46,22 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Adam) -
     Raises:
         BadInputError: A file is missing, damaged, or of another model.
     """
-    try:
-        progress = Progress.model_validate_json((path / STATE).read_bytes())
-    except (OSError, ValidationError) as error:
-        raise BadInputError(f"{path / STATE}: damaged checkpoint: {error}".splitlines()[0]) from error
+    progress = read_progress(path)
     load_weights(model, path / MODEL)
     _load_optimizer(model, optimizer, path / OPTIMIZER)
     return progress
+
+
+def read_progress(path: Path) -> Progress:
+    """How far the training was at a checkpoint.
+
+    Raises:
+        BadInputError: The file is missing or damaged.
+    """
+    try:
+        return Progress.model_validate_json((path / STATE).read_bytes())
+    except (OSError, ValidationError) as error:
+        raise BadInputError(f"{path / STATE}: damaged checkpoint: {error}".splitlines()[0]) from error
 
 
 def load_newest(folder: Path, model: nn.Module, optimizer: torch.optim.Adam) -> Progress:
