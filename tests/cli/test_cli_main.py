@@ -10,7 +10,7 @@ from transduce.cli import main
 from transduce.config import TransduceError
 
 COMMAND = [str(Path(sys.executable).with_name("transduce"))]
-VERBS = ["demo", "prepare", "train", "translate", "score", "evaluate", "average", "inspect"]
+VERBS = ["demo", "prepare", "train", "translate", "score", "evaluate", "average", "inspect", "reproduce"]
 
 
 def test_help_comes_in_under_half_a_second():

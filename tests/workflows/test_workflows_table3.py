@@ -1,71 +1,145 @@
-from transduce.config import PRESETS
-from transduce.workflows.table3 import Row, compare_table3, fitting_vocabularies
+"""Means, spreads and differences by hand, and the page and picture that show them."""
+
+import json
+import math
+
+import pytest
+
+from transduce.config import DataConfig, RunConfig, TrainConfig, scale_preset
+from transduce.workflows.measurement import Measurement, read_measurements
+from transduce.workflows.table3 import Figure, make_lines
+from transduce.workflows.table3_page import import_draw, write_table3
 
 
-def _by_hand(preset, vocabulary):
-    """Section 3, with one matrix for both sides and the output."""
-    config = PRESETS[preset]
-    d, attention = config.d_model, 2 * config.d_model * config.heads * (config.d_k + config.d_v)
-    feed_forward, norm = 2 * d * config.d_ff + config.d_ff + d, 2 * d
-    encoder, decoder = attention + feed_forward + 2 * norm, 2 * attention + feed_forward + 3 * norm
-    return config.encoder_layers * (encoder + decoder) + vocabulary * d
+def measured(seed, perplexity, bleu):
+    return Measurement(
+        seed=seed,
+        steps=30,
+        target_tokens=7,
+        seconds=90.0,
+        parameters=2_340_000,
+        perplexity=perplexity,
+        bleu=bleu,
+        signature="tok:13a",
+        precision="float32",
+        machine="abacus",
+        versions={},
+    )
 
 
-def test_the_rows_by_hand():
-    facts = compare_table3()
-    for row in facts["rows"]:
-        for size, key, off in (
-            (37_000, "parameters", "millions_off"),
-            (facts["fitting_vocabulary"], "fitting_parameters", "fitting_millions_off"),
-        ):
-            assert row[key] == _by_hand(row["preset"], size)
-            assert row[off] == round(row[key] / 1e6) - row["paper_millions"]
+RUNS = {
+    "base": [measured(1, 8.0, 20.0), measured(2, 8.0, 21.0), measured(3, 8.0, 22.0)],
+    "table3-c-n2": [measured(1, 8 * math.e, 17.0), measured(2, 8 * math.e**3, 20.0)],
+    "table3-d-ls0.0": [measured(1, 4.0, 21.5)],
+}
 
 
-def test_they_are_the_papers():
-    assert [(row["preset"], row["paper_millions"]) for row in compare_table3()["rows"]] == [
-        ("base", 65),
-        ("table3-b-dk16", 58),
-        ("table3-b-dk32", 60),
-        ("table3-c-n2", 36),
-        ("table3-c-n4", 50),
-        ("table3-c-n8", 80),
-        ("table3-c-d256", 28),
-        ("table3-c-d1024", 168),
-        ("table3-c-ff1024", 53),
-        ("table3-c-ff4096", 90),
-        ("big", 213),
+@pytest.fixture
+def lines():
+    return {line.row.preset: line for line in make_lines(1000, lambda name: RUNS.get(name, []))}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name, runs in RUNS.items():
+        for run in runs:
+            path = tmp_path / f"{name}-seed{run.seed}" / "measured.json"
+            path.parent.mkdir()
+            path.write_text(run.model_dump_json())
+    return tmp_path
+
+
+@pytest.fixture
+def config(tmp_path):
+    return RunConfig(
+        data=DataConfig.model_validate(
+            {
+                "root": str(tmp_path),
+                "train": {"source": "train.en", "target": "train.de"},
+                "dev": {"source": "dev.en", "target": "dev.de"},
+            }
+        ),
+        model=scale_preset("base"),
+        train=TrainConfig(max_steps=1000, warmup_steps=250, cooldown_steps=250, batch_tokens=2048),
+    )
+
+
+def test_the_spread_is_the_sample_standard_deviation():
+    assert Figure.of([3.0, 5.0, 10.0]) == Figure(6.0, math.sqrt((9 + 1 + 16) / 2))
+    assert Figure.of([3.0]) == Figure(3.0, None)
+
+
+def test_a_difference_has_both_spreads():
+    assert Figure(7.0, 3.0).minus(Figure(5.0, 4.0)) == Figure(2.0, 5.0)
+    assert Figure(7.0, None).minus(Figure(5.0, 4.0)) == Figure(2.0, None)
+
+
+def test_scores_by_hand(lines):
+    base, row = lines["base"], lines["table3-c-n2"]
+    assert base.ours.bleu == Figure(21.0, 1.0)
+    assert (base.loss, base.bleu) == (None, None)
+    assert row.ours.perplexity.mean == pytest.approx(4 * (math.e + math.e**3))
+    # One and three nats above base, whose loss has no spread; two BLEU and a half below it.
+    assert (row.loss.mean, row.loss.spread) == (pytest.approx(2), pytest.approx(math.sqrt(2)))
+    assert (row.bleu.mean, row.bleu.spread) == (pytest.approx(-2.5), pytest.approx(math.hypot(3 / math.sqrt(2), 1)))
+    assert row.paper_loss == pytest.approx(math.log(6.11) - math.log(4.92))
+    assert row.paper_bleu == pytest.approx(-2.1)
+    assert lines["big"].steps == 3000
+
+
+def test_rows_without_base_have_no_difference():
+    runs = {name: found for name, found in RUNS.items() if name != "base"}
+    assert all(line.loss is None and line.bleu is None for line in make_lines(10, lambda name: runs.get(name, [])))
+
+
+def test_the_page(folder, config):
+    write_table3(folder, config, None)
+    page = (folder / "table3.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| ")]
+    assert len({len(row) for row in rows}) == 1
+    header, _, base, *others = rows
+    assert len(others) == 19
+    assert header[:3] == ["row", "paper", "here"]
+    assert base[:2] == [
+        "base",
+        "N 6, d_model 512, d_ff 2048, h 8, d_k 64, d_v 64, P_drop 0.1, ε_ls 0.1, positions sinusoidal",
     ]
+    assert base[3:] == ["3", "2.34", "8.00 ± 0.00", "", "21.0 ± 1.0", "", "65", "4.92", "", "25.8", ""]
+    by_paper = {row[1]: row for row in others}
+    assert by_paper["N 2"] == [
+        *("(C)", "N 2", "N 1", "2", "2.34", "91.22 ± 98.24", "+2.000 ± 1.414", "18.5 ± 2.1", "-2.5 ± 2.3"),
+        *("36", "6.11", "+0.217", "23.7", "-2.1"),
+    ]
+    assert by_paper["ε_ls 0.0"][3:9] == ["1", "2.34", "4.00", "-0.693", "21.5", "+0.5"]
+    assert by_paper["d_k 16"][2:9] == ["d_k 8", "not run", "", "", "", "", ""]
+    assert by_paper["d_model 1024, d_ff 4096, h 16, P_drop 0.3, 300,000 steps"][2].endswith("P_drop 0.3, 3,000 steps")
+    assert "6 trainings, 9 minutes of training in all, on abacus" in page
 
 
-def test_the_fitting_vocabularies_are_the_best_of_all():
-    """Every size from 30,000 to 50,000, one after another."""
-    facts = compare_table3()
-    printed = {row["preset"]: row["paper_millions"] for row in facts["rows"]}
-    fixed = {preset: _by_hand(preset, 0) for preset in printed}
-    matches = {
-        size: sum(
-            round((fixed[preset] + size * PRESETS[preset].d_model) / 1e6) == count for preset, count in printed.items()
-        )
-        for size in range(30_000, 50_000)
-    }
-    most = max(matches.values())
-    best = [size for size, count in matches.items() if count == most]
-    assert facts["fitting_vocabularies"] == [best[0], best[-1]]
-    assert best[0] <= facts["fitting_vocabulary"] <= best[-1]
-    assert most == sum(row["fitting_millions_off"] == 0 for row in facts["rows"]) == 10
+def test_the_data_hold_every_training_and_the_settings(folder, config):
+    write_table3(folder, config, None)
+    data = json.loads((folder / "table3.json").read_text(encoding="utf-8"))
+    assert data["settings"]["train"]["max_steps"] == 1000
+    assert len(data["rows"]) == 20
+    base, big = data["rows"][0], data["rows"][-1]
+    assert [run["bleu"] for run in base["runs"]] == [20.0, 21.0, 22.0]
+    assert base["bleu"] == {"mean": 21.0, "spread": 1.0}
+    assert (big["runs"], big["bleu"], big["paper"]["millions"]) == ([], None, 213)
 
 
-def test_where_a_row_begins_and_ends_to_match():
-    """3 million printed, 1 million fixed, 10 for each symbol: from 2.5 million to just below 3.5."""
-    row = Row("a", printed=3, fixed=1_000_000, per_symbol=10)
-    assert row.matching == (150_000, 249_999)
-    assert [row.off(size) for size in (149_999, 150_000, 249_999, 250_000)] == [-1, 0, 0, 1]
+def test_the_picture(folder, config):
+    draw = import_draw()
+    assert draw is not None
+    write_table3(folder, config, draw)
+    assert (folder / "table3.png").read_bytes().startswith(b"\x89PNG")
+    draw(make_lines(10, lambda _: []), folder / "nothing yet.png")
+    assert (folder / "nothing yet.png").stat().st_size < (folder / "table3.png").stat().st_size
 
 
-def test_most_rows_decide():
-    """Ranges 10 to 29, 20 to 39 and 35 to 54: two overlap from 20 to 29, two from 35 to 39; the first is taken."""
-    rows = [Row("a", 1, 500_000 - first * 50_000, 50_000) for first in (10, 20, 35)]
-    assert [row.matching for row in rows] == [(10, 29), (20, 39), (35, 54)]
-    assert fitting_vocabularies(rows) == (20, 29)
-    assert fitting_vocabularies([*rows, rows[2]]) == (35, 39)
+def test_a_training_that_diverged_has_its_row(folder, config):
+    path = folder / "table3-a-h1-seed1" / "measured.json"
+    path.parent.mkdir()
+    path.write_text(measured(1, math.inf, 0.0).model_dump_json())
+    assert read_measurements(folder, "table3-a-h1") == [measured(1, math.inf, 0.0)]
+    write_table3(folder, config, import_draw())
+    assert "| inf | +inf | 0.0 |" in (folder / "table3.md").read_text(encoding="utf-8")

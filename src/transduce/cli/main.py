@@ -17,6 +17,7 @@ from transduce.cli.evaluate import evaluate
 from transduce.cli.inspect import inspect
 from transduce.cli.log import be_quiet, be_verbose, log_on_standard_error
 from transduce.cli.prepare import prepare
+from transduce.cli.reproduce import reproduce
 from transduce.cli.score import score
 from transduce.cli.train import train
 from transduce.cli.translate import translate
@@ -29,7 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for verb in (demo, prepare, train, translate, score, evaluate, average, inspect):
+for verb in (demo, prepare, train, translate, score, evaluate, average, inspect, reproduce):
     app.command()(verb)
 
 # Typer brings its own copy of click or uses the installed one, by its version; this is click's UsageError in either.

@@ -1,96 +1,92 @@
-"""The parameter counts of the paper's Table 3, beside those of the presets."""
+"""Table 3 beside its scaled-down reproduction: means over seeds, their spreads, and the differences to base."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, Final, final
+from statistics import fmean
+from typing import final
 
-from transduce.config import PRESETS
-from transduce.workflows.flops import build_without_storage
-
-# Millions, by preset, in the paper's order; it prints none for its rows (A), (D) and (E).
-_PRINTED: Final[Mapping[str, int]] = MappingProxyType(
-    {
-        "base": 65,
-        "table3-b-dk16": 58,
-        "table3-b-dk32": 60,
-        "table3-c-n2": 36,
-        "table3-c-n4": 50,
-        "table3-c-n8": 80,
-        "table3-c-d256": 28,
-        "table3-c-d1024": 168,
-        "table3-c-ff1024": 53,
-        "table3-c-ff4096": 90,
-        "big": 213,
-    }
-)
-_MILLION: Final = 1_000_000
+from transduce.config import TABLE3, ModelConfig, Table3Row, scale_preset, scale_steps
+from transduce.workflows.measurement import Measurement
 
 
 @final
 @dataclass(frozen=True)
-class Row:
-    """A row of the table: ``fixed`` parameters, and ``per_symbol`` for each symbol of the shared vocabulary."""
+class Figure:
+    """A mean over seeds and their sample standard deviation, which one seed does not have."""
 
-    preset: str
-    printed: int
-    fixed: int
-    per_symbol: int
+    mean: float
+    spread: float | None
 
-    def parameters(self, vocabulary: int) -> int:
-        """How many there are with a vocabulary of so many symbols."""
-        return self.fixed + vocabulary * self.per_symbol
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Figure":
+        """Of one value or more."""
+        mean = fmean(values)
+        if len(values) < 2:
+            return cls(mean, None)
+        return cls(mean, math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)))
 
-    def off(self, vocabulary: int) -> int:
-        """Millions that this is above what the paper prints, both rounded; 0 is a match."""
-        return (self.parameters(vocabulary) + _MILLION // 2) // _MILLION - self.printed
-
-    @property
-    def matching(self) -> tuple[int, int]:
-        """The smallest and the largest vocabulary that match."""
-        least = self.printed * _MILLION - _MILLION // 2
-        first, behind = (-(-(bound - self.fixed) // self.per_symbol) for bound in (least, least + _MILLION))
-        return first, behind - 1
+    def minus(self, other: "Figure") -> "Figure":
+        """The difference of the means, and what the difference of one training of each spreads by."""
+        known = self.spread is not None and other.spread is not None
+        return Figure(self.mean - other.mean, math.hypot(self.spread or 0, other.spread or 0) if known else None)
 
 
-def compare_table3() -> dict[str, Any]:
-    """Every count that the paper prints, beside ours with the base model's vocabulary and with one that fits best."""
-    rows = [_row(preset) for preset in _PRINTED]
-    own, fitting = PRESETS["base"].vocab_size, fitting_vocabularies(rows)
-    middle = sum(fitting) // 2
-    return {
-        "vocabulary": own,
-        "fitting_vocabularies": list(fitting),
-        "fitting_vocabulary": middle,
-        "rows": [
-            {
-                "preset": row.preset,
-                "paper_millions": row.printed,
-                "parameters": row.parameters(own),
-                "millions_off": row.off(own),
-                "fitting_parameters": row.parameters(middle),
-                "fitting_millions_off": row.off(middle),
-            }
-            for row in rows
-        ],
-    }
+@final
+@dataclass(frozen=True)
+class Scores:
+    """Dev loss is the logarithm of perplexity, in nats per token: its differences compare at every size."""
+
+    perplexity: Figure
+    loss: Figure
+    bleu: Figure
+
+    @classmethod
+    def of(cls, pairs: Sequence[tuple[float, float]]) -> "Scores":
+        """Of trainings, each as perplexity and BLEU."""
+        perplexities, bleus = zip(*pairs, strict=True)
+        return cls(Figure.of(perplexities), Figure.of([math.log(each) for each in perplexities]), Figure.of(bleus))
 
 
-def fitting_vocabularies(rows: Sequence[Row]) -> tuple[int, int]:
-    """The smallest and the largest vocabulary with which most rows match.
+@final
+@dataclass(frozen=True)
+class Line:
+    """A row of the paper, what became of it here, and both rows' differences to their base."""
 
-    A row matches from one size to another; where most of these ranges overlap, one of them begins.
-    """
-    ranges = [row.matching for row in rows]
-    start = max((first for first, _ in ranges), key=lambda size: sum(a <= size <= b for a, b in ranges))
-    return start, min(last for first, last in ranges if first <= start <= last)
+    row: Table3Row
+    model: ModelConfig
+    steps: int
+    runs: tuple[Measurement, ...]
+    ours: Scores | None
+    loss: Figure | None
+    bleu: Figure | None
+    paper_loss: float
+    paper_bleu: float
 
 
-def _row(preset: str) -> Row:
-    config = PRESETS[preset]
-    counts = []
-    for size in (config.vocab_size, config.vocab_size + 1):
-        model = build_without_storage(config.model_copy(update={"vocab_size": size}))
-        counts.append(sum(weight.numel() for weight in model.parameters()))
-    per_symbol = counts[1] - counts[0]
-    return Row(preset, _PRINTED[preset], counts[0] - config.vocab_size * per_symbol, per_symbol)
+def make_lines(steps: int, find: Callable[[str], Sequence[Measurement]]) -> list[Line]:
+    """All rows of the table, base having so many steps; ``find`` gives a row's finished trainings."""
+    base, base_runs = TABLE3[0], find(TABLE3[0].preset)
+    base_scores = _score(base_runs)
+    return [_line(row, steps, find(row.preset), base, base_scores) for row in TABLE3]
+
+
+def _score(runs: Sequence[Measurement]) -> Scores | None:
+    return Scores.of([(run.perplexity, run.bleu) for run in runs]) if runs else None
+
+
+def _line(row: Table3Row, steps: int, runs: Sequence[Measurement], base: Table3Row, base_scores: Scores | None) -> Line:
+    ours, loss, bleu = _score(runs), None, None
+    if ours and base_scores and row is not base:
+        loss, bleu = ours.loss.minus(base_scores.loss), ours.bleu.minus(base_scores.bleu)
+    return Line(
+        row=row,
+        model=scale_preset(row.preset),
+        steps=scale_steps(row.preset, steps),
+        runs=tuple(runs),
+        ours=ours,
+        loss=loss,
+        bleu=bleu,
+        paper_loss=math.log(row.perplexity / base.perplexity),
+        paper_bleu=row.bleu - base.bleu,
+    )

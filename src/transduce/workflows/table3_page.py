@@ -1,0 +1,156 @@
+"""The reproduced Table 3 for people (Markdown and, with the extra ``plot``, a picture) and for programs (JSON)."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from transduce.config import PRESETS, TABLE3, ModelConfig, RunConfig, TrainConfig, scale_preset, scale_steps
+from transduce.workflows.measurement import read_measurements, write_whole
+from transduce.workflows.table3 import Figure, Line, make_lines
+
+Draw = Callable[[Sequence[Line], Path], None]
+
+PAGE: Final = "table3.md"
+_DATA: Final = "table3.json"
+_PLOT: Final = "table3.png"
+_SYMBOLS: Final = {
+    "encoder_layers": "N",
+    "d_model": "d_model",
+    "d_ff": "d_ff",
+    "heads": "h",
+    "d_k": "d_k",
+    "d_v": "d_v",
+    "dropout": "P_drop",
+    "label_smoothing": "ε_ls",
+    "positions": "positions",
+}
+_COLUMNS: Final = (
+    *("row", "paper", "here", "seeds", "params ×10⁶", "PPL", "Δ loss", "BLEU", "Δ BLEU"),
+    *("paper: params ×10⁶", "PPL", "Δ loss", "BLEU", "Δ BLEU"),
+)
+
+
+def import_draw() -> Draw | None:
+    """What draws the picture, or None where matplotlib is not installed."""
+    try:
+        from transduce.workflows.table3_plot import draw  # noqa: PLC0415 - matplotlib is an extra
+    except ImportError:
+        return None
+    return draw
+
+
+def write_table3(out: Path, config: RunConfig, draw: Draw | None) -> None:
+    """Write what all finished trainings of the folder come to; ``config`` is base's."""
+    lines = make_lines(config.train.max_steps, lambda name: read_measurements(out, name))
+    settings = config.model_dump(
+        exclude={"model": {"vocab_size", "source_vocab_size"}, "train": {"max_minutes", "seed"}}
+    )
+    write_whole(out / _DATA, json.dumps({"settings": settings, "rows": to_data(lines)}, indent=2) + "\n")
+    write_whole(out / PAGE, to_markdown(lines, _about(config, lines)))
+    if draw:
+        draw(lines, out / _PLOT)
+
+
+def to_markdown(lines: Sequence[Line], about: Sequence[str]) -> str:
+    """The page: the lines about the trainings, the table, and how to read it."""
+    rows = [_COLUMNS, ("---",) * len(_COLUMNS), *map(_cells, lines)]
+    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return "\n\n".join(["# Table 3, scaled down", *about, table, _NOTES]) + "\n"
+
+
+def to_data(lines: Sequence[Line]) -> list[dict[str, Any]]:
+    """The same for programs, with every single training."""
+    return [
+        {
+            "row": line.row.preset,
+            "part": line.row.part,
+            "model": line.model.model_dump(exclude={"vocab_size", "source_vocab_size"}),
+            "steps": line.steps,
+            "perplexity": line.ours and vars(line.ours.perplexity),
+            "bleu": line.ours and vars(line.ours.bleu),
+            "loss_difference": line.loss and vars(line.loss),
+            "bleu_difference": line.bleu and vars(line.bleu),
+            "paper": {
+                "perplexity": line.row.perplexity,
+                "bleu": line.row.bleu,
+                "millions": line.row.millions,
+                "loss_difference": line.paper_loss,
+                "bleu_difference": line.paper_bleu,
+            },
+            "runs": [run.model_dump() for run in line.runs],
+        }
+        for line in lines
+    ]
+
+
+def describe(model: ModelConfig, base: ModelConfig) -> str:
+    """What a model changes of base, in the paper's symbols; of base itself, all that Table 3 varies."""
+    values = {symbol: (getattr(model, field), getattr(base, field)) for field, symbol in _SYMBOLS.items()}
+    changed = {symbol: (value, old) for symbol, (value, old) in values.items() if value != old}
+    return ", ".join(f"{symbol} {value}" for symbol, (value, _) in (changed or values).items())
+
+
+def _cells(line: Line) -> tuple[str, ...]:
+    row, is_base = line.row, line.row is TABLE3[0]
+    steps = TrainConfig().max_steps
+    longer = scale_steps(row.preset, steps) != steps
+    paper = describe(PRESETS[row.preset], PRESETS["base"])
+    here = describe(line.model, scale_preset("base"))
+    ours = ("not run", *("",) * 5)
+    if line.ours:
+        ours = (
+            str(len(line.runs)),
+            f"{line.runs[0].parameters / 1e6:.2f}",
+            _figure(line.ours.perplexity, ".2f"),
+            _figure(line.loss, "+.3f"),
+            _figure(line.ours.bleu, ".1f"),
+            _figure(line.bleu, "+.1f"),
+        )
+    return (
+        row.part,
+        paper + (f", {scale_steps(row.preset, steps):,} steps" if longer else ""),
+        here + (f", {line.steps:,} steps" if longer else ""),
+        *ours,
+        str(row.millions or ""),
+        f"{row.perplexity:.2f}",
+        "" if is_base else f"{line.paper_loss:+.3f}",
+        f"{row.bleu:.1f}",
+        "" if is_base else f"{line.paper_bleu:+.1f}",
+    )
+
+
+def _figure(figure: Figure | None, form: str) -> str:
+    if figure is None:
+        return ""
+    return f"{figure.mean:{form}}" + (f" ± {figure.spread:{form.lstrip('+')}}" if figure.spread is not None else "")
+
+
+def _about(config: RunConfig, lines: Sequence[Line]) -> list[str]:
+    train, generation = config.train, config.generation
+    corpus = config.data.train[0]
+    runs = [run for line in lines for run in line.runs]
+    about = [
+        f"`{config.data.root}`, {corpus.source} to {corpus.target}. Base is the preset `tiny`. A training has "
+        f"{train.max_steps:,} steps of at most {train.batch_tokens:,} tokens a side, {train.warmup_steps:,} of them "
+        f"warm-up, a rate factor of {train.learning_rate_factor:.3f}, and a rate that falls to nothing over the last "
+        f"{train.cooldown_steps:,}. "
+        f"Beam {generation.beam_size}, length penalty {generation.length_penalty}."
+    ]
+    if runs:
+        machines, signatures = (
+            "; ".join(sorted({getattr(run, key) for run in runs})) for key in ("machine", "signature")
+        )
+        minutes = sum(run.seconds for run in runs) / 60
+        about.append(
+            f"BLEU `{signatures}`. {len(runs)} trainings, {minutes:,.0f} minutes of training in all, on {machines}."
+        )
+    return about
+
+
+_NOTES: Final = """\
+"paper" and "here" are what a row changes of base, there and at this size. The paper's figures are of one training each,
+on newstest2013. PPL is perplexity per token, the end symbol counted; it and BLEU (by beam search) are dev's, of the
+weights after the last step. A figure is the mean over the seeds ± their sample standard deviation. Δ is the difference
+to base: Δ loss of ln PPL, in nats per token, Δ BLEU of BLEU; its ± is what the difference of one training of the row
+and one of base spreads by (the root of the sum of both variances). One seed has no spread."""

@@ -1,0 +1,273 @@
+"""Rows of Table 3 on a made-up language, a few steps each: in one sitting, in several, and interrupted."""
+
+import json
+import shutil
+import sys
+from dataclasses import replace
+
+import pytest
+
+from transduce.config import TABLE3, BadInputError, read_run, scale_preset
+from transduce.training import Progress, learning_rate, list_checkpoints
+from transduce.workflows import reproduce as module
+from transduce.workflows.corpus_folder import find_corpora
+from transduce.workflows.measurement import read_measurements
+from transduce.workflows.reproduce import Plan, reproduce_table3
+from transduce.workflows.run_directory import RunDirectory
+from transduce.workflows.table3_page import import_draw
+
+pytest_plugins = ["tiny_run"]
+
+BASE, ROW = TABLE3[0], next(row for row in TABLE3 if row.preset == "table3-c-n2")
+NAMES = ["base-seed1", "base-seed2", "table3-c-n2-seed1", "table3-c-n2-seed2"]
+
+
+def silent(_):
+    pass
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_picture():
+    """Drawing takes longer than these trainings, and has its own test."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(module, "import_draw", lambda: lambda lines, path: path.write_text(str(len(lines))))
+        yield
+
+
+@pytest.fixture(scope="module")
+def plan(tiny_run_file, tmp_path_factory):
+    """Two rows, two seeds, two steps, on few short lines of dev."""
+    folder = tmp_path_factory.mktemp("text")
+    for path in tiny_run_file.parent.glob("*.[st]*"):
+        if path.stem in ("train", "dev"):
+            lines = path.read_text().splitlines(keepends=True)
+            (folder / path.name).write_text("".join(lines[: 3 if path.stem == "dev" else None]))
+    return Plan(find_corpora(folder), [ROW], seeds=2, steps=2)
+
+
+@pytest.fixture(scope="module")
+def finished(plan, tmp_path_factory):
+    """All of it in one sitting; and what was said."""
+    out, said = tmp_path_factory.mktemp("out") / "table3", []
+    reproduce_table3(plan, out, said.append)
+    return out, said
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """The trainings that are begun or gone on with, by the names of their folders."""
+    names = []
+
+    def train(config, run, **options):
+        names.append(run.root.name)
+        return train_run(config, run, **options)
+
+    train_run = module.train_run
+    monkeypatch.setattr(module, "train_run", train)
+    return names
+
+
+def runs(out, name):
+    """Measurements without the time they took."""
+    return [run.model_copy(update={"seconds": 0.0}) for run in read_measurements(out, name)]
+
+
+def test_every_row_is_trained_with_every_seed_base_first(finished):
+    out, said = finished
+    assert [line.split(": ")[1] for line in said if line.startswith("training ")] == NAMES
+    assert said[-1] == f"{out / 'table3.md'}: 4 of 4 trainings"
+    assert [run.seed for run in runs(out, "base")] == [run.seed for run in runs(out, ROW.preset)] == [1, 2]
+    rows = {row["row"]: row for row in json.loads((out / "table3.json").read_text())["rows"]}
+    assert [name for name, row in rows.items() if row["runs"]] == ["base", "table3-c-n2"]
+    assert rows["table3-c-n2"]["loss_difference"]["spread"] > 0
+    assert (out / "table3.png").read_text() == "20"
+
+
+def test_each_run_is_what_the_row_says(finished):
+    out, _ = finished
+    base, other = (read_run(out / name / "run.toml") for name in ("base-seed1", "table3-c-n2-seed2"))
+    assert base.model == scale_preset("base")
+    assert other.model == scale_preset("table3-c-n2")
+    assert other.train == base.train.model_copy(update={"seed": 2})
+    assert (base.train.max_steps, base.train.max_minutes) == (2, None)
+    # One layer a side in place of four: 12 d^2 of 7 attentions and feed-forward, d_model 128 and d_ff 256, and norms.
+    encoder = 4 * 128**2 + 2 * 128 * 256 + 256 + 128 + 2 * 2 * 128
+    decoder = encoder + 4 * 128**2 + 2 * 128
+    difference = runs(out, "base")[0].parameters - runs(out, ROW.preset)[0].parameters
+    assert difference == 3 * (encoder + decoder)
+
+
+def test_the_preparation_is_shared_and_takes_no_more_room(finished):
+    out, _ = finished
+    assert len({(out / name / "store" / "train.arrow").stat().st_ino for name in NAMES}) == 1
+    assert len({(out / name / "tokenizer.json").read_bytes() for name in NAMES}) == 1
+
+
+def test_seeds_differ_and_are_measured_after_the_last_step(finished):
+    out, _ = finished
+    one, other = runs(out, "base")
+    assert one.perplexity != other.perplexity
+    assert (one.steps, other.steps) == (2, 2)
+    assert one.signature.startswith("nrefs:1|")
+
+
+def test_what_is_finished_is_never_repeated(plan, finished, trained, tmp_path):
+    out = shutil.copytree(finished[0], tmp_path / "out")
+    (out / "table3.md").unlink()
+    said = []
+    reproduce_table3(plan, out, said.append)
+    assert trained == []
+    assert said == [f"{out / 'table3.md'}: 4 of 4 trainings"]
+    assert (out / "table3.md").read_text() == (finished[0] / "table3.md").read_text()
+
+
+def test_another_seed_comes_on_top_of_what_is_there(plan, finished, tmp_path, monkeypatch):
+    out, asked = shutil.copytree(finished[0], tmp_path / "out"), []
+
+    def train(config, run, *_):
+        asked.append((run.root.name, config.train.seed))
+        return False
+
+    monkeypatch.setattr(module, "_train", train)
+    reproduce_table3(replace(plan, rows=[], seeds=3), out, silent)
+    assert asked == [("base-seed3", 3)]
+    # Rows that this sitting does not ask for stay in the table.
+    rows = json.loads((out / "table3.json").read_text())["rows"]
+    assert [len(row["runs"]) for row in rows if row["runs"]] == [2, 2]
+
+
+def test_the_budget_ends_a_training_that_the_next_sitting_goes_on_with(plan, finished, trained, tmp_path, monkeypatch):
+    """A clock that stands still but for one jump: base's first training gets a millisecond, which is one step."""
+    times = iter([0.0, 0.999])
+    plan = replace(plan, rows=[], seeds=1)
+    said = []
+    with monkeypatch.context() as patched:
+        patched.setattr(module.time, "monotonic", lambda: next(times))
+        reproduce_table3(plan, tmp_path, said.append, budget=1.0)
+    assert [step for step, _ in list_checkpoints(RunDirectory(tmp_path / "base-seed1").checkpoints)] == [1]
+    assert said[-1].endswith("0 of 1 trainings: the budget is used up, the same command goes on")
+    assert (tmp_path / "table3.md").read_text().count("| not run |") == 20
+    reproduce_table3(plan, tmp_path, silent)
+    assert trained == ["base-seed1", "base-seed1"]
+    # In two pieces or in one: the same.
+    assert runs(tmp_path, "base") == runs(finished[0], "base")[:1]
+
+
+def test_no_training_is_begun_without_time_left(plan, trained, tmp_path, monkeypatch):
+    times = iter([0.0, 1.0])
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(times))
+    reproduce_table3(plan, tmp_path, silent, budget=1.0)
+    assert trained == []
+
+
+def test_an_interrupt_leaves_all_usable(plan, finished, tmp_path, monkeypatch):
+    """It comes between the last step of a training and its measurement."""
+    out = shutil.copytree(finished[0], tmp_path / "out")
+    (out / "base-seed2" / "measured.json").unlink()
+    checkpoint = list_checkpoints(RunDirectory(out / "base-seed2").checkpoints)[-1][1] / "model.safetensors"
+    before = checkpoint.stat().st_mtime_ns
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "measure", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            reproduce_table3(plan, out, silent)
+    assert len(json.loads((out / "table3.json").read_text())["rows"][0]["runs"]) == 1
+    reproduce_table3(plan, out, silent)
+    assert checkpoint.stat().st_mtime_ns == before
+    assert runs(out, "base") == runs(finished[0], "base")
+
+
+def test_the_last_weights_are_measured_even_where_earlier_ones_were_better(finished, tmp_path):
+    out = shutil.copytree(finished[0], tmp_path / "out")
+    shutil.rmtree(out / "base-seed1" / "best")
+    shutil.copytree(out / "base-seed2" / "best", out / "base-seed1" / "best")
+    again = module.measure(RunDirectory(out / "base-seed1"))
+    assert again.model_copy(update={"seconds": 0.0}) == runs(finished[0], "base")[0]
+
+
+def test_ten_epochs_are_the_default(plan, tmp_path, monkeypatch):
+    asked = []
+
+    def train(config, run, **_):
+        asked.append(config.train)
+        return Progress()
+
+    monkeypatch.setattr(module, "train_run", train)
+    reproduce_table3(replace(plan, steps=None), tmp_path, silent)
+    # 211 pairs of at most 6 words and end symbols: batches of 2,048 tokens a side.
+    store = module.load_prepared(RunDirectory(tmp_path / "base-seed1")).train
+    tokens = max(int(store.source_lengths.sum()), int(store.target_lengths.sum())) + len(store)
+    assert tokens <= 2048 * asked[0].max_steps / 10 < tokens + 2048
+
+
+@pytest.mark.parametrize(("steps", "warmup", "cooldown"), [(20, 2, 5), (2600, 325, 650), (40_000, 4000, 10_000)])
+def test_the_rate_peaks_at_a_five_hundredth_whatever_the_length(steps, warmup, cooldown):
+    regime = module._regime(steps)
+    assert (regime.warmup_steps, regime.cooldown_steps) == (warmup, cooldown)
+    rates = [learning_rate(step, 128, warmup, regime.learning_rate_factor) for step in range(1, steps)]
+    assert max(rates) == rates[warmup - 1] == pytest.approx(0.002)
+
+
+def test_big_has_three_times_the_steps_and_no_more_warm_up(plan):
+    config = module.RunConfig(data=plan.data, model=scale_preset("base"), train=module._regime(40_000))
+    big = module._configure(config, TABLE3[-1], 7).train
+    assert (big.max_steps, big.seed, big.warmup_steps, big.cooldown_steps) == (120_000, 7, 4000, 10_000)
+    assert big.validate_every == 120_000
+
+
+def test_other_steps_are_refused(plan, finished):
+    message = r"holds a table of other settings: train.max_steps was 2 and is 4 \(and 2 more\): give those again"
+    with pytest.raises(BadInputError, match=message):
+        reproduce_table3(replace(plan, steps=4), finished[0], silent)
+
+
+def test_other_text_is_refused(plan, finished, tmp_path):
+    shutil.copytree(plan.data.root, tmp_path / "text")
+    with (tmp_path / "text" / "dev.src").open("a") as source, (tmp_path / "text" / "dev.trg").open("a") as target:
+        source.write("bamo\n")
+        target.write("ti\n")
+    with pytest.raises(BadInputError, match="other text or tokenizer settings"):
+        reproduce_table3(replace(plan, data=find_corpora(tmp_path / "text")), finished[0], silent)
+
+
+def test_the_same_text_elsewhere_is_the_same(plan, finished, trained, tmp_path):
+    shutil.copytree(plan.data.root, tmp_path / "text")
+    out = shutil.copytree(finished[0], tmp_path / "out")
+    reproduce_table3(replace(plan, data=find_corpora(tmp_path / "text")), out, silent)
+    assert trained == []
+
+
+def test_a_damaged_measurement_is_named(finished, tmp_path, plan):
+    out = shutil.copytree(finished[0], tmp_path / "out")
+    path = out / "base-seed2" / "measured.json"
+    path.write_text(path.read_text()[:40])
+    with pytest.raises(BadInputError, match=r"base-seed2/measured.json: damaged .*: delete it to measure again"):
+        reproduce_table3(plan, out, silent)
+
+
+def test_without_matplotlib_there_is_a_table_and_a_line(plan, finished, tmp_path, monkeypatch):
+    out = shutil.copytree(finished[0], tmp_path / "out")
+    for name in ("table3.md", "table3.png"):
+        (out / name).unlink()
+    monkeypatch.setattr(module, "import_draw", import_draw)
+    monkeypatch.setitem(sys.modules, "transduce.workflows.table3_plot", None)
+    said = []
+    reproduce_table3(plan, out, said.append)
+    assert said[0] == "no plot will be drawn: that needs matplotlib, pip install 'transduce[plot]'"
+    assert (out / "table3.md").is_file()
+    assert not (out / "table3.png").exists()
+
+
+def test_where_a_disk_has_no_second_names_the_preparation_is_copied(plan, finished, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError
+
+    monkeypatch.setattr(module.os, "link", refuse)
+    base, run = RunDirectory(finished[0] / "base-seed1"), RunDirectory(tmp_path / "copy")
+    module._share_preparation(base, run)
+    assert run.train_store.read_bytes() == base.train_store.read_bytes()
+    assert run.train_store.stat().st_ino != base.train_store.stat().st_ino
+    assert module.load_prepared(run) is not None
