@@ -4,8 +4,10 @@ import json
 import math
 
 import pytest
+import torch
 
-from transduce.config import DataConfig, RunConfig, TrainConfig, scale_preset
+from transduce.config import TABLE3, DataConfig, RunConfig, TrainConfig, scale_preset
+from transduce.models import build
 from transduce.workflows.measurement import Measurement, read_measurements
 from transduce.workflows.table3 import Figure, make_lines
 from transduce.workflows.table3_page import import_draw, write_table3
@@ -62,6 +64,19 @@ def config(tmp_path):
         model=scale_preset("base"),
         train=TrainConfig(max_steps=1000, warmup_steps=250, cooldown_steps=250, batch_tokens=2048),
     )
+
+
+def test_every_row_can_be_built_and_those_of_constant_cost_are_as_large_as_base():
+    def size(row):
+        with torch.device("meta"):
+            return sum(weight.numel() for weight in build(scale_preset(row.preset)).parameters())
+
+    sizes = {row.preset: size(row) for row in TABLE3}
+    assert {sizes[row.preset] for row in TABLE3 if row.part in ("base", "(A)", "(D)")} == {sizes["base"]}
+    # Keys and queries of 12 attentions, a quarter and a half as wide.
+    assert sizes["base"] - sizes["table3-b-dk16"] == 12 * 2 * 128 * 4 * (32 - 8)
+    assert sizes["base"] - sizes["table3-b-dk32"] == 12 * 2 * 128 * 4 * (32 - 16)
+    assert max(sizes, key=lambda name: sizes[name]) == max(TABLE3, key=lambda row: row.millions or 0).preset == "big"
 
 
 def test_the_spread_is_the_sample_standard_deviation():
