@@ -1,10 +1,66 @@
+"""Attention by matrices against attention by two loops, by hand, and against torch."""
+
 import math
+from itertools import product
 
 import pytest
 import torch
 from torch.nn import functional as F
 
-from transduce.kernels import Mask, attend, attention_weights
+from transduce.kernels import Mask, Relative, Scoring, attend, attention, attention_weights
+from transduce.kernels.scores import attend_plainly
+
+pytest_plugins = ["naive_attention"]
+
+CPU = torch.device("cpu")
+BATCH, HEADS, D_K, D_V, KEYS = 2, 2, 5, 3, 7
+# The second sentence has three keys of padding behind, and the first one in front, as histories have.
+PADDED = torch.tensor([[False] + [True] * 6, [True] * 4 + [False] * 3])
+LONG = torch.arange(97) < torch.tensor([[97], [61]])
+MASKS = {
+    "everything": Mask(),
+    "padding": Mask(PADDED),
+    "causal": Mask(causal=True),
+    "reach": Mask(reach=2),
+    "causal reach": Mask(causal=True, reach=2),
+    "all at once": Mask(PADDED, causal=True, reach=3),
+}
+
+
+def leaves(*shape: tuple[int, ...]) -> list[torch.Tensor]:
+    torch.manual_seed(3)
+    return [torch.randn(each, dtype=torch.float64, requires_grad=True) for each in shape]
+
+
+def inputs(queries: int) -> list[torch.Tensor]:
+    return leaves((BATCH, HEADS, queries, D_K), (BATCH, HEADS, KEYS, D_K), (BATCH, HEADS, KEYS, D_V))
+
+
+def scoring(kind: str) -> tuple[Scoring, list[torch.Tensor]]:
+    """A way of scoring and its weights; distances are clipped at 2, which most keys are farther away than."""
+    additive, keys, values = leaves((HEADS, D_K), (5, D_K), (5, D_V))
+    match kind:
+        case "product":
+            return Scoring(), []
+        case "additive":
+            return Scoring(additive), [additive]
+        case "relative":
+            return Scoring(relative=Relative(keys, values)), [keys, values]
+        case _:
+            return Scoring(additive, Relative(keys, values)), [additive, keys, values]
+
+
+@pytest.mark.parametrize("kind", ["product", "additive", "relative", "additive and relative"])
+@pytest.mark.parametrize(("mask", "queries"), [*product(MASKS, [KEYS, 3])])
+def test_values_and_gradients_equal_the_loops(naive, mask, queries, kind):
+    tensors = inputs(queries)
+    how, weights = scoring(kind)
+    found, expected = attend(*tensors, MASKS[mask], how), naive(*tensors, MASKS[mask], how)
+    # A query that may look at nothing has no result that means anything.
+    received = torch.randn_like(expected).masked_fill(expected == 0, 0)
+    torch.testing.assert_close(found.where(expected != 0, 0), expected)
+    gradients = [torch.autograd.grad((each * received).sum(), tensors + weights) for each in (found, expected)]
+    torch.testing.assert_close(*gradients)
 
 
 def test_by_hand():
@@ -17,6 +73,15 @@ def test_by_hand():
     torch.testing.assert_close(attend(query, key, value, mask), torch.tensor([[[[5.0]]]]))
 
 
+def test_relative_positions_by_hand():
+    """Distances count from the query to the key: -1 is the key before, and those farther than k = 1 count as 1."""
+    keys, values = torch.tensor([[0.0], [math.log(2)], [0.0]]), torch.tensor([[10.0], [20.0], [30.0]])
+    query, nothing = torch.ones(1, 1, 1, 1), torch.zeros(1, 1, 3, 1)
+    # The query stands in the last of three columns: distances -2 (as -1), -1 and 0 with scores 0, 0 and log 2.
+    found = attend(query, nothing, nothing, Mask(), Scoring(relative=Relative(keys, values)))
+    assert found.item() == pytest.approx((10 + 10 + 2 * 20) / 4)
+
+
 @pytest.mark.parametrize("masked", [False, True])
 def test_agrees_with_torch(masked):
     query, key, value = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 11, 7), torch.randn(2, 3, 11, 13)
@@ -27,3 +92,41 @@ def test_agrees_with_torch(masked):
         query, key, value, None if real is None else real[:, None, None], scale=1.0
     )
     torch.testing.assert_close(attend(query, key, value, Mask(real)), expected)
+
+
+def test_weights_are_what_the_values_are_weighed_by():
+    query, key, _ = inputs(KEYS)
+    how, _ = scoring("additive")
+    unit = torch.eye(KEYS, dtype=torch.float64).expand(BATCH, HEADS, -1, -1)
+    for mask in MASKS.values():
+        torch.testing.assert_close(attend(query, key, unit, mask, how), attention_weights(query, key, mask, how))
+
+
+@pytest.mark.parametrize(
+    ("mask", "queries", "kind", "limit", "expected"),
+    [
+        (Mask(), 97, "product", 2 * 2 * 97 * 97, "plain"),
+        (Mask(), 97, "product", 2 * 2 * 97 * 97 - 1, "chunks"),
+        (Mask(LONG), 89, "product", 0, "chunks"),
+        (Mask(), 97, "relative", 0, "plain"),  # only the plain way knows other scores
+        (Mask(), 97, "additive", 0, "plain"),
+        (Mask(reach=31), 97, "additive", 2**26, "nearby"),  # 97 > 3 x 31
+        (Mask(reach=33), 97, "product", 2**26, "plain"),  # three blocks are all there is
+        (Mask(reach=5), 97, "product", 0, "nearby"),
+        (Mask(reach=5, causal=True), 97, "product", 2**26, "nearby"),
+        (Mask(reach=5), 89, "product", 2**26, "plain"),  # with a past before the queries
+        (Mask(reach=5), 89, "product", 0, "chunks"),
+    ],
+)
+def test_the_way_follows_from_the_sizes(monkeypatch, mask, queries, kind, limit, expected):
+    taken = []
+    for way, name in (("nearby", "attend_nearby"), ("chunks", "attend_in_chunks"), ("plain", "attend_plainly")):
+        original = getattr(attention, name)
+        monkeypatch.setattr(attention, name, lambda *a, w=way, o=original: taken.append(w) or o(*a))
+    query, key, value = leaves((BATCH, HEADS, queries, D_K), (BATCH, HEADS, 97, D_K), (BATCH, HEADS, 97, D_V))
+    how, _ = scoring(kind)
+    monkeypatch.setattr(attention, "_WEIGHTS", limit)
+    found = attend(query, key, value, mask, how)
+    assert taken == [expected]
+    allowed, distance = mask.matrix(queries, 97, CPU), torch.arange(97) - torch.arange(97 - queries, 97).unsqueeze(1)
+    torch.testing.assert_close(found, attend_plainly(query, key, value, allowed, distance, how, 0.0))

@@ -48,6 +48,11 @@ class _Chunks:
     dropped: float
     seed: int
 
+    @property
+    def exact(self) -> torch.dtype:
+        """What scores and sums are held in: sums of many exponentials need float32's digits at least."""
+        return torch.promote_types(self.query.dtype, torch.float32)
+
     def queries(self) -> Iterator[slice]:
         for start in range(0, self.query.shape[2], _QUERIES):
             yield slice(start, min(start + _QUERIES, self.query.shape[2]))
@@ -61,8 +66,7 @@ class _Chunks:
             yield slice(start, min(start + size, keys))
 
     def scores(self, queries: slice, keys: slice) -> Tensor:
-        """In float32: sums of many exponentials need its digits."""
-        scores = (self.query[:, :, queries] @ self.key[:, :, keys].transpose(-2, -1)).float()
+        scores = (self.query[:, :, queries] @ self.key[:, :, keys].transpose(-2, -1)).to(self.exact)
         past = self.key.shape[2] - self.query.shape[2]
         own = range(past + queries.start, past + queries.stop)
         allowed = self.mask.part(own, range(keys.start, keys.stop), scores.device)
@@ -93,7 +97,7 @@ class _Chunked(torch.autograd.Function):
     ) -> Tensor:
         chunks = _Chunks(query, key, mask, dropped, seed)
         result = value.new_empty(*query.shape[:3], value.shape[3])
-        log_sums = query.new_empty(*query.shape[:3], 1, dtype=torch.float32)
+        log_sums = query.new_empty(*query.shape[:3], 1, dtype=chunks.exact)
         for queries in chunks.queries():
             largest = log_sums.new_full((*query.shape[:2], queries.stop - queries.start, 1), -math.inf)
             total, gathered = torch.zeros_like(largest), largest.new_zeros(*largest.shape[:3], value.shape[3])
@@ -118,10 +122,10 @@ class _Chunked(torch.autograd.Function):
         query, key, value, result, log_sums = ctx.saved_tensors
         chunks = _Chunks(query, key, *ctx.constants)
         query_gradient, key_gradient, value_gradient = (
-            torch.zeros_like(x, dtype=torch.float32) for x in (query, key, value)
+            torch.zeros_like(x, dtype=chunks.exact) for x in (query, key, value)
         )
         # The softmax's own part of the gradient: the sum over the keys of weight x d weight.
-        inner = (gradient.float() * result.float()).sum(-1, keepdim=True)
+        inner = (gradient.to(chunks.exact) * result).sum(-1, keepdim=True)
         for queries in chunks.queries():
             received = gradient[:, :, queries]
             for keys in chunks.keys(queries):
@@ -129,7 +133,7 @@ class _Chunked(torch.autograd.Function):
                 kept = chunks.kept(weights, queries, keys)
                 dropped = weights if kept is None else weights * kept
                 value_gradient[:, :, keys] += dropped.to(value.dtype).transpose(-2, -1) @ received
-                slope = (received @ value[:, :, keys].transpose(-2, -1)).float()
+                slope = (received @ value[:, :, keys].transpose(-2, -1)).to(chunks.exact)
                 slope = slope if kept is None else slope.mul_(kept)
                 slope = (slope.sub_(inner[:, :, queries]) * weights).to(query.dtype)
                 query_gradient[:, :, queries] += slope @ key[:, :, keys]

@@ -15,8 +15,8 @@ from transduce.kernels.dropout import dropout
 class Relative:
     """Vectors for the distances -k to k between a key and a query, the same for all heads (Shaw et al. 2018).
 
-    A key so many columns behind a query's own is compared as ``key + keys[distance + k]`` and gathered as
-    ``value + values[distance + k]``; farther ones count as k away.
+    A key so many columns behind a query's own is compared as ``key + keys[distance + k]``, whatever the comparison, and
+    gathered as ``value + values[distance + k]``; farther ones count as k away.
     """
 
     keys: Float[Tensor, "distances d_k"]
@@ -55,13 +55,15 @@ def compare(
     scoring: Scoring,
 ) -> Float[Tensor, "batch heads queries keys"]:
     """The score of every query and key; ``distance`` is only looked at for relative positions."""
-    if scoring.additive is None:
-        scores = query @ key.transpose(-2, -1)
-    else:
-        hidden = torch.tanh(query.unsqueeze(3) + key.unsqueeze(2))
-        scores = (hidden @ scoring.additive[:, None, :, None].to(hidden.dtype)).squeeze(-1)
+    if scoring.additive is not None:
+        hidden = query.unsqueeze(3) + key.unsqueeze(2)
+        if scoring.relative is not None and distance is not None:
+            hidden = hidden + scoring.relative.keys[scoring.relative.index(distance)].to(hidden.dtype)
+        return (torch.tanh(hidden) @ scoring.additive[:, None, :, None].to(hidden.dtype)).squeeze(-1)
+    scores = query @ key.transpose(-2, -1)
     if scoring.relative is None or distance is None:
         return scores
+    # q (k + a) = q k + q a, and there are but 2k + 1 different a.
     by_distance = query @ scoring.relative.keys.to(query.dtype).T
     return scores + by_distance.gather(-1, scoring.relative.index(distance).expand_as(scores))
 
