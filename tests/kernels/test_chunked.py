@@ -28,8 +28,9 @@ def tensors(batch: int, queries: int, keys: int, dtype: torch.dtype = torch.floa
 
 
 def plainly(inputs: list[torch.Tensor], mask: Mask) -> torch.Tensor:
-    allowed = mask.matrix(inputs[0].shape[2], inputs[1].shape[2], CPU)
-    return attend_plainly(*inputs, allowed, None, Scoring(), 0.0)
+    query, key, value = inputs
+    allowed = mask.matrix(query.shape[2], key.shape[2], CPU)
+    return attend_plainly(query, key, value, allowed, None, Scoring(), 0.0)
 
 
 def gradients(result: torch.Tensor, inputs: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
@@ -98,9 +99,9 @@ def test_autocast_multiplies_in_its_format():
 def test_the_gradient_is_that_of_what_was_computed(dropped):
     """By finite differences in float64: the masks that backward draws again are those of forward."""
 
-    def attend(*inputs: torch.Tensor) -> torch.Tensor:
+    def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
         torch.manual_seed(11)
-        return attend_in_chunks(*inputs, Mask(causal=True), dropped)
+        return attend_in_chunks(query, key, value, Mask(causal=True), dropped)
 
     assert torch.autograd.gradcheck(attend, tensors(1, 9, 11), fast_mode=True)
 

@@ -29,13 +29,15 @@ def tensors(batch: int, length: int) -> list[torch.Tensor]:
 
 def everything(inputs: list[torch.Tensor], mask: Mask, how: Scoring) -> torch.Tensor:
     """The same over all keys, each weight held."""
-    length = inputs[0].shape[2]
+    query, key, value = inputs
+    length = query.shape[2]
     distance = torch.arange(length) - torch.arange(length).unsqueeze(1)
-    return attend_plainly(*inputs, mask.matrix(length, length, CPU), distance, how, 0.0)
+    return attend_plainly(query, key, value, mask.matrix(length, length, CPU), distance, how, 0.0)
 
 
 def assert_equal(inputs: list[torch.Tensor], mask: Mask, how: Scoring, weights: list[torch.Tensor]) -> None:
-    found, expected = attend_nearby(*inputs, mask, how, 0.0), everything(inputs, mask, how)
+    query, key, value = inputs
+    found, expected = attend_nearby(query, key, value, mask, how, 0.0), everything(inputs, mask, how)
     allowed = mask.matrix(found.shape[2], found.shape[2], CPU)
     assert allowed is not None
     # Nobody reads what a query gathers that may look at nothing; it only must be a number.
