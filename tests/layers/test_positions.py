@@ -5,6 +5,7 @@ import torch
 
 from transduce.config import preset
 from transduce.layers import PositionalEncoding, sinusoids
+from transduce.models import build
 
 COLUMNS = torch.arange(11).unsqueeze(0)
 
@@ -69,3 +70,24 @@ def test_the_table_grows_past_what_it_was_built_for():
 
 def test_the_table_is_never_saved():
     assert not encoding().state_dict()
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+@pytest.mark.parametrize("combination", ["add", "concatenate"])
+def test_autocast_leaves_the_residual_sums_their_digits(positions, combination):
+    """A map's result has autocast's few digits; all that later layers add to it would be rounded to as many."""
+    joining = encoding(positions=positions, position_combination=combination)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        joined = joining(torch.randn(2, 11, 128), COLUMNS, 11)
+    assert joined.dtype == torch.float32
+
+
+def test_the_encoders_and_the_decoders_positions_are_their_own():
+    model = build(preset("tiny", {"positions": "learned", "max_positions": 13, "vocab_size": 31}))
+    shapes = {name: tuple(each.shape) for name, each in model.named_parameters() if "positions" in name}
+    assert shapes == {"encoder_positions.table.weight": (13, 128), "decoder_positions.table.weight": (13, 128)}
+
+
+def test_learned_positions_start_with_a_variance_of_1_over_d_model():
+    weight = encoding(positions="learned", max_positions=997).table.weight.detach()
+    assert weight.var().item() == pytest.approx(1 / 128, rel=5 * math.sqrt(2 / weight.numel()))

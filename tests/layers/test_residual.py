@@ -1,3 +1,4 @@
+import pytest
 import torch
 
 from transduce.config import preset
@@ -27,3 +28,13 @@ def test_dropout_falls_on_the_sublayer_and_not_on_the_residual():
     x, output = torch.full((7, 128), 3.0), torch.ones(7, 128)
     assert residual.add(x, output).unique().tolist() == [3.0, 5.0]
     assert residual.eval().add(x, output).unique().tolist() == [4.0]
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_without_a_residual_only_the_sublayer_goes_on(norm):
+    residual = Residual(preset("tiny", {"norm": norm, "dropout": 0.5, "residual": False})).eval()
+    x, output = torch.randn(3, 128), torch.randn(3, 128)
+    assert residual.prepare(x).equal(x) == (norm == "post")
+    torch.testing.assert_close(residual.add(x, output), layer_norm(output) if norm == "post" else output)
+    dropped = residual.train().add(x, torch.ones(3, 128)) if norm == "pre" else None
+    assert dropped is None or dropped.unique().tolist() == [0.0, 2.0]

@@ -86,7 +86,7 @@ class PositionalEncoding(nn.Module):
         if self.join is None:
             return x + encoded
         joined: Tensor = self.join(torch.cat([x, encoded.expand_as(x).to(x.dtype)], dim=-1))
-        return joined
+        return joined.to(x.dtype)  # autocast narrows what a map makes, and the residual sums need x's own digits
 
 
 def _table(config: ModelConfig) -> SinusoidalPositions | LearnedPositions | None:
