@@ -1,19 +1,31 @@
 """Decoding step by step with a state gives what decoding the whole target gives."""
 
+from typing import Literal, get_args, get_origin
+
 import pytest
 import torch
 
-from transduce.config import preset
+from transduce.config import ModelConfig, preset
 from transduce.models import Tokens, build
+
+pytest_plugins = ["model_variants"]
 
 SIZES = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 28, "d_ff": 44, "heads": 4, "vocab_size": 31}
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
 
-@pytest.fixture(params=["post", "pre"])
-def model(request):
+def test_the_variants_have_every_value_of_every_choice(variants):
+    """So that a kind of model that is new is tried by what follows."""
+    configs = [preset("base", {**SIZES, **changes}).model_dump() for changes in variants.values()]
+    for name, field in ModelConfig.model_fields.items():
+        choices = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
+        assert {config[name] for config in configs} >= set(choices)
+
+
+@pytest.fixture
+def model(variant):
     torch.manual_seed(13)
-    return build(preset("base", {**SIZES, "norm": request.param})).eval()
+    return build(preset("base", {**SIZES, **variant})).eval()
 
 
 SOURCE = Tokens(torch.tensor([[5, 6, 7, 8, 9], [10, 11, 0, 0, 0], [12, 13, 14, 0, 0]]), torch.tensor([5, 2, 3]))
@@ -111,5 +123,28 @@ def test_attention_is_given_when_asked_for(model):
     target = Tokens(TARGET, torch.full((3,), 4))
     assert model.decode(model.encode(SOURCE), target).attention == ()
     layers = model.decode(model.encode(SOURCE), target, want_attention=True).attention
-    assert [tuple(layer.shape) for layer in layers] == [(3, 4, 4, 5)] * 2
+    assert [tuple(layer.shape) for layer in layers] == [(3, 4, 4, 5)] * len(model.decoder)
     torch.testing.assert_close(weights, layers[-1][:, :, 1].repeat_interleave(2, 0), **CLOSE)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "relative"])
+def test_a_neighbourhood_far_beyond_its_reach(positions, norm):
+    """53 symbols are more than three blocks of 16: read at once they go block by block, read one at a time they do not.
+
+    The third sentence's prefix is shorter than a block, so that whole windows are padding in front.
+    """
+    torch.manual_seed(13)
+    model = build(preset("base", {**SIZES, "positions": positions, "norm": norm, "neighbourhood": 7})).eval()
+    target = torch.randint(4, 31, (3, 53))
+    expected, memory = whole(model, SOURCE, target), model.encode(SOURCE)
+    state = model.start(memory, 1)
+    for time in range(53):
+        step = model.step(state, target[:, time])
+        state = step.state
+        torch.testing.assert_close(step.logits, expected[:, time], **CLOSE)
+    lengths = torch.tensor([52, 49, 11])
+    state = model.start(memory, 2, Tokens(target[:, :52], lengths))
+    found = model.step(state, rows(target[torch.arange(3), lengths], 2)).logits
+    torch.testing.assert_close(found, expected[torch.arange(3), lengths].repeat_interleave(2, 0), **CLOSE)

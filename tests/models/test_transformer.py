@@ -9,6 +9,8 @@ from transduce.layers import FeedForward, MultiHeadAttention, Residual, sinusoid
 from transduce.models import Model, Tokens, Transformer, build
 from transduce.models.stacks import DecoderLayer, EncoderLayer
 
+pytest_plugins = ["model_variants"]
+
 SIZES = {
     "encoder_layers": 2,
     "decoder_layers": 3,
@@ -196,8 +198,8 @@ def test_permuting_the_source_permutes_the_encoding_without_positions():
         assert torch.allclose(there, here, atol=1e-5) == equal
 
 
-def test_no_position_sees_the_future():
-    model = build(config()).eval()
+def test_no_position_sees_the_future(variant):
+    model = build(config(**variant)).eval()
     source, target, _ = batch()
     memory = model.encode(source)
     before = model.decode(memory, target).hidden
@@ -208,8 +210,8 @@ def test_no_position_sees_the_future():
     assert not torch.allclose(before[:, 3:], after[:, 3:])
 
 
-def test_padding_changes_nothing():
-    model = build(config()).eval()
+def test_padding_changes_nothing(variant):
+    model = build(config(**variant)).eval()
     source, target, labels = batch()
     for row in range(3):
         alone = Tokens(source.ids[row : row + 1, : source.lengths[row]], source.lengths[row : row + 1])

@@ -1,0 +1,45 @@
+"""Every kind of model that there is, as changes of a small one; test modules ask for it by ``pytest_plugins``."""
+
+from typing import Any, Final
+
+import pytest
+
+from transduce.kernels import restricted
+
+VARIANTS: Final[dict[str, dict[str, Any]]] = {
+    "post": {},
+    "pre": {"norm": "pre"},
+    "none": {"positions": "none"},
+    "learned": {"positions": "learned", "max_positions": 7},
+    "relative": {"positions": "relative", "max_relative_distance": 2},
+    "beside": {"position_combination": "concatenate"},
+    "learned beside": {"positions": "learned", "max_positions": 7, "position_combination": "concatenate"},
+    "every layer": {"positions_at_every_layer": True},
+    "beside at every layer": {"positions_at_every_layer": True, "position_combination": "concatenate", "norm": "pre"},
+    "dot product": {"compatibility": "dot_product"},
+    "multiplicative": {"compatibility": "multiplicative"},
+    "additive": {"compatibility": "additive"},
+    "additive relative": {"compatibility": "additive", "positions": "relative", "max_relative_distance": 2},
+    "neighbourhood": {"neighbourhood": 2},
+    "relative neighbourhood": {"neighbourhood": 3, "positions": "relative", "max_relative_distance": 1, "norm": "pre"},
+    "parameter attention": {"feed_forward": "parameter_attention", "parameter_heads": 3, "parameter_keys": 11},
+    "untied": {"tied_projection": False},
+    # Without residuals, what tells positions apart is soon lost: one layer still shows it.
+    "no residual": {"residual": False, "encoder_layers": 1, "decoder_layers": 1},
+    "widths": {"d_k": 5, "d_v": 3, "attention_bias": True, "initializer": "unit_scaling"},
+    "layout": {"sinusoid_layout": "concatenated", "sinusoid_range": "closed"},
+}
+
+
+@pytest.fixture
+def variants() -> dict[str, dict[str, Any]]:
+    """All of them, by name."""
+    return VARIANTS
+
+
+@pytest.fixture(params=[*VARIANTS.values()], ids=[*VARIANTS])
+def variant(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """One of them. Blocks of restricted attention are as short as its reach, so that few symbols make several."""
+    monkeypatch.setattr(restricted, "_SMALLEST_BLOCK", 1)
+    changes: dict[str, Any] = request.param
+    return changes
