@@ -125,8 +125,9 @@ class Translator:
         return_attention: bool = False,
         first_number: int | None = 1,
     ) -> list[Translation]:
-        sources = self._encode(self._source, texts, first_number)
         full = [index for index, text in enumerate(texts) if text.strip()]
+        # White space alone is never read, and so never too long.
+        sources = self._encode(self._source, [text if text.strip() else "" for text in texts], first_number)
         found = self._engine.search([sources[index] for index in full], settings, self._defaults.max_extra_length)
         results = [EMPTY] * len(texts)
         for index, hypotheses in zip(full, found, strict=True):

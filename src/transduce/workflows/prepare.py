@@ -51,9 +51,11 @@ def prepare(config: RunConfig, run: RunDirectory) -> Prepared:
             )
     origin = _origin(config)
     if (prepared := load_prepared(run)) and prepared.train.origin == origin == prepared.dev.origin:
-        if not run.has_checkpoints:  # a training writes its own settings down
+        if run.has_checkpoints:  # a training writes its own settings down
+            return prepared
+        if _fits(prepared.dev, config):
             write_run(config, run.config)
-        return prepared
+            return prepared
     if run.has_checkpoints:
         _check_readable(run)
         raise BadInputError(
@@ -105,6 +107,12 @@ def _prepare_anew(config: RunConfig, run: RunDirectory, origin: dict[str, str]) 
     tokenizers.save(run.root)
     write_run(config, run.config)
     return replace(_read_prepared(run), new=True)
+
+
+def _fits(dev: Store, config: RunConfig) -> bool:
+    """Whether the learned positions, which may have become fewer, still reach for dev: if not, its line is named."""
+    longest = config.model.longest
+    return longest is None or max(dev.source_lengths.max(), dev.target_lengths.max()) < longest
 
 
 def _encode_dev(config: RunConfig, tokenizers: TokenizerPair, tally: Tally) -> Iterator[EncodedPair]:

@@ -4,12 +4,15 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from transduce.bundle import BEST, Bundle, find_model, save_bundle
 from transduce.config import BadInputError, Precision, RunConfig, TrainConfig, write_run
 from transduce.config.model import REGULARIZATION, VOCABULARY_SIZES
 from transduce.data import Resegment, read_corpus
+from transduce.data.store import Ids
 from transduce.evaluation import corpus_score
 from transduce.inference import Translator
 from transduce.kernels import resolve_precision
@@ -111,11 +114,19 @@ def _corpora(config: RunConfig, prepared: Prepared) -> Corpora:
 
 
 def _bpe_dropout(config: RunConfig, tokenizers: TokenizerPair) -> Callable[[int], Resegment]:
-    """For each epoch, the function that tokenizes its lines anew, a pure one of seed, epoch and row."""
-    share, seed = config.tokenizer.bpe_dropout, config.train.seed
+    """For each epoch, the function that tokenizes its lines anew, a pure one of seed, epoch and row.
+
+    A line that would outgrow the positions that the model learns stays as it is.
+    """
+    share, seed, longest = config.tokenizer.bpe_dropout, config.train.seed, config.model.longest
     source, target = BpeDropout(tokenizers.source, share, 2 * seed), BpeDropout(tokenizers.target, share, 2 * seed + 1)
+
+    def segment(dropout: BpeDropout, lines: list[Ids], epoch: int, rows: NDArray[np.int64]) -> list[Ids]:
+        anew = dropout.segment(lines, epoch, rows)
+        return [new if longest is None or len(new) < longest else old for new, old in zip(anew, lines, strict=True)]
+
     return lambda epoch: (
-        lambda sources, targets, rows: (source.segment(sources, epoch, rows), target.segment(targets, epoch, rows))
+        lambda sources, targets, rows: (segment(source, sources, epoch, rows), segment(target, targets, epoch, rows))
     )
 
 
