@@ -64,6 +64,8 @@ def test_paragraphs_may_be_longer_than_their_sentences(translator):
     with pytest.raises(BadInputError, match="text 1: "):
         translator.translate([text])
     assert len(translator.translate([text], paragraphs=True)) == 1
+    with pytest.raises(BadInputError, match=r"'Qqqqqqqqqqqqqqqqqq\.': "):  # it is the sixth sentence, but no sixth text
+        translator.translate([f"{text} Qqqqqqqqqqqqqqqqqq."], paragraphs=True)
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])

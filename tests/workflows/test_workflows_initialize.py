@@ -106,3 +106,25 @@ def test_a_resumed_training_does_not_begin_again(trained_run, tiny_run_file, set
     longer = read_run(tiny_run_file, [*settings, "train.max_steps=2"])
     # The model may be gone by then.
     assert train_run(longer, run, resume=True, init=tmp_path / "gone").step == 2
+
+
+@pytest.mark.parametrize("carry", [False, True])
+def test_a_projection_of_its_own_goes_on_too(tiny_run_file, tmp_path, carry):
+    """Row by row where the vocabulary is another one; a symbol that is new keeps what it was drawn with."""
+    untied = [*STILL, "model.tied_projection=false"]
+    first, second = RunDirectory(tmp_path / "first"), RunDirectory(tmp_path / "second")
+    train_run(read_run(tiny_run_file, untied), first, resume=False)
+    text = "tokenizer.symbols=['<new>']" if carry else f'tokenizer.path="{first.root}"'
+    settings = [*untied, text, *([] if carry else ["tokenizer.kind=existing"])]
+    train_run(read_run(tiny_run_file, settings), second, resume=False, init=first.root, carry_vocabulary=carry)
+    old, new = load_bundle(first.root), load_bundle(second.root)
+    before, after = (each.tokenizers.target.vocabulary for each in (old, new))
+    both = sorted(before.keys() & after.keys())
+    assert len(both) > 260
+    for name in ("projection.weight", "embedding.weight"):
+        old_rows, new_rows = (
+            bundle.model.get_parameter(name)[[vocabulary[symbol] for symbol in both]]
+            for bundle, vocabulary in ((old, before), (new, after))
+        )
+        torch.testing.assert_close(new_rows, old_rows, atol=1e-6, rtol=0)
+    assert not torch.allclose(new.model.get_parameter("projection.weight"), new.model.embedding.weight)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import final
+from typing import Final, final
 
 import torch
 
@@ -17,6 +17,9 @@ from transduce.inference.translation import EMPTY, Translation, warn_of_limits
 from transduce.search import Hypothesis, LengthPenalty, SearchSettings
 from transduce.search.settings import PenaltyKind
 from transduce.text import Tokenizer
+
+# Of a text that an error shows, so many characters.
+_SHOWN: Final = 40
 
 
 @final
@@ -67,7 +70,9 @@ class Translator:
         settings = self._settings(beam_size, length_penalty, length_penalty_kind, n_best)
         if paragraphs:
             check_options(n_best, return_attention)
-            results = translate_paragraphs(texts, language or "en", lambda each: self._translate(each, settings))
+            results = translate_paragraphs(
+                texts, language or "en", lambda each: self._translate(each, settings, first_number=None)
+            )
         elif language is not None:
             raise BadInputError(f"language {language!r}: is for splitting paragraphs, and none are to be split")
         else:
@@ -86,10 +91,12 @@ class Translator:
 
     def _encode(self, tokenizer: Tokenizer, texts: Sequence[str], first_number: int | None = 1) -> list[list[int]]:
         encoded, longest = tokenizer.encode(texts), self._engine.longest
-        for number, ids in enumerate(encoded, first_number or 1):
+        for index, ids in enumerate(encoded):
             if longest is not None and len(ids) >= longest:
+                # A sentence of a paragraph has no number that its reader would know.
+                name = repr(texts[index][:_SHOWN]) if first_number is None else f"text {first_number + index:,}"
                 raise BadInputError(
-                    f"text {number:,}: {len(ids) + 1:,} symbols with the end symbol, but the model has learned "
+                    f"{name}: {len(ids) + 1:,} symbols with the end symbol, but the model has learned "
                     f"{longest:,} positions (max_positions): split it (--paragraphs, or paragraphs=True)"
                 )
         return encoded
