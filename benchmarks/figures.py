@@ -34,7 +34,7 @@ def schedules(name: str) -> None:
         for number, (d_model, warmup) in enumerate([(512, 4000), (512, 8000), (256, 4000), (1024, 4000)]):
             rates = [1000 * learning_rate(step, d_model, warmup, 1.0) for step in steps]
             axes.plot(steps, rates, label=f"{D_MODEL} = {d_model}, warm-up {warmup:,} steps", **style(number))
-        label(axes, "Learning rate: a straight rise, then step$^{-1/2}$", "optimizer step", "learning rate, thousandths")
+        label(axes, "A straight rise, then step$^{-1/2}$", "optimizer step", "learning rate, thousandths")
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.set(xlim=(0, 20_000), ylim=(0, None))
         axes.legend()
@@ -124,7 +124,9 @@ def waves(name: str) -> None:
             name_ = f"{('sine', 'cosine')[dimension % 2]}: dimension {dimension}, or {other}"
             axes.plot(interleaved[:, dimension], label=name_, **style(number))
             axes.plot(range(0, count, 4), concatenated[::4, other], "o", color=COLOURS[number], markersize=4)
-        title = f"Two of {D_MODEL} / 2 = {d_model // 2} waves; lines: interleaved; dots, the second number: concatenated"
+        title = (
+            f"Two of {D_MODEL} / 2 = {d_model // 2} waves; lines: interleaved; dots, the second number: concatenated"
+        )
         label(axes, title, "position", "PE")
         axes.set(xlim=(0, count - 1))
         axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
