@@ -26,7 +26,7 @@ class Panel:
 
 def draw(rows: Sequence[Sequence[Panel]], path: Path) -> None:
     """Write the panels as a picture: lines are means over the seeds, areas reach from the least to the most."""
-    with mpl.rc_context({"svg.hashsalt": "", "axes.spines.top": False, "axes.spines.right": False}):
+    with mpl.rc_context({"axes.spines.top": False, "axes.spines.right": False}):
         figure = Figure(figsize=(5.4 * len(rows[0]), 3.1 * len(rows)), layout="constrained")
         grid = figure.subplots(len(rows), len(rows[0]), squeeze=False, sharey=True)
         for axes, panel in zip(grid.flat, (panel for row in rows for panel in row), strict=True):
@@ -34,7 +34,7 @@ def draw(rows: Sequence[Sequence[Panel]], path: Path) -> None:
         for axes in grid[-1]:
             axes.set_xlabel("symbols of the right answer")
         handles, names = grid[0, 0].get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside lower center", ncols=len(names), frameon=False, title="positions")
+        figure.legend(handles, names, loc="outside lower center", ncols=3 * len(rows[0]), frameon=False, title="positions")
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=110)
 

@@ -53,7 +53,7 @@ class Task:
     test: list[Pair]
     trained: int  # the longest target of train
     ranges: tuple[tuple[int, int], ...]
-    model: dict[str, Any]
+    dropout: float
     steps: int
     seeds: int
 
@@ -69,7 +69,7 @@ def copy_task() -> Task:
     train = pairs(draw_.randint(1, 20) for _ in range(30_000))
     test = pairs(length for length in range(1, 41) for _ in range(100))
     ranges = ((1, 10), (11, 20), (21, 22), (23, 25), (26, 30), (31, 40))
-    return Task("copy", train, test, 20, ranges, {"d_model": 64, "dropout": 0.0}, steps=1500, seeds=3)
+    return Task("copy", train, test, 20, ranges, dropout=0.0, steps=1500, seeds=3)
 
 
 def scan_task(folder: Path) -> Task:
@@ -81,15 +81,13 @@ def scan_task(folder: Path) -> Task:
     )
     random.Random(1).shuffle(known)
     ranges = ((1, 10), (11, 22), (24, 25), (26, 28), (30, 33), (36, 48))
-    return Task(
-        "SCAN", known[500:], known[:500] + longer, 22, ranges, {"d_model": 128, "dropout": 0.1}, steps=3000, seeds=2
-    )
+    return Task("SCAN", known[500:], known[:500] + longer, 22, ranges, dropout=0.1, steps=3000, seeds=2)
 
 
 def run_config(task: Task, folder: Path, positions: str, seed: int) -> RunConfig:
     """A run as a run file would describe it; its dev set is a part of the test set of known lengths."""
     own = {"kind": "words"}
-    model = {"encoder_layers": 2, "decoder_layers": 2, "heads": 4, "norm": "pre", "label_smoothing": 0.0}
+    model = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 64, "norm": "pre", "label_smoothing": 0.0}
     return RunConfig(
         data=DataConfig(
             root=str(folder),
@@ -98,7 +96,7 @@ def run_config(task: Task, folder: Path, positions: str, seed: int) -> RunConfig
             max_length=POSITIONS_KNOWN,
         ),
         tokenizer=TokenizerConfig.model_validate({"source": own, "target": own}),
-        model=preset("tiny", model | task.model | POSITIONS[positions]),
+        model=preset("tiny", model | {"dropout": task.dropout} | POSITIONS[positions]),
         train=TrainConfig(
             batch_tokens=1024,
             max_steps=task.steps,
