@@ -23,6 +23,8 @@ def score(
 
     translator = load(model, precision)
     pairs = read_pairs(source, target)
+    number = 1
     while block := list(islice(pairs, _LINES_AT_A_TIME)):
-        for value in translator.score([pair[0] for pair in block], [pair[1] for pair in block]):
+        for value in translator.score([pair[0] for pair in block], [pair[1] for pair in block], first_number=number):
             typer.echo(f"{value:.6f}")
+        number += len(block)

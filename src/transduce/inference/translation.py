@@ -38,8 +38,11 @@ class Translation:
 EMPTY: Final = Translation("", 0.0, 0.0, ())
 
 
-def warn_of_limits(translations: Sequence[Translation], first_number: int) -> None:
-    """Log a warning that names the outputs whose end may be missing, the first being number ``first_number``."""
+def warn_of_limits(translations: Sequence[Translation], first_number: int, longest: int | None = None) -> None:
+    """Log a warning that names the outputs whose end may be missing, the first being number ``first_number``.
+
+    ``longest`` is the most symbols, end symbol counted, that the model can write at all, where there is such a limit.
+    """
     numbers = [str(number) for number, each in enumerate(translations, first_number) if each.at_limit]
     if numbers:
         more = f" and {len(numbers) - _MOST_NAMED:,} more" if len(numbers) > _MOST_NAMED else ""
@@ -47,4 +50,5 @@ def warn_of_limits(translations: Sequence[Translation], first_number: int) -> No
             f"text {', '.join(numbers[:_MOST_NAMED])}{more}: the output reached the length limit, and its end may be "
             f"missing: split what has several sentences (--paragraphs, or paragraphs=True), or raise max_extra_length "
             f"in the model's generation_config.json"
+            + (f" (to no avail beyond the {longest:,} positions that this model has learned)" if longest else "")
         )

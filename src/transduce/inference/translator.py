@@ -78,26 +78,37 @@ class Translator:
         else:
             results = self._translate(texts, settings, return_attention, first_number)
         if first_number is not None:
-            warn_of_limits(results, first_number)
+            warn_of_limits(results, first_number, self._engine.longest)
         return results
 
-    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
-        """The natural log-probability of each target given its source, end symbol counted."""
-        return self._engine.score(self._encode(self._source, sources), self._encode(self._target, targets))
+    def score(self, sources: Sequence[str], targets: Sequence[str], *, first_number: int = 1) -> list[float]:
+        """The natural log-probability of each target given its source, end symbol counted.
+
+        Raises:
+            BadInputError: A side of a pair, the first being number ``first_number``, is longer than the positions that
+                the model has learned.
+        """
+        remedy = "leave the pair out"
+        return self._engine.score(
+            self._encode(self._source, sources, first_number, "source", remedy),
+            self._encode(self._target, targets, first_number, "target", remedy),
+        )
 
     def count_tokens(self, texts: Sequence[str]) -> int:
         """How many symbols the texts have as targets, end symbols counted."""
         return sum(len(ids) + 1 for ids in self._target.encode(texts))
 
-    def _encode(self, tokenizer: Tokenizer, texts: Sequence[str], first_number: int | None = 1) -> list[list[int]]:
+    def _encode(
+        self, tokenizer: Tokenizer, texts: Sequence[str], first_number: int | None, name: str, remedy: str
+    ) -> list[list[int]]:
         encoded, longest = tokenizer.encode(texts), self._engine.longest
         for index, ids in enumerate(encoded):
             if longest is not None and len(ids) >= longest:
                 # A sentence of a paragraph has no number that its reader would know.
-                name = repr(texts[index][:_SHOWN]) if first_number is None else f"text {first_number + index:,}"
+                place = repr(texts[index][:_SHOWN]) if first_number is None else f"{name} {first_number + index:,}"
                 raise BadInputError(
-                    f"{name}: {len(ids) + 1:,} symbols with the end symbol, but the model has learned "
-                    f"{longest:,} positions (max_positions): split it (--paragraphs, or paragraphs=True)"
+                    f"{place}: {len(ids) + 1:,} symbols with the end symbol, but the model has learned {longest:,} "
+                    f"positions (max_positions): {remedy}"
                 )
         return encoded
 
@@ -134,7 +145,9 @@ class Translator:
     ) -> list[Translation]:
         full = [index for index, text in enumerate(texts) if text.strip()]
         # White space alone is never read, and so never too long.
-        sources = self._encode(self._source, [text if text.strip() else "" for text in texts], first_number)
+        read = [text if text.strip() else "" for text in texts]
+        remedy = "split it (--paragraphs, or paragraphs=True)"
+        sources = self._encode(self._source, read, first_number, "text", remedy)
         found = self._engine.search([sources[index] for index in full], settings, self._defaults.max_extra_length)
         results = [EMPTY] * len(texts)
         for index, hypotheses in zip(full, found, strict=True):
