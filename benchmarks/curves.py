@@ -34,7 +34,9 @@ def draw(rows: Sequence[Sequence[Panel]], path: Path) -> None:
         for axes in grid[-1]:
             axes.set_xlabel("symbols of the right answer")
         handles, names = grid[0, 0].get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside lower center", ncols=3 * len(rows[0]), frameon=False, title="positions")
+        figure.legend(
+            handles, names, loc="outside lower center", ncols=3 * len(rows[0]), frameon=False, title="positions"
+        )
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=110)
 
