@@ -81,8 +81,8 @@ def test_outputs_end_where_the_positions_do(translator, bundle, beam_size, caplo
 def test_scoring_refuses_what_is_too_long_on_either_side(translator, bundle):
     longest, longer = letters(bundle, POSITIONS), letters(bundle, POSITIONS + 1)
     assert translator.score([longest], [longest])[0] < 0
-    for source, target in ((longer, "ti"), ("bamo", longer)):
-        with pytest.raises(BadInputError, match="text 2: 14 symbols"):
+    for source, target, side in ((longer, "ti", "source"), ("bamo", longer, "target")):
+        with pytest.raises(BadInputError, match=f"{side} 2: 14 symbols"):
             translator.score(["bamo", source], ["ti", target])
 
 
