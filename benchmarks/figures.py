@@ -124,9 +124,7 @@ def waves(name: str) -> None:
             name_ = f"{('sine', 'cosine')[dimension % 2]}: dimension {dimension}, or {other}"
             axes.plot(interleaved[:, dimension], label=name_, **style(number))
             axes.plot(range(0, count, 4), concatenated[::4, other], "o", color=COLOURS[number], markersize=4)
-        title = (
-            f"Two of {D_MODEL} / 2 = {d_model // 2} waves; lines: interleaved; dots, the second number: concatenated"
-        )
+        title = f"Two waves of {d_model // 2}; lines: interleaved; dots, second numbers: concatenated"
         label(axes, title, "position", "PE")
         axes.set(xlim=(0, count - 1))
         axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))

@@ -25,6 +25,7 @@ from transduce.config.model import Compatibility
 
 PAGE: Final = "why-scale.md"
 FUNCTIONS: Final[tuple[Compatibility, ...]] = ("scaled_dot_product", "additive", "dot_product", "multiplicative")
+BANDS: Final[tuple[Compatibility, ...]] = ("scaled_dot_product", "dot_product")  # four would hide each other
 Found = dict[tuple[Compatibility, int], Measures]
 
 # So many queries at a time, each with so many keys of its own.
@@ -33,6 +34,8 @@ WIDTHS: Final = (4, 16, 64, 256, 1024)
 
 TASK: Final = Task("copy", 10, 20)
 TRAINED_WIDTHS: Final = (8, 64, 256)
+# Of a model that knows the positions (the end symbol's is always the same) and nothing of the source.
+BLIND_LOSS: Final = TASK.length * math.log(TASK.symbols) / (TASK.length + 1)
 
 
 def measure_all(parts: int) -> Found:
@@ -46,16 +49,14 @@ def measure_all(parts: int) -> Found:
 
 def measures_table(found: Found) -> list[str]:
     head = ["compatibility", "d_k", "logits' variance", "expected", "entropy, nats"]
-    head += [
-        f"{name}: {what}" for name in ("Jacobian", "query's gradient") for what in ("mean", "median", "10% to 90%")
-    ]
+    head += [f"{of}: {what}" for of in ("Jacobian", "gradient") for what in ("mean", "median (10% to 90%)")]
     rows = []
     for (function, d_k), measures in found.items():
         variance, entropy = (f"{x.mean():.3g} ± {x.std():.2g}" for x in (measures.variance, measures.entropy))
         row = [function, f"{d_k}", variance, f"{expected_variance(function, d_k):.3g}", entropy]
         for x in (measures.jacobian, measures.gradient):
             low, high = x.quantile(0.1), x.quantile(0.9)
-            row += [f"{x.mean():.2g}", f"{x.median():.2g}", f"{low:.2g} to {high:.2g}"]
+            row += [f"{x.mean():.2g}", f"{x.median():.2g} ({low:.2g} to {high:.2g})"]
         rows.append(row)
     return table(head, rows)
 
@@ -74,7 +75,7 @@ def draw_measures(found: Found) -> None:
             axes.set_yscale("log")
             axes.set_ylim(1e-4, 10)
             axes.set_xlabel(r"$d_k$")
-        title = "lines: medians over queries; bands: 10% to 90%; crosses: means"
+        title = "lines: medians over queries; crosses: means; bands, of the two dot products: 10% to 90%"
         lines = panels[0, 0].get_legend_handles_labels()
         drawn.legend(*lines, loc="outside lower center", ncols=len(FUNCTIONS), title=title)
 
@@ -84,7 +85,8 @@ def _draw_measure(axes: Axes, found: Found, name: str, title: str, unit: str) ->
         values: Tensor = torch.stack([getattr(found[function, d_k], name) for d_k in WIDTHS])
         line = style(number)
         low, median, high = values.quantile(torch.tensor([0.1, 0.5, 0.9]).double(), dim=1)
-        axes.fill_between(WIDTHS, low, high, color=line["color"], alpha=0.13, linewidth=0)
+        if function in BANDS:
+            axes.fill_between(WIDTHS, low, high, color=line["color"], alpha=0.15, linewidth=0)
         axes.plot(WIDTHS, median, label=function.replace("_", " "), **line)
         axes.plot(WIDTHS, values.mean(dim=1), "x", color=line["color"], markersize=9, markeredgewidth=2)
     axes.set_xscale("log", base=2)
@@ -140,9 +142,9 @@ def draw_losses(trained: Trained) -> None:
                     name = function.replace("_", " ") if not seed else None
                     steps = range(1, len(training.curve) + 1)
                     axes.plot(steps, training.curve, label=name, **style(number) | {"linewidth": 1.5})
-            axes.axhline(math.log(TASK.symbols), color="k", linewidth=1)
+            axes.axhline(BLIND_LOSS, color="k", linewidth=1)
             label(axes, f"$d_k$ = {d_k}", "optimizer step", "loss, nats per target token" if axes is panels[0] else "")
-        panels[-1].text(0, math.log(TASK.symbols), f" ln {TASK.symbols}", va="bottom")
+        panels[0].text(axes.get_xlim()[1], BLIND_LOSS, "does not look at the source", ha="right", va="bottom")
         drawn.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(FUNCTIONS))
 
 
@@ -159,7 +161,7 @@ def main() -> None:
     insert(PAGE, "measures", [about, "", *lines])
     trained = train_all(arguments.seeds, arguments.steps)
     draw_losses(trained)
-    about = f"After {arguments.steps} steps, the median of {arguments.seeds} seeds (least to most); {circumstances()}:"
+    about = f"After {arguments.steps} steps, median (least to most) of seeds 1 to {arguments.seeds}; {circumstances()}:"
     insert(PAGE, "losses", [about, "", *losses_table(trained)])
 
 
