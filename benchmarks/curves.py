@@ -29,8 +29,11 @@ def draw(rows: Sequence[Sequence[Panel]], path: Path) -> None:
     with mpl.rc_context({"axes.spines.top": False, "axes.spines.right": False}):
         figure = Figure(figsize=(5.4 * len(rows[0]), 3.1 * len(rows)), layout="constrained")
         grid = figure.subplots(len(rows), len(rows[0]), squeeze=False, sharey=True)
-        for axes, panel in zip(grid.flat, (panel for row in rows for panel in row), strict=True):
-            _draw_panel(axes, panel)
+        panels = [panel for row in rows for panel in row]
+        # The same name is drawn alike in every panel, whichever others are beside it.
+        styles = dict(zip(dict.fromkeys(name for panel in panels for name in panel.seeds), _STYLES, strict=False))
+        for axes, panel in zip(grid.flat, panels, strict=True):
+            _draw_panel(axes, panel, styles)
         for axes in grid[-1]:
             axes.set_xlabel("symbols of the right answer")
         handles, names = grid[0, 0].get_legend_handles_labels()
@@ -41,8 +44,9 @@ def draw(rows: Sequence[Sequence[Panel]], path: Path) -> None:
         figure.savefig(path, dpi=110)
 
 
-def _draw_panel(axes: Axes, panel: Panel) -> None:
-    for (name, seeds), (colour, marker) in zip(panel.seeds.items(), _STYLES, strict=False):
+def _draw_panel(axes: Axes, panel: Panel, styles: dict[str, tuple[str, str]]) -> None:
+    for name, seeds in panel.seeds.items():
+        colour, marker = styles[name]
         lengths = sorted(seeds[0])
         columns = [[points[length] for points in seeds] for length in lengths]
         axes.plot(

@@ -53,6 +53,7 @@ class Task:
     test: list[Pair]
     trained: int  # the longest target of train
     ranges: tuple[tuple[int, int], ...]
+    positions: tuple[str, ...]
     dropout: float
     steps: int
     seeds: int
@@ -69,7 +70,7 @@ def copy_task() -> Task:
     train = pairs(draw_.randint(1, 20) for _ in range(30_000))
     test = pairs(length for length in range(1, 41) for _ in range(100))
     ranges = ((1, 10), (11, 20), (21, 22), (23, 25), (26, 30), (31, 40))
-    return Task("copy", train, test, 20, ranges, dropout=0.0, steps=1500, seeds=3)
+    return Task("copy", train, test, 20, ranges, tuple(POSITIONS), dropout=0.0, steps=1500, seeds=2)
 
 
 def scan_task(folder: Path) -> Task:
@@ -81,7 +82,8 @@ def scan_task(folder: Path) -> Task:
     )
     random.Random(1).shuffle(known)
     ranges = ((1, 10), (11, 22), (24, 25), (26, 28), (30, 33), (36, 48))
-    return Task("SCAN", known[500:], known[:500] + longer, 22, ranges, dropout=0.1, steps=3000, seeds=2)
+    positions = ("sinusoidal", "learned", "relative")
+    return Task("SCAN", known[500:], known[:500] + longer, 22, ranges, positions, dropout=0.1, steps=3000, seeds=2)
 
 
 def run_config(task: Task, folder: Path, positions: str, seed: int) -> RunConfig:
@@ -141,7 +143,7 @@ def result(task: Task, out: Path, positions: str, seed: int) -> list[Tally]:
 def study(task: Task, out: Path) -> Found:
     """The tallies of every kind of positions and every seed."""
     write_pairs(task, out)
-    found: Found = {positions: [] for positions in POSITIONS}
+    found: Found = {positions: [] for positions in task.positions}
     for seed in range(1, task.seeds + 1):
         for positions, seeds in found.items():
             seeds.append(result(task, out, positions, seed))
