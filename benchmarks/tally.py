@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.curves import Panel
+from benchmarks.page import table
 
 
 @dataclass(frozen=True)
@@ -49,16 +50,14 @@ def count(references: Sequence[str], outputs: Sequence[str]) -> list[Tally]:
     ]
 
 
-def tabulate(task: str, found: Found, ranges: Sequence[tuple[int, int]], trained: int) -> list[str]:
-    """A Markdown table for each measure: a row for each kind of positions, a column for each range of lengths."""
+def tabulate(measure: str, task: str, found: Found, ranges: Sequence[tuple[int, int]], trained: int) -> list[str]:
+    """A Markdown table: a row for each kind of positions, a column for each range of lengths."""
     heads = [f"{first}-{last}" if last <= trained else f"{first}-{last} (longer)" for first, last in ranges]
-    lines = []
-    for name, measure in MEASURES.items():
-        lines += ["", f"| {task}: {name}, % | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
-        for positions, seeds in found.items():
-            cells = [_cell([_percent(_within(tallies, *each), measure) for tallies in seeds]) for each in ranges]
-            lines.append(f"| {positions} | {' | '.join(cells)} |")
-    return lines
+    rows = [
+        [positions, *(_cell([_percent(_within(each, *ends), MEASURES[measure]) for each in seeds]) for ends in ranges)]
+        for positions, seeds in found.items()
+    ]
+    return table([f"{task}: {measure}, %", *heads], rows)
 
 
 def panels(task: str, found: Found, trained: int) -> list[Panel]:
