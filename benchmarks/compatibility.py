@@ -42,14 +42,20 @@ def measure(function: Compatibility, d_k: int, queries: int, keys: int) -> Measu
     pull = torch.randn_like(weights)
     (gradient,) = torch.autograd.grad((pull * weights).sum(), query)
     weights = weights.detach()
-    jacobian = torch.diag_embed(weights) - weights.unsqueeze(2) * weights.unsqueeze(1)
     return Measures(
         # The log of a weight is its logit less one number for all keys, which no variance sees.
         variance=weights.log().var(dim=1),
         entropy=torch.special.entr(weights).sum(dim=1),
-        jacobian=jacobian.flatten(1).norm(dim=1),
+        jacobian=jacobian_norm(weights),
         gradient=gradient.flatten(1).norm(dim=1),
     )
+
+
+def jacobian_norm(weights: Float[Tensor, "queries keys"]) -> Float[Tensor, " queries"]:
+    """The Frobenius norm of the softmax's Jacobian, whose entry i, j is weight_i ([i = j] - weight_j)."""
+    jacobian = torch.diag_embed(weights) - weights.unsqueeze(2) * weights.unsqueeze(1)
+    norms: Tensor = jacobian.flatten(1).norm(dim=1)
+    return norms
 
 
 def measure_parts(function: Compatibility, d_k: int, queries: int, keys: int, parts: int) -> Measures:

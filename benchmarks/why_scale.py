@@ -52,13 +52,20 @@ def measures_table(found: Found) -> list[str]:
     head += [f"{of}: {what}" for of in ("Jacobian", "gradient") for what in ("mean", "median (10% to 90%)")]
     rows = []
     for (function, d_k), measures in found.items():
-        variance, entropy = (f"{x.mean():.3g} ± {x.std():.2g}" for x in (measures.variance, measures.entropy))
-        row = [function, f"{d_k}", variance, f"{expected_variance(function, d_k):.3g}", entropy]
+        variance, entropy = (
+            f"{_digits(float(x.mean()))} ± {_digits(float(x.std()))}" for x in (measures.variance, measures.entropy)
+        )
+        row = [function, f"{d_k}", variance, _digits(expected_variance(function, d_k)), entropy]
         for x in (measures.jacobian, measures.gradient):
             low, high = x.quantile(0.1), x.quantile(0.9)
             row += [f"{x.mean():.2g}", f"{x.median():.2g} ({low:.2g} to {high:.2g})"]
         rows.append(row)
     return table(head, rows)
+
+
+def _digits(value: float) -> str:
+    """Two digits behind the point of small values, none of large ones."""
+    return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
 
 
 def draw_measures(found: Found) -> None:
