@@ -2,7 +2,7 @@
 
     python -m benchmarks.figures
 
-Prints the names of the figures and writes them to docs/figures/.
+Prints the names of the figures and writes them to docs/figures/. Needs the extra ``plot``.
 """
 
 from collections.abc import Callable

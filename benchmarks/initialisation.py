@@ -4,7 +4,7 @@
 
 Prints Markdown tables (the spread of activations at the start, beside what theory expects; the share of positions that
 a linear probe reads off every layer, untrained and trained to reverse sequences) and writes them into
-docs/initialisation.md, with four figures in docs/figures/.
+docs/initialisation.md, with four figures in docs/figures/. Needs the extra ``plot``.
 """
 
 import argparse

@@ -4,6 +4,7 @@
 
 Prints two Markdown tables (logits, weights and gradients for queries and keys of independent N(0, 1) components; the
 losses of small models that learn to copy) and writes them into docs/why-scale.md, with two figures in docs/figures/.
+Needs the extra ``plot``.
 """
 
 import argparse
