@@ -87,14 +87,15 @@ def test_a_step_of_decoding_looks_no_farther_back_than_it_may(allocations):
 
 @pytest.mark.parametrize(("length", "dropped"), [(1009, 0.3), (N, 0.0)])
 def test_chunks_take_the_square_root(allocations, monkeypatch, length, dropped):
-    """With c queries at a time, the largest part is c sqrt(n) scores of each head, or what is as large as the input."""
+    """The largest part is 251 x 3 sqrt(n) scores of each head, or what is as large as the input."""
     monkeypatch.setattr(attention, "_WEIGHTS", 0)
-    monkeypatch.setattr(chunked, "_QUERIES", 997)
+    monkeypatch.setattr(chunked, "_QUERIES", 251)
+    monkeypatch.setattr(chunked, "_KEYS", 3)
     made = run(allocations, length, Mask(causal=True), dropped=dropped)
-    assert made.largest == max(HEADS * 997 * math.isqrt(length), HEADS * length * WIDTH) < length * length / 10
+    assert made.largest == max(HEADS * 251 * 3 * math.isqrt(length), HEADS * length * WIDTH) < length * length / 10
 
 
 def test_beyond_the_limit_no_tensor_is_as_large_as_the_weights(allocations, monkeypatch):
-    """The constants as they are, but for the limit: 1,024 queries by sqrt(4,099) = 64 keys of each head."""
+    """The constants as they are, but for the limit: 256 queries by 4 sqrt(4,099) = 256 keys of each head."""
     monkeypatch.setattr(attention, "_WEIGHTS", HEADS * 4099 * 4099 - 1)
-    assert run(allocations, 4099, Mask()).largest == HEADS * 1024 * 64
+    assert run(allocations, 4099, Mask()).largest == HEADS * 256 * 4 * 64

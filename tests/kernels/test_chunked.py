@@ -17,8 +17,9 @@ HEADS, D_K, D_V = 2, 3, 5
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    """Seven queries at a time; the keys come sqrt(n) at a time."""
+    """Seven queries and sqrt(n) keys at a time."""
     monkeypatch.setattr(chunked, "_QUERIES", 7)
+    monkeypatch.setattr(chunked, "_KEYS", 1)
 
 
 def tensors(batch: int, queries: int, keys: int, dtype: torch.dtype = torch.float64) -> list[torch.Tensor]:

@@ -12,7 +12,8 @@ from transduce.kernels.mask import Mask
 from transduce.kernels.restricted import attend_nearby, block_size
 from transduce.kernels.scores import PRODUCT, Scoring, attend_plainly, compare, weigh
 
-# With more weights than this, never to hold them all costs less than to move them through memory.
+# More weights than this are over 256 MiB in float32, which each layer would keep for its backward pass. Chunks take
+# about as long then where a sequence is long, and somewhat longer where there are many short ones (docs/performance.md).
 _WEIGHTS: Final = 2**26
 
 
