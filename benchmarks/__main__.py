@@ -1,9 +1,10 @@
-"""Run every benchmark: ``make bench``."""
+"""Run the benchmarks that take a few minutes at most: ``make bench``. The others' docstrings say how to run them."""
 
-from benchmarks import figures, initialisation, training_step, why_scale
+from benchmarks import figures, initialisation, parameter_attention, training_step, why_scale
 
 if __name__ == "__main__":
     training_step.main()
+    parameter_attention.main()
     figures.main()
     why_scale.main()
     initialisation.main()
