@@ -74,8 +74,8 @@ def main() -> None:
     arguments = parser.parse_args()
     lines = [
         f"{circumstances()} (or threads as the table says); {HEADS} heads of width {WIDTH}; forward and backward, "
-        f"median of {arguments.rounds} rounds, alternating; milliseconds of the processor's work with 1 thread, else of a "
-        "clock",
+        f"median of {arguments.rounds} rounds, alternating; milliseconds of the processor's work with 1 thread, of a "
+        "clock with more",
         "",
         *table(HEAD, [row for threads in arguments.threads for row in measure(threads, arguments.rounds)]),
     ]

@@ -13,7 +13,7 @@ from transduce.kernels.restricted import attend_nearby, block_size
 from transduce.kernels.scores import PRODUCT, Scoring, attend_plainly, compare, weigh
 
 # More weights than this are over 256 MiB in float32, which each layer would keep for its backward pass. Chunks take
-# about as long then where a sequence is long, and somewhat longer where there are many short ones (docs/performance.md).
+# about as long then where a sequence is long, and longer where there are many short ones (docs/performance.md).
 _WEIGHTS: Final = 2**26
 
 
