@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 import transduce
 from transduce.cli.average import average
 from transduce.cli.demo import demo
+from transduce.cli.doctor import doctor
 from transduce.cli.evaluate import evaluate
 from transduce.cli.inspect import inspect
 from transduce.cli.log import be_quiet, be_verbose, log_on_standard_error
@@ -30,7 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for verb in (demo, prepare, train, translate, score, evaluate, average, inspect, reproduce):
+for verb in (demo, prepare, train, translate, score, evaluate, average, inspect, reproduce, doctor):
     app.command()(verb)
 
 # Typer brings its own copy of click or uses the installed one, by its version; this is click's UsageError in either.

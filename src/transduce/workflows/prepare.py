@@ -44,11 +44,7 @@ def prepare(config: RunConfig, run: RunDirectory) -> Prepared:
     Raises:
         BadInputError: A corpus cannot be read, its sides differ in length, or nothing of it is left.
     """
-    for path in [*corpus_files(config), *tokenizer_files(config)]:
-        if not path.is_file():
-            raise BadInputError(
-                f"{path}: {'is a directory' if path.is_dir() else 'no such file'} (data.root is {config.data.root})"
-            )
+    check_files(config)
     origin = _origin(config)
     if (prepared := load_prepared(run)) and prepared.train.origin == origin == prepared.dev.origin:
         if run.has_checkpoints:  # a training writes its own settings down
@@ -63,6 +59,19 @@ def prepare(config: RunConfig, run: RunDirectory) -> Prepared:
             f"themselves): restore them to go on, or give another --out"
         )
     return _prepare_anew(config, run, origin)
+
+
+def check_files(config: RunConfig) -> None:
+    """See that every file is there that a preparation reads.
+
+    Raises:
+        BadInputError: One is not.
+    """
+    for path in [*corpus_files(config), *tokenizer_files(config)]:
+        if not path.is_file():
+            raise BadInputError(
+                f"{path}: {'is a directory' if path.is_dir() else 'no such file'} (data.root is {config.data.root})"
+            )
 
 
 def load_prepared(run: RunDirectory) -> Prepared | None:

@@ -1,0 +1,217 @@
+"""What will go wrong with a run, before it does; and how long it will take."""
+
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Final, Literal, final
+
+import torch
+
+from transduce.config import BadInputError, ModelConfig, RunConfig
+from transduce.data import Tally, name_corpus, plan_epoch, read_numbered, text_flaw
+from transduce.kernels import has_native, resolve_precision
+from transduce.training import list_checkpoints
+from transduce.workflows.flops import build_without_storage
+from transduce.workflows.prepare import Prepared, check_files, load_prepared
+from transduce.workflows.run_directory import RunDirectory
+from transduce.workflows.trial import OutOfMemoryError, Trial, full_batch, try_training
+
+_LINES: Final = 10_000  # of each corpus are read
+_MANY: Final = 0.1  # of which, so many left out make one wonder
+_TYPICAL: Final = 25  # tokens of a sentence, where nothing is known of the corpus
+_GIB: Final = 2**30
+
+
+@final
+@dataclass(frozen=True)
+class Finding:
+    """``ok``, ``warning`` (it will run, but perhaps not as meant) or ``problem`` (it will not run)."""
+
+    kind: Literal["ok", "warning", "problem"]
+    text: str
+
+
+def examine(config: RunConfig, run: RunDirectory) -> Iterator[Finding]:
+    """Look at the installation, the machine, the corpora and the settings, and take a few steps of the training.
+
+    Nothing is written. A preparation that is there already is used; without one, lengths are assumed.
+    """
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    prepared = load_prepared(run)
+    model = config.model.model_copy(update=_sizes(config, prepared))
+    yield from _installation()
+    yield from _corpora(config)
+    yield from _settings(config, prepared)
+    yield from _run_directory(config, run, model)
+    yield from _training(config, model, prepared, device)
+
+
+def _installation() -> Iterator[Finding]:
+    yield Finding("ok", f"Python {platform.python_version()}, torch {torch.__version__}")
+    if torch.cuda.is_available():
+        yield Finding("ok", f"CUDA device: {torch.cuda.get_device_name()}")
+    elif has_native(torch.zeros(1)):
+        yield Finding("ok", f"C++ kernels for {torch.backends.cpu.get_cpu_capability()}")
+    else:
+        yield Finding(
+            "warning",
+            "no C++ kernels: PyTorch's operations do their work, more slowly. They are built at installation, on Linux "
+            "with an x86-64 processor: install a C++ compiler (g++), then transduce once more",
+        )
+
+
+def _corpora(config: RunConfig) -> Iterator[Finding]:
+    """The beginning of each corpus, as the preparation reads it."""
+    try:
+        check_files(config)
+    except BadInputError as error:
+        yield Finding("problem", str(error))
+        return
+    for corpus in (*config.data.train, config.data.dev):
+        tally = Tally(name_corpus(corpus, config.data.folder))
+        drop = corpus is not config.data.dev and config.data.invalid_utf8 == "drop"
+        try:
+            read = 0
+            lines = read_numbered(corpus, config.data.folder, keep_invalid=drop)
+            for number, source, target in islice(lines, _LINES):
+                read += 1
+                if (flaw := text_flaw((source, target))) is not None:
+                    tally.notice(flaw, number, (source, target), dropped=True)
+        except BadInputError as error:
+            yield Finding("problem", str(error))
+            continue
+        if not read:
+            yield Finding("problem", f"{tally.name}: no pair in it")
+            continue
+        which = f"the first {read:,} pairs" if read == _LINES else f"{read:,} pairs"
+        dropped = tally.dropped.total()
+        kind: Literal["ok", "warning"] = "warning" if dropped > _MANY * read else "ok"
+        why = f"; {dropped:,} of them are no pairs: {', '.join(tally.dropped)}" if dropped else ""
+        yield Finding(kind, f"{tally.name}: {which} can be read{why}")
+
+
+def _settings(config: RunConfig, prepared: Prepared | None) -> Iterator[Finding]:
+    """What is allowed, and hardly meant."""
+    train = config.train
+    if train.warmup_steps >= train.max_steps:
+        yield Finding(
+            "warning",
+            f"train.warmup_steps = {train.warmup_steps:,} of train.max_steps = {train.max_steps:,}: the learning rate "
+            f"never falls; a tenth of the steps is usual",
+        )
+    if train.validate_every > train.max_steps:
+        yield Finding(
+            "warning",
+            f"train.validate_every = {train.validate_every:,} is beyond train.max_steps: dev is looked at once, at the "
+            f"end, and the best model is the last",
+        )
+    if prepared is None:
+        return
+    lengths = prepared.train.source_lengths + 1, prepared.train.target_lengths + 1
+    try:
+        steps = len(plan_epoch(*lengths, train.batch_tokens, train.seed, 0)) / train.accumulate
+    except BadInputError as error:
+        yield Finding("problem", str(error))
+        return
+    yield Finding("ok", f"{len(prepared.train):,} pairs are prepared: {train.max_steps / steps:.1f} epochs of them")
+
+
+def _run_directory(config: RunConfig, run: RunDirectory, model: ModelConfig) -> Iterator[Finding]:
+    """Whether it is free, can be written, and has the room."""
+    if checkpoints := list_checkpoints(run.checkpoints):
+        yield Finding("ok", f"{run.root} holds a training at step {checkpoints[-1][0]:,}: train --resume goes on")
+    there = next(path for path in (run.root, *run.root.absolute().parents) if path.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        yield Finding("problem", f"{run.root}: {there} is not a folder that can be written: give another --out")
+        return
+    parameters = sum(weight.numel() for weight in build_without_storage(model).parameters())
+    # Weights and Adam's two moments, in float32; one checkpoint more is there while it is written; best: the weights.
+    needed = 12 * parameters * (config.train.keep_checkpoints + 1) + 4 * parameters
+    free = shutil.disk_usage(there).free
+    text = f"{run.root}: checkpoints take {needed / _GIB:.1f} GiB, {free / _GIB:.1f} GiB are free"
+    if needed > free:
+        yield Finding("problem", f"{text}: make room, give another --out, or lower train.keep_checkpoints")
+    else:
+        yield Finding("ok", text)
+
+
+def _training(
+    config: RunConfig, model: ModelConfig, prepared: Prepared | None, device: torch.device
+) -> Iterator[Finding]:
+    """A few steps of it: precision, threads, speed and memory."""
+    train = config.train
+    longest, typical = _lengths(config, prepared)
+    batches = [full_batch(model, train.batch_tokens, length) for length in dict.fromkeys((typical, longest))]
+    precision = str(resolve_precision(train.precision, device)).removeprefix("torch.")
+    chosen = f"{precision}, which auto means on this machine" if train.precision == "auto" else precision
+    yield Finding("ok", f"matrix products in {chosen}")
+    try:
+        speed = try_training(model, train, batches[:1], device)
+        widest = try_training(model, train, batches[1:], device) if len(batches) > 1 else speed
+    except OutOfMemoryError as error:
+        yield Finding(
+            "problem",
+            f"a step on train.batch_tokens = {train.batch_tokens:,} needs more memory than there is: lower that, and "
+            f"raise train.accumulate as much ({error})",
+        )
+        return
+    yield from _speed(config, speed)
+    yield _memory(max(speed.memory, widest.memory), device)
+
+
+def _speed(config: RunConfig, trial: Trial) -> Iterator[Finding]:
+    train, speed = config.train, trial.speeds[trial.now]
+    seconds = train.max_steps * train.accumulate * train.batch_tokens / speed
+    yield Finding(
+        "ok",
+        f"{speed:,.0f} target tokens a second (threads: {trial.now}): at most {_duration(seconds)} for "
+        f"train.max_steps = {train.max_steps:,}, without validation",
+    )
+    if trial.best != trial.now:
+        yield Finding(
+            "warning",
+            f"{trial.best} threads are {trial.speeds[trial.best] / speed:.1f} times as fast: set the environment "
+            f"variable OMP_NUM_THREADS={trial.best}",
+        )
+
+
+def _memory(needed: int, device: torch.device) -> Finding:
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else _available()
+    text = f"steps take {needed / _GIB:.1f} GiB of memory" + (f", {free / _GIB:.1f} GiB are free" if free else "")
+    if free and needed > 0.9 * free:
+        return Finding("warning", f"{text}: close to too much; lower train.batch_tokens and raise train.accumulate")
+    return Finding("ok", text)
+
+
+def _available() -> int:
+    """Bytes of memory that a process can still get, as Linux estimates them; 0 where nobody says."""
+    path = Path("/proc/meminfo")
+    lines = path.read_text(encoding="ascii").splitlines() if path.is_file() else []
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), 0)
+
+
+def _lengths(config: RunConfig, prepared: Prepared | None) -> tuple[int, int]:
+    """The longest sequence of a side, and the usual one."""
+    budget = config.train.batch_tokens
+    if prepared is None:
+        return min(config.data.max_length, budget), min(_TYPICAL, budget)
+    lengths = prepared.train.source_lengths, prepared.train.target_lengths
+    longest = max(int(side.max()) for side in lengths) + 1
+    return min(longest, budget), min(int(lengths[1].mean()) + 1, budget)
+
+
+def _sizes(config: RunConfig, prepared: Prepared | None) -> dict[str, int | None]:
+    """Of the vocabularies: those that are prepared, or those that are asked for."""
+    if prepared is not None:
+        return dict(prepared.tokenizers.sizes)
+    sides = [side.vocab_size for side in config.tokenizer.sides]
+    return {"vocab_size": sides[-1], "source_vocab_size": None if config.tokenizer.shared else sides[0]}
+
+
+def _duration(seconds: float) -> str:
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min" if minutes else "a minute"

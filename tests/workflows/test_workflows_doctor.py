@@ -1,0 +1,171 @@
+import shutil
+
+import pytest
+import torch
+
+from transduce.config import TrainConfig, preset, read_run
+from transduce.workflows import doctor, trial
+from transduce.workflows.doctor import examine
+from transduce.workflows.prepare import prepare
+from transduce.workflows.run_directory import RunDirectory
+from transduce.workflows.trial import OutOfMemoryError, Trial, full_batch, try_training
+
+pytest_plugins = ["tiny_run"]
+
+CPU, FLOAT32 = torch.device("cpu"), TrainConfig(precision="float32")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """No training step: what is found beside it."""
+    monkeypatch.setattr(doctor, "try_training", lambda *_: Trial({2: 1000.0}, 2**30))
+
+
+@pytest.fixture
+def copied(tiny_run_file, tmp_path):
+    """The run file and its corpora, to be spoiled."""
+    return shutil.copytree(tiny_run_file.parent, tmp_path / "corpus") / tiny_run_file.name
+
+
+def found(run_file, out, *settings):
+    return list(examine(read_run(run_file, settings), RunDirectory(out)))
+
+
+def texts(findings, kind):
+    return [finding.text for finding in findings if finding.kind == kind]
+
+
+def test_a_run_that_is_well(tiny_run_file, tmp_path):
+    findings = found(tiny_run_file, tmp_path / "out")
+    assert not texts(findings, "problem")
+    shown = "\n".join(texts(findings, "ok"))
+    assert "train.src" in shown
+    assert "211 pairs can be read" in shown
+    # 400 steps of at most 256 target tokens, 1,000 of them a second
+    assert "1,000 target tokens a second (threads: 2): at most 2 min for train.max_steps = 400" in shown
+    assert "matrix products in float32" in shown
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_prepared_run_says_how_many_epochs_it_is(tiny_run_file, tmp_path):
+    run = RunDirectory(tmp_path)
+    prepared = prepare(read_run(tiny_run_file), run)
+    (line,) = (text for text in texts(found(tiny_run_file, tmp_path), "ok") if "are prepared" in text)
+    assert line.startswith(f"{len(prepared.train):,} pairs are prepared: ")
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("train.warmup_steps=400", "train.warmup_steps = 400 of train.max_steps = 400"),
+        ("train.validate_every=401", "train.validate_every = 401 is beyond train.max_steps"),
+    ],
+)
+def test_settings_that_are_hardly_meant(setting, words, tiny_run_file, tmp_path):
+    assert any(words in text for text in texts(found(tiny_run_file, tmp_path, setting), "warning"))
+
+
+def test_every_problem_is_named_and_not_the_first_alone(copied, tmp_path):
+    with (copied.parent / "train.trg").open("a", encoding="utf-8") as file:
+        file.write("one line more\n")
+    (copied.parent / "dev.src").write_bytes(b"\xff\n")
+    first, second = texts(found(copied, tmp_path / "out"), "problem")
+    assert "212" in first
+    assert "dev.src" in second
+    assert "UTF-8" in second
+
+
+def test_a_missing_file(copied, tmp_path):
+    (copied.parent / "train.src").unlink()
+    (problem,) = texts(found(copied, tmp_path / "out"), "problem")
+    assert "train.src: no such file" in problem
+
+
+def test_an_empty_corpus(copied, tmp_path):
+    for side in ("src", "trg"):
+        (copied.parent / f"train.{side}").write_text("")
+    (problem,) = texts(found(copied, tmp_path / "out"), "problem")
+    assert "no pair in it" in problem
+
+
+def test_many_empty_sides(copied, tmp_path):
+    (copied.parent / "train.src").write_text("\n" * 211)
+    (warning,) = [text for text in texts(found(copied, tmp_path / "out"), "warning") if "pairs" in text]
+    assert warning.endswith("211 of them are no pairs: empty side")
+
+
+def test_a_pair_that_no_batch_holds(tiny_run_file, tmp_path):
+    prepare(read_run(tiny_run_file), RunDirectory(tmp_path))
+    problems = texts(found(tiny_run_file, tmp_path, "train.batch_tokens=3"), "problem")
+    assert any("train.batch_tokens = 3" in text for text in problems)
+
+
+def test_a_file_where_the_run_directory_belongs(tiny_run_file, tmp_path):
+    (tmp_path / "out").write_text("")
+    (problem,) = texts(found(tiny_run_file, tmp_path / "out" / "run"), "problem")
+    assert "not a folder that can be written" in problem
+
+
+def test_a_full_disk(tiny_run_file, tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 9, 1))
+    (problem,) = texts(found(tiny_run_file, tmp_path), "problem")
+    assert "checkpoints take" in problem
+    assert "make room" in problem
+
+
+def test_a_training_that_is_there(trained_run, tiny_run_file):
+    findings = found(tiny_run_file, trained_run)
+    assert any("holds a training at step 400: train --resume" in text for text in texts(findings, "ok"))
+
+
+def test_too_little_memory(tiny_run_file, tmp_path, monkeypatch):
+    def fail(*_):
+        raise OutOfMemoryError("tried to allocate 7 GiB")
+
+    monkeypatch.setattr(doctor, "try_training", fail)
+    (problem,) = texts(found(tiny_run_file, tmp_path), "problem")
+    assert "train.batch_tokens = 256 needs more memory than there is" in problem
+    assert "7 GiB" in problem
+
+
+def test_memory_that_is_nearly_all_there_is(tiny_run_file, tmp_path, monkeypatch):
+    monkeypatch.setattr(doctor, "_available", lambda: 2**30)
+    assert any("close to too much" in text for text in texts(found(tiny_run_file, tmp_path), "warning"))
+
+
+def test_threads_that_are_faster_are_advised(tiny_run_file, tmp_path, monkeypatch):
+    monkeypatch.setattr(doctor, "try_training", lambda *_: Trial({4: 1000.0, 2: 1500.0, 1: 1505.0}, 0))
+    (warning,) = [text for text in texts(found(tiny_run_file, tmp_path), "warning") if "threads" in text]
+    assert warning.startswith("1 threads are 1.5 times as fast: set the environment variable OMP_NUM_THREADS=1")
+
+
+def test_a_gain_within_the_noise_is_no_advice():
+    assert Trial({4: 1000.0, 2: 1050.0}, 0).best == 4
+
+
+def test_steps_are_measured():
+    model = preset("tiny", {"vocab_size": 101, "encoder_layers": 1, "decoder_layers": 1})
+    threads = torch.get_num_threads()
+    found = try_training(model, FLOAT32, [full_batch(model, 64, 7)], CPU)
+    assert found.now == threads == torch.get_num_threads()
+    assert min(found.speeds.values()) > 0
+    # Weights, gradients and two moments, four bytes each.
+    assert found.memory > 0
+
+
+def test_a_step_that_fails_for_want_of_memory(monkeypatch):
+    def fail(*_):
+        raise RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 7 bytes.")
+
+    monkeypatch.setattr(trial, "train_step", fail)
+    model = preset("tiny", {"vocab_size": 101, "encoder_layers": 1, "decoder_layers": 1})
+    with pytest.raises(OutOfMemoryError, match="7 bytes"):
+        try_training(model, FLOAT32, [full_batch(model, 64, 7)], CPU)
+
+
+def test_a_full_batch_fills_the_budget():
+    model = preset("tiny", {"vocab_size": 101, "source_vocab_size": 53})
+    batch = full_batch(model, 1000, 7)
+    assert batch.source.shape == batch.target.shape == (142, 7)
+    assert batch.source.max() < 53
+    assert batch.target_tokens == 142 * 7
