@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+
 from benchmarks.compatibility import expected_variance, jacobian_norm, measure, measure_parts
 
 

@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+
 from benchmarks.drawing import FOLDER
 from benchmarks.figures import FIGURES, penalty, smoothed_target
 from benchmarks.page import DOCS

@@ -1,9 +1,9 @@
 import pytest
 import torch
+
 from benchmarks.position_probe import read_positions
 from benchmarks.sequences import BEGIN, END, Regime, Task, held_out_loss, train
 from benchmarks.surviving_positions import VARIANTS, read_layers
-
 from transduce.config import ModelConfig
 from transduce.models import build
 

@@ -2,8 +2,8 @@ import math
 
 import pytest
 import torch
-from benchmarks.start import expect_attention, expect_feed_forward, similarity, starts
 
+from benchmarks.start import expect_attention, expect_feed_forward, similarity, starts
 from transduce.config import ModelConfig
 
 SMALL = {"encoder_layers": 3, "decoder_layers": 1, "d_model": 128, "d_ff": 384, "heads": 4, "vocab_size": 211}

@@ -1,4 +1,5 @@
 import torch
+
 from benchmarks.live_bytes import LiveBytes
 
 WIDE, NARROW = 4 * 1009, 4 * 7  # bytes

@@ -1,4 +1,5 @@
 import pytest
+
 from benchmarks.powers import exponent
 
 

@@ -1,0 +1,113 @@
+"""The figures of a race as Markdown for people and as data for programs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+from benchmarks.peers.contestant import Contestant
+from benchmarks.peers.loss_curves import WINDOW, WITHIN, Comparison
+from benchmarks.peers.race import Result, best_peer, best_threads
+
+
+@final
+@dataclass(frozen=True)
+class Section:
+    """All results of one model on one kind of batches; the first contestant's are ours as shipped."""
+
+    size: str
+    model: str
+    batches: str
+    results: list[Result]
+    ceiling: float  # the share of our step's time that its matrix products alone would take
+
+    @property
+    def best(self) -> list[Result]:
+        """Each contestant with the threads that suit it, ours first."""
+        return best_threads(self.results)
+
+    @property
+    def best_peer(self) -> Result:
+        """The fastest that is not ours."""
+        return best_peer(self.best)
+
+    @property
+    def over_best_peer(self) -> float:
+        """How many times as fast as it ours is."""
+        return self.best[0].over(self.best_peer)
+
+    def show(self) -> list[str]:
+        """A heading, and a table of all contestants."""
+        ours, *others = self.best
+        rows = [_show_row(one, ours) for one in (ours, *sorted(others, key=lambda one: -one.median))]
+        return [
+            f"## {self.size}: {self.model}; {self.batches}",
+            "",
+            "| | precision | threads | target tokens a second | ours is faster by |",
+            "|---|---|---|---|---|",
+            *rows,
+        ]
+
+    def record(self) -> dict[str, Any]:
+        """Everything measured."""
+        return {
+            "size": self.size,
+            "model": self.model,
+            "batches": self.batches,
+            "best_peer": _name(self.best_peer),
+            "ratio_to_best_peer": self.over_best_peer,
+            "products_share_of_step": self.ceiling,
+            "results": [_record_result(result) for result in self.results],
+        }
+
+
+def show_summary(sections: Sequence[Section]) -> list[str]:
+    """Ours over the best peer, model by model."""
+    rows = [
+        f"| {section.size} | {section.batches} | {section.over_best_peer:.2f} | {_name(section.best_peer)} "
+        f"| {section.ceiling:.0%} |"
+        for section in sections
+    ]
+    head = "| model | batches | ours over the best peer | best peer | matrix products' share of our step |"
+    return [head, "|---|---|---|---|---|", *rows]
+
+
+def show_curves(what: str, pair: tuple[Contestant, Contestant], curves: Sequence[Comparison]) -> list[str]:
+    """What the comparison of loss curves found."""
+    lines = [
+        f"## Loss curves: {what}",
+        "",
+        f"{pair[0]} and {pair[1]}, from the same weights on the same batches; the objective in nats per target token, "
+        f"mean of {WINDOW} steps.",
+        "",
+        f"| dropout | steps | ours at the end | peer at the end | largest difference (at most {WITHIN} wanted) |",
+        "|---|---|---|---|---|",
+    ]
+    return lines + [
+        f"| {one.dropout} | {one.steps} | {one.ours:.4f} | {one.other:.4f} | {one.largest_difference:.4f} |"
+        for one in curves
+    ]
+
+
+def _show_row(result: Result, ours: Result) -> str:
+    contestant = result.contestant
+    mark = "" if contestant.comparable else " (trains otherwise)"
+    return (
+        f"| {contestant.name} | {contestant.precision}{mark} | {result.threads} | {result.median:,.0f} "
+        f"| {ours.over(result):.2f} |"
+    )
+
+
+def _record_result(result: Result) -> dict[str, Any]:
+    contestant = result.contestant
+    return {
+        "family": contestant.family,
+        "name": contestant.name,
+        "precision": contestant.precision,
+        "comparable": contestant.comparable,
+        "threads": result.threads,
+        "target_tokens_a_second": {"median": result.median, "rounds": result.speeds},
+    }
+
+
+def _name(result: Result) -> str:
+    return f"{result.contestant}, {result.threads} threads"
