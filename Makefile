@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 install: $(VENV)/.installed
 
 # The stamp makes every other target cheap once the environment stands.
-$(VENV)/.installed: pyproject.toml constraints.txt
+$(VENV)/.installed: pyproject.toml constraints.txt setup.py src/transduce/kernels/native.cpp
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,dev]'
 	touch $@

@@ -34,10 +34,13 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: Mask, scoring: Scori
                     continue
                 keys = [key[b, h, j] + _relative(scoring, "keys", j - own) for j in columns]
                 values = [value[b, h, j] + _relative(scoring, "values", j - own) for j in columns]
+                asking = scoring.scale * query[b, h, i]
+                if scoring.bilinear is not None:
+                    asking = asking @ scoring.bilinear[h]
                 if scoring.additive is None:
-                    scores = [query[b, h, i] @ k for k in keys]
+                    scores = [asking @ k for k in keys]
                 else:
-                    scores = [scoring.additive[h] @ torch.tanh(query[b, h, i] + k) for k in keys]
+                    scores = [scoring.additive[h] @ torch.tanh(asking + k) for k in keys]
                 exponentials = [torch.exp(score) for score in scores]
                 total = torch.stack(exponentials).sum()
                 rows[-1] = torch.stack([e / total * v for e, v in zip(exponentials, values, strict=True)]).sum(0)

@@ -38,19 +38,23 @@ def inputs(queries: int) -> list[torch.Tensor]:
 
 def scoring(kind: str) -> tuple[Scoring, list[torch.Tensor]]:
     """A way of scoring and its weights; distances are clipped at 2, which most keys are farther away than."""
-    additive, keys, values = leaves((HEADS, D_K), (5, D_K), (5, D_V))
+    additive, bilinear, keys, values = leaves((HEADS, D_K), (HEADS, D_K, D_K), (5, D_K), (5, D_V))
     match kind:
         case "product":
             return Scoring(), []
+        case "scaled":
+            return Scoring(scale=0.3), []
+        case "bilinear":
+            return Scoring(bilinear=bilinear, scale=0.3), [bilinear]
         case "additive":
-            return Scoring(additive), [additive]
+            return Scoring(additive=additive), [additive]
         case "relative":
             return Scoring(relative=Relative(keys, values)), [keys, values]
         case _:
-            return Scoring(additive, Relative(keys, values)), [additive, keys, values]
+            return Scoring(additive=additive, relative=Relative(keys, values)), [additive, keys, values]
 
 
-@pytest.mark.parametrize("kind", ["product", "additive", "relative", "additive and relative"])
+@pytest.mark.parametrize("kind", ["product", "scaled", "bilinear", "additive", "relative", "additive and relative"])
 @pytest.mark.parametrize(("mask", "queries"), [*product(MASKS, [KEYS, 3])])
 def test_values_and_gradients_equal_the_loops(naive, mask, queries, kind):
     tensors = inputs(queries)

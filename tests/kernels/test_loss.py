@@ -22,6 +22,7 @@ def test_agrees_with_torch(smoothing):
     assert smoothed_cross_entropy(logits, labels, smoothing)[0].item() == pytest.approx(expected.item(), rel=1e-6)
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("tokens", [1, 101, 613])  # less than a chunk, a whole one, several and a rest
 def test_fused_equals_plain_with_gradients(smoothing, tokens, monkeypatch):
@@ -40,6 +41,7 @@ def test_fused_equals_plain_with_gradients(smoothing, tokens, monkeypatch):
     torch.testing.assert_close((hidden.grad, weight.grad), expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.usefixtures("way")
 def test_without_gradients_gives_the_same_sums():
     hidden, weight, labels = torch.randn(300, 13), torch.randn(29, 13), torch.randint(29, (300,))
     with torch.no_grad():
@@ -47,6 +49,7 @@ def test_without_gradients_gives_the_same_sums():
     torch.testing.assert_close(fused, smoothed_cross_entropy(hidden @ weight.T, labels, 0.1), rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.usefixtures("way")
 def test_autocast_multiplies_in_its_format():
     hidden = torch.randn(31, 13, requires_grad=True)
     weight = torch.randn(29, 13, requires_grad=True)

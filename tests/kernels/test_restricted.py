@@ -18,7 +18,10 @@ def scoring(kind: str) -> tuple[Scoring, list[torch.Tensor]]:
     """Distances are clipped at 3, which a longer reach goes beyond."""
     additive, keys, values = (torch.randn(*shape, dtype=torch.float64) for shape in ((HEADS, D_K), (7, D_K), (7, D_V)))
     weights = [weight.requires_grad_() for weight in (additive, keys, values)]
-    how = Scoring(additive if "additive" in kind else None, Relative(keys, values) if "relative" in kind else None)
+    how = Scoring(
+        additive=additive if "additive" in kind else None,
+        relative=Relative(keys, values) if "relative" in kind else None,
+    )
     return how, weights[0 if "additive" in kind else 1 : 3 if "relative" in kind else 1]
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from transduce.config import preset
-from transduce.kernels import Mask
+from transduce.kernels import Mask, Packing
 from transduce.layers import MultiHeadAttention
 
 # A model of width 14, three heads whose keys are 5 and whose values are 7 wide; relative distances -2 to 2.
@@ -24,6 +24,10 @@ def make(compatibility="scaled_dot_product", *, relative=False, **changes):
         if name.endswith("bias"):  # they start with 0
             torch.nn.init.normal_(parameter)
     return layer
+
+
+def packing(*lengths):
+    return Packing.of(torch.tensor(lengths), max(lengths), torch.device("cpu"))
 
 
 def score(layer, head, q, k):
@@ -71,28 +75,35 @@ def by_formula(layer, x, attended, allowed):
 def assert_equal(layer, found, expected):
     torch.testing.assert_close(found, expected)
     received = torch.randn_like(found)
-    gradients = [torch.autograd.grad((each * received).sum(), list(layer.parameters())) for each in (found, expected)]
+    weights = list(layer.parameters())
+    gradients = [torch.autograd.grad((each * received).sum(), weights, retain_graph=True) for each in (found, expected)]
     torch.testing.assert_close(*gradients)
 
 
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("compatibility", COMPATIBILITIES)
 def test_attention_over_a_source_equals_the_formula(compatibility, bias):
+    """Both over sentences laid end to end and over a padded memory that is kept."""
     layer = make(compatibility, attention_bias=bias)
     x, source = torch.randn(2, 3, D_MODEL).double(), torch.randn(2, 4, D_MODEL).double()
-    found = layer(x, layer.key_values(source), Mask(torch.tensor([[True] * 4, [True, True, False, False]])))
     rows = [[True] * 4] * 3, [[True, True, False, False]] * 3
     expected = torch.stack([by_formula(layer, x[b], source[b], rows[b]) for b in range(2)])
-    assert_equal(layer, found, expected)
+    keys = packing(4, 2)
+    assert_equal(layer, layer.look(x, layer.key_values(source), Mask(keys.real)), expected)
+    packed = layer(x.flatten(0, 1), keys.pack(source), packing(3, 3), keys)
+    assert_equal(layer, packed, expected.flatten(0, 1))
 
 
 @pytest.mark.parametrize("compatibility", COMPATIBILITIES)
 def test_relative_self_attention_equals_the_formula(compatibility):
     layer = make(compatibility, relative=True)
-    x = torch.randn(1, 6, D_MODEL).double()
+    x = torch.randn(6 + 4, D_MODEL).double()
     past = [[j <= i for j in range(6)] for i in range(6)]
-    found = layer(x, layer.key_values(x), Mask(causal=True))
-    assert_equal(layer, found, by_formula(layer, x[0], x[0], past).unsqueeze(0))
+    lengths = packing(6, 4)
+    expected = torch.cat([by_formula(layer, x[:6], x[:6], past), by_formula(layer, x[6:], x[6:], past)])
+    assert_equal(layer, layer(x, None, lengths, lengths, causal=True), expected)
+    kept = layer.look(x[None, :6], layer.key_values(x[None, :6]), Mask(causal=True))
+    assert_equal(layer, kept, expected[None, :6])
 
 
 @pytest.mark.parametrize("compatibility", COMPATIBILITIES)
@@ -124,9 +135,17 @@ def test_parameters_by_hand(compatibility, more, relative, bias):
 
 def test_weights_are_dropped_in_training_only():
     layer = make(attention_dropout=0.5)
-    x = torch.randn(2, 3, D_MODEL).double()
-    attended = layer.key_values(x)
-    assert layer(x, attended, Mask()).equal(layer(x, attended, Mask()))
+    x, lengths = torch.randn(6, D_MODEL).double(), packing(3, 3)
+    padded = x.view(2, 3, D_MODEL)
+    attended = layer.key_values(padded)
+
+    def forward():
+        return torch.cat([layer(x, None, lengths, lengths), layer.look(padded, attended, Mask()).flatten(0, 1)])
+
+    assert forward().equal(forward())
     layer.train()
-    assert not layer(x, attended, Mask()).equal(layer(x, attended, Mask()))
+    changed = (forward() != forward()).any(dim=1)
+    assert changed[:6].any()
+    assert changed[6:].any()
+    x = padded
     assert layer.weights(x, attended, Mask()).equal(layer.weights(x, attended, Mask()))  # what people look at is whole

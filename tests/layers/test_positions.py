@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from transduce.config import preset
-from transduce.layers import PositionalEncoding, sinusoids
+from transduce.layers import PositionalEncoding, Stream, sinusoids
 from transduce.models import build
 
 COLUMNS = torch.arange(11).unsqueeze(0)
@@ -51,9 +51,10 @@ def test_a_sum_is_a_special_case_of_concatenation(positions):
 
 def test_positions_come_in_again_where_asked_for():
     x = torch.randn(2, 11, 128)
-    assert encoding().again(x, COLUMNS, 11) is x
+    stream = Stream(x, pending=torch.ones_like(x))
+    assert encoding().again(stream, COLUMNS, 11) is stream
     every = encoding(positions_at_every_layer=True)
-    torch.testing.assert_close(every.again(x, COLUMNS, 11), every(x, COLUMNS, 11))
+    torch.testing.assert_close(every.again(stream, COLUMNS, 11).settle(), every(x + 1, COLUMNS, 11))
 
 
 def test_dropout_falls_on_the_sum():

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from transduce.config import PRESETS, PUBLISHED, ModelConfig, preset
-from transduce.kernels import Mask
+from transduce.layers import Stream
 from transduce.models import Tokens, build
 
 BASE = PRESETS["base"].model_dump()
@@ -180,9 +180,10 @@ def check_norm(ground, changed):
     """Pre-norm: a layer's output is a sum, and a norm stands behind each stack."""
     check_sizes(ground, changed)
     assert count(changed) - count(ground) == 2 * 2 * changed.d_model
-    x = torch.randn(2, 5, changed.d_model)
+    x = torch.randn(SOURCE.packing().tokens, changed.d_model)
     for c, normalized in ((ground, True), (changed, False)):
-        variance = build(c).eval().encoder[0](x, Mask()).var(-1, correction=0)
+        output = build(c).eval().encoder[0](Stream(x), SOURCE.packing(), None).settle()
+        variance = output.var(-1, correction=0)
         assert variance.sub(1).abs().lt(1e-4).all().item() == normalized
 
 
@@ -191,7 +192,7 @@ def check_smoothing(_, changed):
     """-(1 - epsilon) log p(label) - epsilon times the mean of log p over the vocabulary; the other figure has none."""
     model = build(changed).eval()
     sums = model(SOURCE, TARGET, LABELS)
-    logits = model.decode(model.encode(SOURCE), TARGET).hidden @ model.embedding.weight.T
+    logits = TARGET.packing().pad(model.decode(model.encode(SOURCE), TARGET).hidden) @ model.embedding.weight.T
     nll = objective = 0.0
     for row, length in enumerate((6, 4)):
         for time in range(length):
@@ -204,11 +205,12 @@ def check_smoothing(_, changed):
 
 
 def rates(c, *, training):
-    """Where dropout is called in a forward pass, how often, and with what rate."""
+    """Where the plain kernels call dropout in a forward pass, how often, and with what rate."""
     called = Counter()
     model = build(c).train(training)
     with pytest.MonkeyPatch.context() as patch:
-        for place in ("layers.residual", "layers.positions", "layers.feed_forward", "kernels.scores"):
+        patch.setattr("transduce.kernels.native._library", lambda: None)
+        for place in ("kernels.add_norm", "layers.positions", "kernels.relu", "kernels.scores"):
 
             def record(x, probability, *, training, place=place):
                 called[place, probability if training else 0.0] += 1
@@ -224,9 +226,9 @@ def check_dropout(ground, changed):
     for c in (ground, changed):
         layers = c.encoder_layers + c.decoder_layers
         places = {
-            "layers.residual": (c.dropout, 2 * layers + c.decoder_layers),
+            "kernels.add_norm": (c.dropout, 2 * layers + c.decoder_layers),
             "layers.positions": (c.embedding_dropout, 2),
-            "layers.feed_forward": (c.relu_dropout, layers),
+            "kernels.relu": (c.relu_dropout, layers),
             "kernels.scores": (c.attention_dropout, layers + c.decoder_layers),
         }
         assert rates(c, training=True) == {(place, rate): times for place, (rate, times) in places.items()}

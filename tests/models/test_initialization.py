@@ -90,7 +90,8 @@ TANH_SQUARE /= math.sqrt(2 * math.pi)
 )
 def test_scores_of_unit_inputs(compatibility, expected):
     layer = MultiHeadAttention(config(compatibility=compatibility, initializer="unit_scaling"))
-    query, key = layer._queries(torch.randn(1, 101, D)), layer.key_values(torch.randn(1, 103, D)).key
+    query = layer.query(torch.randn(1, 101, D)).view(1, 101, HEADS, D_K).transpose(1, 2)
+    key = layer.key_values(torch.randn(1, 103, D)).key
     scores = compare(query, key, None, layer._scoring())
     # 101 queries and 103 keys of HEADS D_K numbers each; and so many in additive's w, and traces of the bilinear W.
     of_rows, of_weights = 2 / 101 + 2 / 103, 0.8 + 4
@@ -125,12 +126,10 @@ def symbols() -> Tokens:
 def sums_of(model):
     """The mean squares of the residual sums in front of each layer, and of the last, of encoder and decoder."""
     found = [], []
-    for stack, last, sums in (
-        (model.encoder, model.encoder_norm, found[0]),
-        (model.decoder, model.decoder_norm, found[1]),
-    ):
-        for norm in [*(layer.self_attention_residual.norm for layer in stack), last]:
-            norm.register_forward_pre_hook(lambda _, inputs, sums=sums: sums.append(mean_square(inputs[0])))
+    for stack, sums in ((model.encoder, found[0]), (model.decoder, found[1])):
+        for layer in stack:
+            layer.register_forward_pre_hook(lambda _, inputs, sums=sums: sums.append(mean_square(inputs[0].settle())))
+        stack[-1].register_forward_hook(lambda _, __, output, sums=sums: sums.append(mean_square(output.settle())))
     model.decode(model.encode(symbols()), symbols())
     return found
 
@@ -156,8 +155,8 @@ def test_post_norm_gives_every_layer_mean_0_and_variance_1():
     model = build(config(encoder_layers=2, decoder_layers=2)).eval()
     memory = model.encode(symbols())
     for hidden in (memory.hidden, model.decode(memory, symbols()).hidden):
-        torch.testing.assert_close(hidden.mean(-1), torch.zeros(ROWS, 1), atol=1e-6, rtol=0)
-        torch.testing.assert_close(hidden.var(-1, correction=0), torch.ones(ROWS, 1), rtol=1e-5, atol=0)
+        torch.testing.assert_close(hidden.mean(-1), torch.zeros(ROWS), atol=1e-6, rtol=0)
+        torch.testing.assert_close(hidden.var(-1, correction=0), torch.ones(ROWS), rtol=1e-5, atol=0)
 
 
 @torch.no_grad()

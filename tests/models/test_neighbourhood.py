@@ -29,7 +29,7 @@ def reached(neighbourhood, layers, side):
         tokens, unchanged = Tokens(ids, torch.tensor([LENGTH])), Tokens(SOURCE, torch.tensor([LENGTH]))
         memory = model.encode(tokens if side == "source" else unchanged)
         states.append(memory.hidden if side == "source" else model.decode(memory, tokens).hidden)
-    moved = (states[0] - states[1]).abs().amax(-1)[0] > 1e-6
+    moved = (states[0] - states[1]).abs().amax(-1) > 1e-6
     return [position - CHANGED for position in moved.nonzero().flatten().tolist()]
 
 

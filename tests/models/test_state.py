@@ -35,7 +35,8 @@ TARGET = torch.tensor([[1, 15, 16, 17], [1, 18, 19, 20], [1, 21, 22, 23]])
 def whole(model, source, target):
     """Logits of every position of complete targets."""
     lengths = torch.full((len(target),), target.shape[1])
-    return model.project(model.decode(model.encode(source), Tokens(target, lengths)).hidden)
+    tokens = Tokens(target, lengths)
+    return tokens.packing().pad(model.project(model.decode(model.encode(source), tokens).hidden))
 
 
 def rows(ids, beam):

@@ -66,7 +66,7 @@ def plain_beam(model, row, limit, beam, penalty):
         candidates = []
         for ids, total in open_:
             target = Tokens(torch.tensor([[BEGIN, *ids]]), torch.tensor([length]))
-            logits = model.project(model.decode(model.encode(one(row)), target).hidden)[0, -1]
+            logits = model.project(model.decode(model.encode(one(row)), target).hidden)[-1]
             following = torch.log_softmax(logits, -1).tolist()
             symbols = (END,) if length == limit else (END, 4, 5, 6)
             candidates += [(ids, symbol, total + following[symbol]) for symbol in symbols]
@@ -95,7 +95,7 @@ def test_a_beam_of_one_is_greedy(seed):
         ids = []
         while len(ids) < 10:
             target = Tokens(torch.tensor([[BEGIN, *ids]]), torch.tensor([len(ids) + 1]))
-            logits = model.project(model.decode(model.encode(one(row)), target).hidden)[0, -1]
+            logits = model.project(model.decode(model.encode(one(row)), target).hidden)[-1]
             logits[[PAD, BEGIN, UNKNOWN]] = -math.inf
             if (symbol := int(logits.argmax())) == END:
                 break

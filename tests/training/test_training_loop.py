@@ -241,7 +241,7 @@ def test_dev_loss_is_the_mean_over_tokens_without_smoothing(tmp_path, corpora):
         with torch.no_grad():
             read = model.encode(Tokens(torch.tensor([[*source, 2]]), torch.tensor([len(source) + 1])))
             hidden = model.decode(read, Tokens(torch.tensor([[1, *target]]), torch.tensor([len(target) + 1]))).hidden
-            log_probability = model.project(hidden)[0].log_softmax(-1)
+            log_probability = model.project(hidden).log_softmax(-1)
         total -= float(log_probability[range(len(target) + 1), [*target, 2]].sum())
         tokens += len(target) + 1
     dev = [line for line in _metrics(tmp_path) if line["split"] == "dev"][-1]

@@ -76,7 +76,7 @@ def test_the_gradient_is_the_mean_over_target_tokens_however_they_are_batched(cu
         source = Tokens(torch.from_numpy(alone.source), torch.from_numpy(alone.source_lengths))
         target = Tokens(torch.from_numpy(alone.target), torch.from_numpy(alone.target_lengths))
         logits = model.project(model.decode(model.encode(source), target).hidden)
-        sums.append(nn.functional.cross_entropy(logits[0], torch.from_numpy(alone.labels)[0], reduction="sum"))
+        sums.append(nn.functional.cross_entropy(logits, torch.from_numpy(alone.labels)[0], reduction="sum"))
     target_tokens = 2 + 7 + 3  # with their end symbols
     (torch.stack(sums).sum() / target_tokens).backward()
     expected = {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}

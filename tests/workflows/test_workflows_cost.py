@@ -7,7 +7,7 @@ import torch
 
 from transduce.config import BadInputError, read_run
 from transduce.data import Store, plan_epoch
-from transduce.training import Work
+from transduce.training import Work, pair_work
 from transduce.workflows import cost
 from transduce.workflows.cost import cost_of_time, cost_of_tokens, measure_rate, sustained_cost
 from transduce.workflows.flops import count_training
@@ -76,16 +76,8 @@ def _expected(run, config, steps):
     assert len(plan) > max(steps)
     work = Work(steps=len(steps))
     for step in steps:
-        source, target = (int(side[plan[step]].max()) for side in sides)
-        work += Work(labels=int(sides[1][plan[step]].sum()))
-        for _ in plan[step]:
-            work += Work(
-                source=source,
-                target=target,
-                source_source=source * source,
-                source_target=source * target,
-                target_target=target * target,
-            )
+        for pair in plan[step]:
+            work += pair_work(*(int(side[pair]) for side in sides))
     return work
 
 
@@ -96,12 +88,12 @@ def test_a_training_ends_with_its_cost(tiny_run_file, tmp_path, caplog, monkeypa
     progress = train_run(config, run, resume=False)
     work = _expected(run, config, range(4))
     assert progress.work == work
-    assert progress.target_tokens == work.labels
+    assert progress.target_tokens == work.target
     model = config.model.model_copy(update={"vocab_size": _vocabulary(tmp_path)})
     counted, by_time = [record.getMessage() for record in caplog.records][-2:]
     assert counted == (
         f"training cost, counted: {count_training(model, work):.3g} FLOPs, forward and backward, "
-        f"for {work.source} source and {work.target} target tokens with padding"
+        f"for {work.source} source and {work.target} target tokens, padding left out"
     )
     seconds = progress.seconds
     assert by_time == (

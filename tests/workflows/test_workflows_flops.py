@@ -6,7 +6,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transduce.config import PRESETS, preset
 from transduce.data import Batch
 from transduce.models import build
-from transduce.training import Work, compute_loss, padded, step_work
+from transduce.training import compute_loss, pair_work, step_work
 from transduce.workflows.flops import Flops, count_parts, count_training
 
 SMALL: dict[str, object] = {
@@ -103,27 +103,26 @@ def test_attention_over_parameters_by_hand():
     assert aop.backward == 2 * aop.forward
 
 
-def _ids(lengths):
-    return np.ones((len(lengths), max(lengths)), np.int64), np.array(lengths)
+def _batch(sources, targets):
+    source, target = (np.ones((len(lengths), max(lengths)), np.int64) for lengths in (sources, targets))
+    return Batch(source, np.array(sources), target, target, np.array(targets))
 
 
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
-def test_training_is_counted_as_it_runs(changes):
-    """Two batches with padding, on the processor: loss and gradients as a step computes them."""
+def test_training_is_counted_as_it_runs(changes, monkeypatch):
+    """Pair by pair on the processor, in PyTorch's own operations: loss and gradients as a step computes them."""
+    monkeypatch.setattr("transduce.kernels.native._library", lambda: None)
     config = preset("base", SMALL | changes)
-    model, batches = build(config), []
-    for sources, targets in (([5, 2, 4], [7, 3, 1]), ([11, 9], [2, 13])):
-        (source, source_lengths), (target, target_lengths) = _ids(sources), _ids(targets)
-        batches.append(Batch(source, source_lengths, target, target, target_lengths))
+    model, lengths = build(config), (([5, 2, 4], [7, 3, 1]), ([11, 9], [2, 13]))
+    pairs = [([s], [t]) for sources, targets in lengths for s, t in zip(sources, targets, strict=True)]
     with FlopCounterMode(display=False) as counter:
-        for batch in batches:
-            compute_loss(model, batch, torch.float32).objective.backward()
-    assert count_training(config, step_work(batches)) == counter.get_total_flops()
+        for pair in pairs:
+            compute_loss(model, _batch(*pair), torch.float32).objective.backward()
+    assert count_training(config, step_work(_batch(*each) for each in lengths)) == counter.get_total_flops()
 
 
 def test_a_training_on_pairs_without_padding_costs_what_its_parts_do():
     """A billion pairs of 25 symbols a side, which no floating-point number blurs."""
     config = preset("big", {"encoder_layers": 1, "decoder_layers": 1})
     pair = sum(count_parts(config, 25).values(), Flops(0, 0)).both
-    work = padded(10**9, 25, 25) + Work(labels=25 * 10**9)
-    assert count_training(config, work) == 10**9 * pair
+    assert count_training(config, pair_work(25, 25, 10**9)) == 10**9 * pair

@@ -1,20 +1,31 @@
 """The operations worth writing by hand, each with its plain formula."""
 
+from transduce.kernels.add_norm import add_norm
 from transduce.kernels.attention import attend, attention_weights
 from transduce.kernels.dropout import dropout
 from transduce.kernels.loss import projected_cross_entropy, smoothed_cross_entropy
 from transduce.kernels.mask import Mask
+from transduce.kernels.native import has_native
+from transduce.kernels.packed import Heads, attend_packed
+from transduce.kernels.packing import Packing
 from transduce.kernels.precision import resolve_precision
+from transduce.kernels.relu import relu_dropout
 from transduce.kernels.scores import Relative, Scoring
 
 __all__ = [
+    "Heads",
     "Mask",
+    "Packing",
     "Relative",
     "Scoring",
+    "add_norm",
     "attend",
+    "attend_packed",
     "attention_weights",
     "dropout",
+    "has_native",
     "projected_cross_entropy",
+    "relu_dropout",
     "resolve_precision",
     "smoothed_cross_entropy",
 ]

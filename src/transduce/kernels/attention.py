@@ -27,8 +27,8 @@ def attend(
 ) -> Float[Tensor, "batch heads queries d_v"]:
     """dropout(softmax(score(Q, K))) V, each query over the keys that ``mask`` lets it see.
 
-    The score is Q K^T where ``scoring`` says no more: whoever wants it scaled scales the queries. ``dropped`` is the
-    share of the weights that dropout leaves out. The way of computing follows from the sizes; the result does not.
+    The score is Q K^T where ``scoring`` says no more. ``dropped`` is the share of the weights that dropout leaves out.
+    The way of computing follows from the sizes; the result does not.
     """
     queries, keys = query.shape[2], key.shape[2]
     if mask.reach is not None and queries < keys:
@@ -39,7 +39,7 @@ def attend(
     if mask.reach is not None and queries == keys and keys > 3 * block_size(mask.reach):
         return attend_nearby(query, key, value, mask, scoring, dropped)
     if scoring.plain and query.shape[0] * query.shape[1] * queries * keys > _WEIGHTS:
-        return attend_in_chunks(query, key, value, mask, dropped)
+        return attend_in_chunks(scoring.turn(query), key, value, mask, dropped)
     allowed = mask.matrix(queries, keys, query.device)
     return attend_plainly(query, key, value, allowed, _distance(query, key, scoring), scoring, dropped)
 

@@ -8,6 +8,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from transduce.kernels.native import call, has_native
+
 # So many logits exist at a time: few enough to stay near the processor, enough to fill its matrix units.
 _LOGITS: Final = {"cpu": 2**21, "cuda": 2**27}
 
@@ -59,27 +61,18 @@ class _ProjectedLoss(torch.autograd.Function):
         smoothing: float,
         want_gradients: bool,
     ) -> tuple[Tensor, Tensor]:
-        objective = torch.zeros((), device=hidden.device)
-        nll = torch.zeros_like(objective)
+        sums = torch.zeros(2, dtype=torch.float64, device=hidden.device)
         hidden_gradient = torch.empty_like(hidden) if want_gradients else None
         weight_gradient = torch.zeros_like(weight, dtype=torch.float32) if want_gradients else None
         chunk = max(1, _LOGITS.get(hidden.device.type, _LOGITS["cuda"]) // len(weight))
         for start in range(0, len(hidden), chunk):
             part = slice(start, start + chunk)
-            logits = F.linear(hidden[part], weight).float()
-            label = labels[part].unsqueeze(1)
-            log_total = logits.logsumexp(dim=-1, keepdim=True)
-            part_nll = (log_total - logits.gather(1, label)).sum()
-            uniform = (log_total.squeeze(1) - logits.mean(dim=-1)).sum()
-            nll += part_nll
-            objective += (1 - smoothing) * part_nll + smoothing * uniform
+            logits = F.linear(hidden[part], weight)
+            gradient = _differentiate(logits, labels[part], smoothing, sums)
             if hidden_gradient is not None and weight_gradient is not None:
-                # d objective / d logits = softmax(logits) - target distribution, written over the logits.
-                gradient = logits.sub_(log_total).exp_().sub_(smoothing / logits.shape[1])
-                gradient.scatter_add_(1, label, gradient.new_full(label.shape, smoothing - 1))
-                gradient = gradient.to(hidden.dtype)
                 torch.mm(gradient, weight, out=hidden_gradient[part])
                 weight_gradient += gradient.T @ hidden[part]
+        objective, nll = sums.float()
         ctx.weight_dtype = weight.dtype
         ctx.save_for_backward(hidden_gradient, weight_gradient)
         ctx.mark_non_differentiable(nll)
@@ -90,3 +83,21 @@ class _ProjectedLoss(torch.autograd.Function):
     def backward(ctx: Any, factor: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
         hidden_gradient, weight_gradient = ctx.saved_tensors
         return hidden_gradient * factor, (weight_gradient * factor).to(ctx.weight_dtype), None, None, None
+
+
+def _differentiate(logits: Tensor, labels: Tensor, smoothing: float, sums: Tensor) -> Tensor:
+    """The gradient of the objective, softmax(logits) - target distribution, in the logits' type; these are used up.
+
+    The objective and the cross-entropy without smoothing are added to ``sums``.
+    """
+    if has_native(logits):
+        call("cross_entropy", logits.dtype, logits, labels.contiguous(), sums, *logits.shape, smoothing)
+        return logits
+    wide, label = logits.float(), labels.unsqueeze(1)
+    log_total = wide.logsumexp(dim=-1, keepdim=True)
+    nll = (log_total - wide.gather(1, label)).sum()
+    uniform = (log_total.squeeze(1) - wide.mean(dim=-1)).sum()
+    sums += torch.stack([(1 - smoothing) * nll + smoothing * uniform, nll])
+    gradient = wide.sub_(log_total).exp_().sub_(smoothing / wide.shape[1])
+    gradient.scatter_add_(1, label, gradient.new_full(label.shape, smoothing - 1))
+    return gradient.to(logits.dtype)

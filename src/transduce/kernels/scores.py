@@ -29,20 +29,32 @@ class Relative:
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Scoring:
-    """What is more to a score than the product of a query and a key.
+    """How a query and a key are compared: by their product, times ``scale``.
 
-    ``additive`` is w of w tanh(q + k), which takes the product's place (Bahdanau et al. 2015).
+    ``bilinear`` is the W of q W k (Luong et al. 2015); ``additive`` the w of w tanh(q + k), which takes the product's
+    place (Bahdanau et al. 2015).
     """
 
+    scale: float = 1.0
+    bilinear: Float[Tensor, "heads d_k d_k"] | None = None
     additive: Float[Tensor, "heads d_k"] | None = None
     relative: Relative | None = None
 
     @property
     def plain(self) -> bool:
-        """Whether the score is the product alone."""
-        return self.additive is None and self.relative is None
+        """Whether the score is a scaled product alone."""
+        return self.bilinear is None and self.additive is None and self.relative is None
+
+    def turn(self, query: Float[Tensor, "batch heads queries d_k"]) -> Float[Tensor, "batch heads queries d_k"]:
+        """The queries such that their products with keys are the scores.
+
+        To scale the queries costs less than to scale the scores: there are d_k of them, not one for each key.
+        """
+        if self.bilinear is not None:
+            query = query @ self.bilinear.to(query.dtype)
+        return query if self.scale == 1 else query * self.scale
 
 
 PRODUCT: Final = Scoring()
@@ -55,6 +67,7 @@ def compare(
     scoring: Scoring,
 ) -> Float[Tensor, "batch heads queries keys"]:
     """The score of every query and key; ``distance`` is only looked at for relative positions."""
+    query = scoring.turn(query)
     if scoring.additive is not None:
         hidden = query.unsqueeze(3) + key.unsqueeze(2)
         if scoring.relative is not None and distance is not None:

@@ -6,7 +6,7 @@ from transduce.layers.feed_forward import FeedForward, feed_forward
 from transduce.layers.masks import padding_mask, recent_mask
 from transduce.layers.parameter_attention import ParameterAttention
 from transduce.layers.positions import PositionalEncoding
-from transduce.layers.residual import Residual
+from transduce.layers.residual import Residual, Stream
 from transduce.layers.sinusoids import sinusoid_shift, sinusoids
 from transduce.layers.state import KeyValues
 
@@ -18,6 +18,7 @@ __all__ = [
     "ParameterAttention",
     "PositionalEncoding",
     "Residual",
+    "Stream",
     "feed_forward",
     "padding_mask",
     "recent_mask",

@@ -1,13 +1,15 @@
 """Multi-head attention (section 3.2.2): one module for its three uses."""
 
 import math
-from typing import assert_never, final
+from typing import final
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from transduce.config import ModelConfig
-from transduce.kernels import Mask, Scoring, attend, attention_weights
+from transduce.kernels import Heads, Mask, Packing, Scoring, attend, attend_packed, attention_weights
 from transduce.layers.compatibility import additive_weights, bilinear_weights
 from transduce.layers.linear import make_linear
 from transduce.layers.relative import RelativePositions
@@ -25,51 +27,76 @@ class MultiHeadAttention(nn.Module):
 
     def __init__(self, config: ModelConfig, *, relative: bool = False) -> None:
         super().__init__()
-        self.heads, self.dropout, self.compatibility = config.heads, config.attention_dropout, config.compatibility
+        self.heads = Heads(config.heads, config.d_k, config.d_v)
+        self.dropout, self.compatibility = config.attention_dropout, config.compatibility
         inputs, bias, initializer = config.d_model, config.attention_bias, config.initializer
-        self.query = make_linear(inputs, config.heads * config.d_k, bias=bias, initializer=initializer)
-        self.key = make_linear(inputs, config.heads * config.d_k, bias=bias, initializer=initializer)
-        self.value = make_linear(inputs, config.heads * config.d_v, bias=bias, initializer=initializer)
-        self.output = make_linear(config.heads * config.d_v, inputs, bias=bias, initializer=initializer)
+        queries, keys, values = self.heads.widths
+        self.query = make_linear(inputs, queries, bias=bias, initializer=initializer)
+        self.key = make_linear(inputs, keys, bias=bias, initializer=initializer)
+        self.value = make_linear(inputs, values, bias=bias, initializer=initializer)
+        self.output = make_linear(values, inputs, bias=bias, initializer=initializer)
         self.additive, self.bilinear = additive_weights(config), bilinear_weights(config)
         self.relative = RelativePositions(config) if relative else None
 
+    def forward(
+        self,
+        x: Float[Tensor, "tokens model"],
+        memory: Float[Tensor, "memory_tokens model"] | None,
+        queries: Packing,
+        keys: Packing,
+        *,
+        causal: bool = False,
+        reach: int | None = None,
+    ) -> Float[Tensor, "tokens model"]:
+        """Each position of ``x`` gathers from its row of the memory, or without one from its own row."""
+        if memory is None:
+            projected, attended = _project(x, self.query, self.key, self.value), None
+        else:
+            projected, attended = self.query(x), _project(memory, self.key, self.value)
+        dropped = self.dropout if self.training else 0.0
+        gathered = attend_packed(
+            projected,
+            attended,
+            queries,
+            keys,
+            self.heads,
+            self._scoring(),
+            causal=causal,
+            reach=reach,
+            dropped=dropped,
+        )
+        result: Tensor = self.output(gathered)
+        return result
+
     def key_values(self, x: Float[Tensor, "batch keys model"]) -> KeyValues:
-        """Project what will be attended to."""
+        """Project what will be attended to, and kept for it."""
         return KeyValues(self._split(self.key(x)), self._split(self.value(x)))
 
-    def forward(
+    def look(
         self, x: Float[Tensor, "batch queries model"], attended: KeyValues, mask: Mask
     ) -> Float[Tensor, "batch queries model"]:
-        """Each position of ``x`` gathers from the positions that the mask lets it see."""
+        """Each position of ``x`` gathers from those of the keys and values kept that the mask lets it see."""
         dropped = self.dropout if self.training else 0.0
-        heads = attend(self._queries(x), attended.key, attended.value, mask, self._scoring(), dropped)
+        heads = attend(self._split(self.query(x)), attended.key, attended.value, mask, self._scoring(), dropped)
         projected: Tensor = self.output(heads.transpose(1, 2).flatten(2))
         return projected
 
     def weights(
         self, x: Float[Tensor, "batch queries model"], attended: KeyValues, mask: Mask
     ) -> Float[Tensor, "batch heads queries keys"]:
-        """What ``forward`` weighs the values by: for people to look at, off the fast path."""
-        return attention_weights(self._queries(x), attended.key, mask, self._scoring())
-
-    def _queries(self, x: Float[Tensor, "batch queries model"]) -> Float[Tensor, "batch heads queries d_k"]:
-        """The heads' queries, made such that their products with keys are the scores."""
-        query = self._split(self.query(x))
-        match self.compatibility:
-            case "scaled_dot_product":
-                # Scaling the queries costs less than scaling the scores: there are d_k of them, not one for each key.
-                return query * (1 / math.sqrt(query.shape[-1]))
-            case "multiplicative":
-                assert self.bilinear is not None
-                return query @ self.bilinear
-            case "dot_product" | "additive":
-                return query
-            case _:
-                assert_never(self.compatibility)
+        """What ``look`` weighs the values by: for people to look at, off the fast path."""
+        return attention_weights(self._split(self.query(x)), attended.key, mask, self._scoring())
 
     def _scoring(self) -> Scoring:
-        return Scoring(self.additive, None if self.relative is None else self.relative.vectors())
+        scale = 1 / math.sqrt(self.heads.d_k) if self.compatibility == "scaled_dot_product" else 1.0
+        relative = None if self.relative is None else self.relative.vectors()
+        return Scoring(scale=scale, bilinear=self.bilinear, additive=self.additive, relative=relative)
 
     def _split(self, x: Float[Tensor, "batch length heads_width"]) -> Float[Tensor, "batch heads length width"]:
-        return x.view(*x.shape[:-1], self.heads, -1).transpose(1, 2)
+        return x.view(*x.shape[:-1], self.heads.number, -1).transpose(1, 2)
+
+
+def _project(x: Float[Tensor, "tokens model"], *maps: nn.Linear) -> Float[Tensor, "tokens widths"]:
+    """All maps of ``x`` side by side, by one product."""
+    bias = None if maps[0].bias is None else torch.cat([each.bias for each in maps])
+    return F.linear(x, torch.cat([each.weight for each in maps]), bias)

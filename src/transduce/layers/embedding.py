@@ -20,7 +20,7 @@ class Embedding(nn.Module):
         # N(0, 1 / d_model): scaled by sqrt(d_model) on the way in, the embeddings have unit variance.
         nn.init.normal_(self.weight, std=1 / self.scale)
 
-    def forward(self, ids: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length model"]:
+    def forward(self, ids: Int[Tensor, "*positions"]) -> Float[Tensor, "*positions model"]:
         """sqrt(d_model) E[ids]."""
         return F.embedding(ids, self.weight) * self.scale
 

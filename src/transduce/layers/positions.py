@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from transduce.config import ModelConfig
 from transduce.kernels import dropout
 from transduce.layers.linear import make_linear
+from transduce.layers.residual import Stream
 from transduce.layers.sinusoids import sinusoids
 
 
@@ -68,16 +69,14 @@ class PositionalEncoding(nn.Module):
         self.dropout, self.at_every_layer = config.embedding_dropout, config.positions_at_every_layer
 
     def forward(
-        self, x: Float[Tensor, "batch length model"], positions: Int[Tensor, "#batch length"], longest: int
-    ) -> Float[Tensor, "batch length model"]:
+        self, x: Float[Tensor, "*positions model"], positions: Int[Tensor, "*#positions"], longest: int
+    ) -> Float[Tensor, "*positions model"]:
         """What the first layer is given: Dropout(x + PE[positions]), x being embeddings, all below ``longest``."""
         return dropout(self._join(x, positions, longest), self.dropout, training=self.training)
 
-    def again(
-        self, x: Float[Tensor, "batch length model"], positions: Int[Tensor, "#batch length"], longest: int
-    ) -> Float[Tensor, "batch length model"]:
+    def again(self, x: Stream, positions: Int[Tensor, "*#positions"], longest: int) -> Stream:
         """What a later layer is given: x, or x + PE[positions] where positions come in at every layer."""
-        return self._join(x, positions, longest) if self.at_every_layer else x
+        return Stream(self._join(x.settle(), positions, longest)) if self.at_every_layer else x
 
     def _join(self, x: Tensor, positions: Tensor, longest: int) -> Tensor:
         if self.table is None:

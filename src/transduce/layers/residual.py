@@ -1,12 +1,47 @@
 """The residual connection, normalization and dropout around every sub-layer (sections 3.1 and 5.4)."""
 
+from dataclasses import dataclass
 from typing import assert_never, final
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from transduce.config import ModelConfig
-from transduce.kernels import dropout
+from transduce.kernels import add_norm, dropout
+
+Rows = Float[Tensor, "*positions model"]
+
+
+@final
+@dataclass(frozen=True)
+class Stream:
+    """What runs past the sub-layers.
+
+    ``pending`` is a sub-layer's output that is still to be added to ``total``, with dropout of that share: whoever
+    normalizes the sum adds it up in the same pass. ``ready`` is the total as a matrix product reads it.
+    """
+
+    total: Rows
+    pending: Rows | None = None
+    dropped: float = 0.0
+    ready: Rows | None = None
+
+    def settle(self) -> Rows:
+        """The sum with all added up."""
+        return self.total if self.pending is None else self.total + dropout(self.pending, self.dropped, training=True)
+
+    def normalize(self, norm: nn.LayerNorm) -> tuple["Stream", Rows]:
+        """The stream with all added up, and its LayerNorm for a matrix product."""
+        total, _, ready = self._add_norm(norm)
+        return Stream(total), ready
+
+    def replace(self, norm: nn.LayerNorm) -> "Stream":
+        """The LayerNorm of all added up, which goes on in its place."""
+        _, total, ready = self._add_norm(norm)
+        return Stream(total, ready=ready)
+
+    def _add_norm(self, norm: nn.LayerNorm) -> tuple[Rows, Rows, Rows]:
+        return add_norm(self.total, self.pending, norm.weight, norm.bias, norm.eps, self.dropped)
 
 
 @final
@@ -14,8 +49,8 @@ class Residual(nn.Module):
     """What stands around a sub-layer.
 
     Post-norm, as published: LayerNorm(x + Dropout(Sublayer(x))). Pre-norm: x + Dropout(Sublayer(LayerNorm(x))).
-    A sub-layer's place in the code is between the two verbs: ``add(x, sublayer(prepare(x)))``. Without ``residual``,
-    the ``x +`` is left out.
+    A sub-layer's place in the code is between the two verbs: ``add(x, sublayer(query))`` behind
+    ``x, query = prepare(x)``. Without ``residual``, the ``x +`` is left out.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -24,28 +59,23 @@ class Residual(nn.Module):
         self.norm = nn.LayerNorm(config.d_model, eps=config.norm_epsilon)
         self.dropout = config.dropout
 
-    def prepare(self, x: Float[Tensor, "*positions model"]) -> Float[Tensor, "*positions model"]:
-        """What the sub-layer is given."""
+    def prepare(self, x: Stream) -> tuple[Stream, Rows]:
+        """The stream, and what the sub-layer is given."""
         match self.position:
             case "post":
-                return x
+                return x, x.total if x.ready is None else x.ready
             case "pre":
-                normalized: Tensor = self.norm(x)
-                return normalized
+                return x.normalize(self.norm)
             case _:
                 assert_never(self.position)
 
-    def add(
-        self, x: Float[Tensor, "*positions model"], output: Float[Tensor, "*positions model"]
-    ) -> Float[Tensor, "*positions model"]:
+    def add(self, x: Stream, output: Rows) -> Stream:
         """Join what the sub-layer made to what it was made from."""
-        total = dropout(output, self.dropout, training=self.training)
-        if self.residual:
-            total = x + total
+        dropped = self.dropout if self.training else 0.0
+        total = Stream(x.total, output, dropped) if self.residual else Stream(dropout(output, dropped, training=True))
         match self.position:
             case "post":
-                normalized: Tensor = self.norm(total)
-                return normalized
+                return total.replace(self.norm)
             case "pre":
                 return total
             case _:

@@ -6,25 +6,34 @@ from typing import Generic, Protocol, TypeVar, final, runtime_checkable
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from transduce.kernels import Packing
+
 
 @final
 @dataclass(frozen=True)
 class Tokens:
-    """Sequences of ids, padded on the right: row b's ids are ``ids[b, :lengths[b]]``, whatever stands behind them."""
+    """Sequences of ids, padded on the right: row b's ids are ``ids[b, :lengths[b]]``, whatever stands behind them.
+
+    Lengths may stay on the CPU, wherever the ids are: how the sequences are laid end to end is worked out there.
+    """
 
     ids: Int[Tensor, "batch length"]
     lengths: Int[Tensor, " batch"]
+
+    def packing(self) -> Packing:
+        """How the sequences lie without their padding."""
+        return Packing.of(self.lengths, self.ids.shape[1], self.ids.device)
 
 
 @final
 @dataclass(frozen=True)
 class Decoded:
-    """Hidden states of every target position, and a loss of the model's own where it has one.
+    """Hidden states of every target position, row after row, and a loss of the model's own where it has one.
 
     ``attention``, where it was asked for, holds the weights of every decoder layer's encoder-decoder attention.
     """
 
-    hidden: Float[Tensor, "batch length model"]
+    hidden: Float[Tensor, "tokens model"]
     auxiliary_loss: Float[Tensor, ""] | None = None
     attention: tuple[Float[Tensor, "batch heads length source"], ...] = ()
 

@@ -6,8 +6,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from transduce.config import ModelConfig
-from transduce.kernels import Mask
-from transduce.layers import KeyValues, MultiHeadAttention, Residual, feed_forward
+from transduce.kernels import Mask, Packing
+from transduce.layers import KeyValues, MultiHeadAttention, Residual, Stream, feed_forward
 
 
 @final
@@ -21,18 +21,20 @@ class EncoderLayer(nn.Module):
         self.feed_forward = feed_forward(config)
         self.feed_forward_residual = Residual(config)
 
-    def forward(self, x: Float[Tensor, "batch source model"], mask: Mask) -> Float[Tensor, "batch source model"]:
-        """Let every position look at the positions that the mask lets it see."""
-        query = self.self_attention_residual.prepare(x)
-        output = self.self_attention(query, self.self_attention.key_values(query), mask)
-        x = self.self_attention_residual.add(x, output)
-        output = self.feed_forward(self.feed_forward_residual.prepare(x))
-        return self.feed_forward_residual.add(x, output)
+    def forward(self, x: Stream, packing: Packing, reach: int | None) -> Stream:
+        """Let every position look at those of its own row, at most so far away."""
+        x, query = self.self_attention_residual.prepare(x)
+        x = self.self_attention_residual.add(x, self.self_attention(query, None, packing, packing, reach=reach))
+        x, query = self.feed_forward_residual.prepare(x)
+        return self.feed_forward_residual.add(x, self.feed_forward(query))
 
 
 @final
 class DecoderLayer(nn.Module):
-    """Self-attention over the past, attention over the encoder's output, then a feed-forward network."""
+    """Self-attention over the past, attention over the encoder's output, then a feed-forward network.
+
+    All positions of known targets go through ``forward`` at once; ``step`` reads one after the other.
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -43,28 +45,59 @@ class DecoderLayer(nn.Module):
         self.feed_forward = feed_forward(config)
         self.feed_forward_residual = Residual(config)
 
-    def attend_past(
-        self, x: Float[Tensor, "rows new model"], past: KeyValues | None, mask: Mask
-    ) -> tuple[Float[Tensor, "rows new model"], KeyValues]:
-        """The self-attention sub-layer over ``past`` and ``x`` itself; also returns the past for the next position."""
-        query = self.self_attention_residual.prepare(x)
-        newest = self.self_attention.key_values(query)
-        past = newest if past is None else past.append(newest)
-        return self.self_attention_residual.add(x, self.self_attention(query, past, mask)), past
+    def forward(
+        self,
+        x: Stream,
+        memory: Float[Tensor, "source_tokens model"],
+        packing: Packing,
+        memory_packing: Packing,
+        reach: int | None,
+    ) -> Stream:
+        """Let every position look at those before it, and at its row of the memory."""
+        x = self.attend_past(x, packing, reach)
+        x, query = self.cross_attention_residual.prepare(x)
+        x = self.cross_attention_residual.add(x, self.cross_attention(query, memory, packing, memory_packing))
+        return self._transform(x)
 
-    def attend_memory(
-        self, x: Float[Tensor, "batch queries model"], memory: KeyValues, mask: Mask
-    ) -> Float[Tensor, "batch queries model"]:
-        """The encoder-decoder attention sub-layer."""
-        query = self.cross_attention_residual.prepare(x)
-        return self.cross_attention_residual.add(x, self.cross_attention(query, memory, mask))
+    def attend_past(self, x: Stream, packing: Packing, reach: int | None) -> Stream:
+        """The self-attention sub-layer: the first of the three."""
+        x, query = self.self_attention_residual.prepare(x)
+        output = self.self_attention(query, None, packing, packing, causal=True, reach=reach)
+        return self.self_attention_residual.add(x, output)
+
+    def step(
+        self, x: Stream, past: KeyValues, past_mask: Mask, memory: KeyValues, memory_mask: Mask
+    ) -> tuple[Stream, KeyValues]:
+        """Read the newest positions of every row; also returns the past for the next ones."""
+        x, past = self.step_past(x, past, past_mask)
+        x, query = self.cross_attention_residual.prepare(x)
+        # A sentence's rows ask the same memory: they are so many queries of one attention.
+        found = self.cross_attention.look(_by_sentence(query, memory), memory, memory_mask)
+        x = self.cross_attention_residual.add(x, found.view_as(query))
+        return self._transform(x), past
+
+    def step_past(self, x: Stream, past: KeyValues, mask: Mask) -> tuple[Stream, KeyValues]:
+        """The self-attention sub-layer of a step: the first of the three."""
+        x, query = self.self_attention_residual.prepare(x)
+        past = past.append(self.self_attention.key_values(query))
+        return self.self_attention_residual.add(x, self.self_attention.look(query, past, mask)), past
+
+    def memory_query(self, x: Stream) -> Float[Tensor, "*positions model"]:
+        """What asks the memory, ``x`` being behind the self-attention."""
+        return self.cross_attention_residual.prepare(x)[1]
 
     def memory_weights(
-        self, x: Float[Tensor, "batch queries model"], memory: KeyValues, mask: Mask
+        self, query: Float[Tensor, "rows new model"], memory: KeyValues, mask: Mask
     ) -> Float[Tensor, "batch heads queries source"]:
-        """How ``attend_memory`` weighs the source's positions."""
-        return self.cross_attention.weights(self.cross_attention_residual.prepare(x), memory, mask)
+        """How the encoder-decoder attention weighs the source's positions."""
+        return self.cross_attention.weights(_by_sentence(query, memory), memory, mask)
 
-    def transform(self, x: Float[Tensor, "*positions model"]) -> Float[Tensor, "*positions model"]:
+    def _transform(self, x: Stream) -> Stream:
         """The feed-forward sub-layer."""
-        return self.feed_forward_residual.add(x, self.feed_forward(self.feed_forward_residual.prepare(x)))
+        x, query = self.feed_forward_residual.prepare(x)
+        return self.feed_forward_residual.add(x, self.feed_forward(query))
+
+
+def _by_sentence(x: Float[Tensor, "rows new model"], memory: KeyValues) -> Float[Tensor, "sentences queries model"]:
+    """The queries of all rows of a sentence together."""
+    return x.reshape(memory.key.shape[0], -1, x.shape[-1])

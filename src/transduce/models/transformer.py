@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from typing import cast, final
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from transduce.config import ModelConfig
-from transduce.kernels import Mask, projected_cross_entropy
-from transduce.layers import Embedding, KeyValues, PositionalEncoding, padding_mask
+from transduce.kernels import Mask, Packing, projected_cross_entropy
+from transduce.layers import Embedding, KeyValues, PositionalEncoding, Stream
 from transduce.models.contract import Decoded, LossSums, Step, Tokens
 from transduce.models.stacks import DecoderLayer, EncoderLayer
 from transduce.models.state import TransformerState
@@ -19,10 +19,10 @@ from transduce.models.state import TransformerState
 @final
 @dataclass(frozen=True)
 class Memory:
-    """The encoder's output and which of its positions are no padding."""
+    """The encoder's output, laid end to end."""
 
-    hidden: Float[Tensor, "batch source model"]
-    real: Bool[Tensor, "batch source"]
+    hidden: Float[Tensor, "tokens model"]
+    packing: Packing
 
 
 @final
@@ -47,33 +47,28 @@ class Transformer(nn.Module):
 
     def encode(self, source: Tokens) -> Memory:
         """Read the sources, which end with the end symbol."""
-        longest = source.ids.shape[1]
-        real = padding_mask(source.lengths, longest)
-        mask = Mask(real, reach=self._reach)
+        packing = source.packing()
         embedding = self.embedding if self.source_embedding is None else self.source_embedding
-        positions = _columns(source.ids)
-        x = self.encoder_positions(embedding(source.ids), positions, longest)
+        places = packing.columns, packing.longest
+        x = Stream(self.encoder_positions(embedding(packing.pack(source.ids)), *places))
         for number, layer in enumerate(self.encoder):
-            x = layer(self.encoder_positions.again(x, positions, longest) if number else x, mask)
-        return Memory(self.encoder_norm(x), real)
+            x = layer(self.encoder_positions.again(x, *places) if number else x, packing, self._reach)
+        return Memory(_finish(x, self.encoder_norm), packing)
 
     def decode(self, memory: Memory, target: Tokens, *, want_attention: bool = False) -> Decoded:
         """Hidden states for all positions of known targets, which begin with the begin symbol."""
-        longest = target.ids.shape[1]
-        # Padding stands behind every real position, so the causal mask already hides it.
-        past_mask, memory_mask = Mask(causal=True, reach=self._reach), Mask(memory.real)
-        positions = _columns(target.ids)
-        x = self.decoder_positions(self.embedding(target.ids), positions, longest)
+        packing = target.packing()
+        places = packing.columns, packing.longest
+        x = Stream(self.decoder_positions(self.embedding(packing.pack(target.ids)), *places))
         attention: list[Tensor] = []
         for number, layer in enumerate(self._decoder_layers):
-            x = self.decoder_positions.again(x, positions, longest) if number else x
-            x, _ = layer.attend_past(x, None, past_mask)
-            attended = layer.cross_attention.key_values(memory.hidden)
+            x = self.decoder_positions.again(x, *places) if number else x
             if want_attention:
-                attention.append(layer.memory_weights(x, attended, memory_mask))
-            x = layer.attend_memory(x, attended, memory_mask)
-            x = layer.transform(x)
-        return Decoded(self.decoder_norm(x), attention=tuple(attention))
+                query = packing.pad(layer.memory_query(layer.attend_past(x, packing, self._reach)))
+                attended = layer.cross_attention.key_values(memory.packing.pad(memory.hidden))
+                attention.append(layer.memory_weights(query, attended, Mask(memory.packing.real)))
+            x = layer(x, memory.hidden, packing, memory.packing, self._reach)
+        return Decoded(_finish(x, self.decoder_norm), attention=tuple(attention))
 
     def project(self, hidden: Float[Tensor, "*positions model"]) -> Float[Tensor, "*positions vocabulary"]:
         """The logits of the next symbol: one for each row of the embedding matrix, or of one of the output's own."""
@@ -82,16 +77,16 @@ class Transformer(nn.Module):
     def forward(self, source: Tokens, target: Tokens, labels: Int[Tensor, "batch length"]) -> LossSums:
         """The loss of known targets; ``labels`` is ``target`` shifted left by one, ending with the end symbol."""
         hidden = self.decode(self.encode(source), target).hidden
-        real = padding_mask(target.lengths, labels.shape[1])
         objective, nll = projected_cross_entropy(
-            hidden[real], self._output.weight, labels[real], self.config.label_smoothing
+            hidden, self._output.weight, target.packing().pack(labels), self.config.label_smoothing
         )
         return LossSums(objective, nll, target.lengths.sum())
 
     def start(self, memory: Memory, beam: int, prefix: Tokens | None = None) -> TransformerState:
         """A state for ``beam`` rows a sentence that have read ``prefix`` (begin symbol included), or nothing."""
-        attended = tuple(layer.cross_attention.key_values(memory.hidden) for layer in self._decoder_layers)
-        state = TransformerState.empty(attended, memory.real, beam)
+        hidden = memory.packing.pad(memory.hidden)
+        attended = tuple(layer.cross_attention.key_values(hidden) for layer in self._decoder_layers)
+        state = TransformerState.empty(attended, memory.packing.real, beam)
         if prefix is None:
             return state
         ids = _align_right(prefix).repeat_interleave(beam, dim=0)
@@ -115,24 +110,20 @@ class Transformer(nn.Module):
     ) -> tuple[Float[Tensor, "rows new model"], TransformerState, Float[Tensor, "rows heads source"] | None]:
         """Read the last ``counts`` of the new symbols of every row; more than one only in a state that is empty."""
         after = state.advance(ids.shape[1], counts)
-        positions = after.positions(ids.shape[1])
-        x = self.decoder_positions(self.embedding(ids), positions, after.width)
+        places = after.positions(ids.shape[1]), after.width
         past_mask, memory_mask = after.past_mask(ids.shape[1], self._reach), after.memory_mask()
+        x = Stream(self.decoder_positions(self.embedding(ids), *places))
         pasts: list[KeyValues] = []
         attention = None
-        for number, (layer, past, memory) in enumerate(
-            zip(self._decoder_layers, state.past, state.memory, strict=True)
-        ):
-            x = self.decoder_positions.again(x, positions, after.width) if number else x
-            x, newer = layer.attend_past(x, past, past_mask)
+        layers = zip(self._decoder_layers, state.past, state.memory, strict=True)
+        for number, (layer, past, memory) in enumerate(layers):
+            x = self.decoder_positions.again(x, *places) if number else x
+            if want_attention and number == len(state.past) - 1:
+                query = layer.memory_query(layer.step_past(x, past, past_mask)[0])
+                attention = layer.memory_weights(query, memory, memory_mask).transpose(1, 2).flatten(0, 1)
+            x, newer = layer.step(x, past, past_mask, memory, memory_mask)
             pasts.append(newer)
-            # A sentence's rows ask the same memory: they are so many queries of one attention.
-            queries = x.view(-1, state.beam * x.shape[1], x.shape[2])
-            if want_attention and len(pasts) == len(state.past):
-                attention = layer.memory_weights(queries, memory, memory_mask).transpose(1, 2).flatten(0, 1)
-            x = layer.attend_memory(queries, memory, memory_mask).view_as(x)
-            x = layer.transform(x)
-        return self.decoder_norm(x), replace(after, past=tuple(pasts)), attention
+        return _finish(x, self.decoder_norm), replace(after, past=tuple(pasts)), attention
 
     @property
     def _reach(self) -> int | None:
@@ -149,9 +140,9 @@ class Transformer(nn.Module):
         return cast(Iterable[DecoderLayer], self.decoder)
 
 
-def _columns(ids: Int[Tensor, "batch length"]) -> Int[Tensor, "1 length"]:
-    """Positions of sequences that start in the first column."""
-    return torch.arange(ids.shape[1], device=ids.device).unsqueeze(0)
+def _finish(x: Stream, norm: nn.Module) -> Float[Tensor, "*positions model"]:
+    """What a stack hands on."""
+    return x.normalize(norm)[1] if isinstance(norm, nn.LayerNorm) else x.settle()
 
 
 def _align_right(tokens: Tokens) -> Int[Tensor, "batch length"]:

@@ -18,7 +18,7 @@ def score_targets(
 ) -> Float[Tensor, " batch"]:
     """The natural log-probability of each target, end symbol counted; ``target`` and ``labels`` as in training."""
     hidden = model.decode(model.encode(source), target).hidden
+    packing = target.packing()
     log_probability = torch.log_softmax(model.project(hidden).float(), dim=-1)
-    chosen = log_probability.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
-    real = torch.arange(labels.shape[1], device=labels.device) < target.lengths.unsqueeze(1)
-    return chosen.where(real, 0).sum(dim=1)
+    chosen = log_probability.gather(-1, packing.pack(labels).unsqueeze(-1)).squeeze(-1)
+    return packing.pad(chosen).sum(dim=1)

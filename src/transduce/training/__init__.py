@@ -16,7 +16,7 @@ from transduce.training.schedule import cooldown, learning_rate
 from transduce.training.session import Corpora, Hooks, Training
 from transduce.training.step import compute_loss, make_optimizer, train_step
 from transduce.training.tracking import require_tensorboard
-from transduce.training.work import Work, padded, step_work
+from transduce.training.work import Work, pair_work, step_work
 
 __all__ = [
     "MODEL",
@@ -36,7 +36,7 @@ __all__ = [
     "load_checkpoint",
     "load_newest",
     "make_optimizer",
-    "padded",
+    "pair_work",
     "read_progress",
     "require_tensorboard",
     "save_checkpoint",

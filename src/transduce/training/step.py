@@ -44,8 +44,8 @@ def train_step(
 def compute_loss(model: nn.Module, batch: Batch, dtype: torch.dtype) -> LossSums:
     """The summed losses of a batch, matrix products in ``dtype``."""
     device = next(model.parameters()).device
-    source = Tokens(_tensor(batch.source, device), _tensor(batch.source_lengths, device))
-    target = Tokens(_tensor(batch.target, device), _tensor(batch.target_lengths, device))
+    source = Tokens(_tensor(batch.source, device), torch.from_numpy(batch.source_lengths))
+    target = Tokens(_tensor(batch.target, device), torch.from_numpy(batch.target_lengths))
     with torch.autocast(device.type, dtype=dtype, enabled=dtype != torch.float32):
         sums: LossSums = model(source, target, _tensor(batch.labels, device))
     return sums

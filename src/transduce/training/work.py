@@ -1,40 +1,46 @@
 """What the batches of a training were like: enough to count its operations afterwards."""
 
 from collections.abc import Iterable
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+import numpy as np
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from transduce.data import Batch
 
 
 class Work(BaseModel):
-    """Sums over all batches, of b pairs padded to s source and t target symbols each.
+    """Sums over all pairs, of s source and t target symbols each; padding is never counted.
 
-    The matrix products of a batch are a polynomial of b, s and t with these terms, but for the projection's, which
-    leave padding out.
+    The matrix products that pairs ask for are a polynomial of s and t with these terms.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     steps: int = 0  # fewer than the training's, where an older version began it: the last so many
-    labels: int = 0  # target symbols, padding not counted
-    source: int = 0  # b s
-    target: int = 0  # b t
-    source_source: int = 0  # b s s
-    source_target: int = 0  # b s t
-    target_target: int = 0  # b t t
+    source: int = 0  # s
+    target: int = 0  # t, end symbols counted
+    source_source: int = 0  # s s
+    source_target: int = 0  # s t
+    target_target: int = 0  # t t
+
+    @model_validator(mode="before")
+    @classmethod
+    def _begin_anew(cls, value: Any) -> Any:  # noqa: ANN401 - whatever a file holds
+        """An older version counted padding, and labels beside it: its sums mean something else."""
+        return {} if isinstance(value, dict) and "labels" in value else value
 
     def __add__(self, other: "Work") -> "Work":
         return Work(**{name: getattr(self, name) + getattr(other, name) for name in Work.model_fields})
 
     @property
     def terms(self) -> tuple[int, ...]:
-        """What depends on the shapes of the batches."""
+        """What depends on the lengths of the pairs."""
         return self.source, self.target, self.source_source, self.source_target, self.target_target
 
 
-def padded(pairs: int, source: int, target: int) -> Work:
-    """The work of one batch by its shape alone: no step, and no labels."""
+def pair_work(source: int, target: int, pairs: int = 1) -> Work:
+    """The work of pairs of one length, beside the steps."""
     return Work(
         source=pairs * source,
         target=pairs * target,
@@ -48,6 +54,12 @@ def step_work(batches: Iterable[Batch]) -> Work:
     """The work of one step, which learns from all of these batches."""
     total = Work(steps=1)
     for batch in batches:
-        pairs, source = batch.source.shape
-        total += padded(pairs, source, batch.target.shape[1]) + Work(labels=batch.target_tokens)
+        source, target = batch.source_lengths.astype(np.int64), batch.target_lengths.astype(np.int64)
+        total += Work(
+            source=source.sum(),
+            target=target.sum(),
+            source_source=source @ source,
+            source_target=source @ target,
+            target_target=target @ target,
+        )
     return total

@@ -69,7 +69,7 @@ def describe_cost(config: ModelConfig, progress: Progress, dtype: torch.dtype, d
     about = "about " if config.neighbourhood else ""
     return [
         f"training cost, counted{since}: {about}{counted:.3g} FLOPs, forward and backward, for {work.source:,} source "
-        f"and {work.target:,} target tokens with padding",
+        f"and {work.target:,} target tokens, padding left out",
         f"training cost, by the paper's method: {spent:.3g} FLOPs, {progress.seconds:,.1f} s x 1 device x "
         f"{rate / 1e12:.3g} TFLOPS measured here in {str(dtype).removeprefix('torch.')}",
     ]

@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from transduce.config import ModelConfig
 from transduce.models import Tokens, Transformer, build
-from transduce.training import Work, padded
+from transduce.training import Work, pair_work
 
 # Lengths of source and target that tell the five terms of a batch's operations apart.
 _LENGTHS: Final = ((3, 5), (5, 3), (7, 3), (3, 7), (7, 7))
@@ -64,19 +64,19 @@ def count_parts(config: ModelConfig, length: int) -> dict[str, Flops]:
 
 
 def count_training(config: ModelConfig, work: Work) -> int:
-    """The operations of training on batches whose shapes were these, forward and backward.
+    """The operations that training on pairs of such lengths asks for, forward and backward.
 
-    Exact: with the padding, and without the projections of padding, which the loss leaves out. A layer's products of
-    b s source and b t target symbols with its weights grow with these; those of attention with b s s, b s t and b t t.
-    What one of each costs follows from five counts. Counted is the plain way to compute each formula: what attention in
-    chunks multiplies a second time to save memory is left out, and restricted attention counts as if it saw all.
+    A layer's products of s source and t target symbols with its weights grow with these; those of attention with s s,
+    s t and t t. What one of each costs follows from five counts. Counted is the plain way to compute each formula, pair
+    by pair: not what attention over a padded batch multiplies with padding, nor what attention in chunks multiplies a
+    second time to save memory; and restricted attention counts as if it saw all.
     """
     model = build_without_storage(config)
-    shapes = [padded(1, source, target).terms for source, target in _LENGTHS]
+    shapes = [pair_work(source, target).terms for source, target in _LENGTHS]
     counts = [_count_body_of(model, source, target).both for source, target in _LENGTHS]
     costs = [round(float(cost)) for cost in np.linalg.solve(np.array(shapes, float), np.array(counts, float))]
     body = sum(cost * number for cost, number in zip(costs, work.terms, strict=True))
-    return body + work.labels * _count_projection(config, 1).both
+    return body + work.target * _count_projection(config, 1).both
 
 
 def _count_body(config: ModelConfig, source: int, target: int) -> Flops:
@@ -99,7 +99,7 @@ def _count_projection(config: ModelConfig, length: int) -> Flops:
 
 
 def _tokens(length: int) -> Tokens:
-    return Tokens(torch.zeros(1, length, dtype=torch.long, device="meta"), torch.full((1,), length, device="meta"))
+    return Tokens(torch.zeros(1, length, dtype=torch.long, device="meta"), torch.full((1,), length))
 
 
 def _count(run: Callable[[], Tensor]) -> Flops:

@@ -1,0 +1,36 @@
+"""The optional C++ kernels; all else about the package stands in pyproject.toml."""
+
+import platform
+import sys
+from typing import Final
+
+from setuptools import Extension, setup
+
+# One library for each kind of processor that torch tells apart: what is installed here may run elsewhere.
+_KINDS: Final = {
+    "native_avx2": ["-march=x86-64-v3"],
+    "native_avx512": ["-march=x86-64-v4", "-mprefer-vector-width=512"],
+}
+_FLAGS: Final = [
+    "-O3",
+    "-std=c++17",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-ffp-contract=fast",
+    "-fvisibility=hidden",
+]
+
+
+def extension(name: str, flags: list[str]) -> Extension:
+    """Left out where no compiler is found, or it does not know a flag."""
+    # OpenMP's symbols come from the library that torch has loaded: a second pool of threads would wait for the first.
+    return Extension(
+        f"transduce.kernels.{name}",
+        ["src/transduce/kernels/native.cpp"],
+        extra_compile_args=[*_FLAGS, *flags, "-fopenmp"],
+        optional=True,
+    )
+
+
+supported = sys.platform == "linux" and platform.machine() == "x86_64"
+setup(ext_modules=[extension(*kind) for kind in _KINDS.items()] if supported else [])

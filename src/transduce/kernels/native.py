@@ -1,0 +1,96 @@
+"""The door to the C++ kernels (native.cpp), which are there where the package was installed with a compiler at hand."""
+
+import ctypes
+import os
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import Final, final
+
+import torch
+from torch import Tensor
+
+_LEVELS: Final = 2**16
+# By what torch finds that the processor can do.
+_LIBRARIES: Final = {"AVX2": "native_avx2", "AVX512": "native_avx512"}
+_NAMES: Final = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
+
+
+@final
+class Dropout(ctypes.Structure):
+    """Which elements stay, and what they are multiplied with."""
+
+    _fields_ = (("seed", ctypes.c_uint64), ("kept", ctypes.c_uint32), ("scale", ctypes.c_float))
+
+    @classmethod
+    def of(cls, dropped: float) -> "Dropout":
+        """Dropout of that share, to the nearest multiple of 2^-16 above zero; the seed comes from torch's generator."""
+        if not dropped:
+            return cls(0, _LEVELS, 1.0)
+        kept = min(max(1, round((1 - dropped) * _LEVELS)), _LEVELS - 1)
+        return cls(int(torch.randint(2**62, ())), kept, _LEVELS / kept)
+
+
+@final
+class Sequences(ctypes.Structure):
+    """The sizes of an attention over sequences laid end to end; strides are of rows, in elements."""
+
+    _fields_ = (
+        ("batch", ctypes.c_int64),
+        ("heads", ctypes.c_int64),
+        ("d_k", ctypes.c_int64),
+        ("d_v", ctypes.c_int64),
+        ("queries", ctypes.c_void_p),
+        ("keys", ctypes.c_void_p),
+        ("query_stride", ctypes.c_int64),
+        ("key_stride", ctypes.c_int64),
+        ("value_stride", ctypes.c_int64),
+        ("output_stride", ctypes.c_int64),
+        ("causal", ctypes.c_int32),
+        ("scale", ctypes.c_float),
+    )
+
+
+def has_native(*tensors: Tensor) -> bool:
+    """Whether the C++ kernels are there and can take such tensors."""
+    return _library() is not None and all(x.device.type == "cpu" and x.dtype in _NAMES for x in tensors)
+
+
+def call(name: str, dtype: torch.dtype, *arguments: "Tensor | int | float | ctypes.Structure | None") -> None:
+    """Run the kernel of that name for narrow tensors of that type; tensors are passed by where they lie."""
+    library = _library()
+    assert library is not None
+    getattr(library, f"{name}_{_NAMES[dtype]}")(*map(_pass, arguments))
+
+
+def _pass(argument: "Tensor | int | float | ctypes.Structure | None") -> object:
+    match argument:
+        case Tensor():
+            return ctypes.c_void_p(argument.data_ptr())
+        case int():
+            return ctypes.c_int64(argument)
+        case float():
+            return ctypes.c_float(argument)
+        case None:
+            return ctypes.c_void_p(None)
+        case _:
+            return ctypes.byref(argument)
+
+
+@lru_cache
+def _library() -> ctypes.CDLL | None:
+    # For those who want to compare, or to do without.
+    if os.environ.get("TRANSDUCE_NATIVE") == "0":
+        return None
+    name = _LIBRARIES.get(torch.backends.cpu.get_cpu_capability())
+    return None if name is None else open_library(name)
+
+
+def open_library(name: str) -> ctypes.CDLL | None:
+    """The kernels for one kind of processor, where they were built."""
+    found = find_spec(f"transduce.kernels.{name}")
+    if found is None or found.origin is None:
+        return None
+    try:
+        return ctypes.CDLL(found.origin)
+    except OSError:  # built for another system, or against an OpenMP that this torch does not bring
+        return None

@@ -1,0 +1,125 @@
+"""Attention over sequences laid end to end: no work on padding."""
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from transduce.kernels.attention import attend
+from transduce.kernels.mask import Mask
+from transduce.kernels.native import Dropout, Sequences, call, has_native
+from transduce.kernels.packing import Packing
+from transduce.kernels.scores import Scoring
+
+# Longer sequences have matrices large enough for the processor's matrix units, padding and all.
+_LONGEST: Final = 128
+
+
+@final
+@dataclass(frozen=True)
+class Heads:
+    """How many heads stand side by side in a row, and how wide their queries, keys and values are."""
+
+    number: int
+    d_k: int
+    d_v: int
+
+    @property
+    def widths(self) -> list[int]:
+        """Of all queries, keys and values of a row."""
+        return [self.number * self.d_k, self.number * self.d_k, self.number * self.d_v]
+
+
+def attend_packed(
+    projected: Float[Tensor, "tokens width"],
+    memory: Float[Tensor, "memory_tokens memory_width"] | None,
+    queries: Packing,
+    keys: Packing,
+    heads: Heads,
+    scoring: Scoring,
+    *,
+    causal: bool = False,
+    reach: int | None = None,
+    dropped: float = 0.0,
+) -> Float[Tensor, "tokens values"]:
+    """``attend`` for each row of a batch on its own: row b's queries over row b's keys; heads side by side.
+
+    ``projected`` holds queries, ``memory`` keys and values side by side; without memory, ``projected`` holds all three.
+    """
+    short = keys.tokens <= _LONGEST * len(keys.lengths)
+    if scoring.plain and reach is None and short and has_native(projected):
+        result: Tensor = _Packed.apply(  # type: ignore[no-untyped-call]
+            projected.contiguous(),
+            None if memory is None else memory.contiguous(),
+            _Settings(queries, keys, heads, scoring.scale, causal, dropped),
+        )
+        return result
+    parts = zip(_split(projected, memory, heads), (queries, keys, keys), strict=True)
+    query, key, value = (packing.pad(x.view(len(x), heads.number, -1)).transpose(1, 2) for x, packing in parts)
+    # Padding stands behind every real position, so a causal mask already hides it.
+    mask = Mask(None if causal else keys.real, causal=causal, reach=reach)
+    return queries.pack(attend(query, key, value, mask, scoring, dropped).transpose(1, 2)).flatten(1)
+
+
+def _split(projected: Tensor, memory: Tensor | None, heads: Heads) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values, each row by row."""
+    if memory is None:
+        query, key, value = torch.split(projected, heads.widths, dim=1)
+        return query, key, value
+    key, value = torch.split(memory, heads.widths[1:], dim=1)
+    return projected, key, value
+
+
+@dataclass(frozen=True)
+class _Settings:
+    queries: Packing
+    keys: Packing
+    heads: Heads
+    scale: float
+    causal: bool
+    dropped: float
+
+    def sequences(self, query: Tensor, key: Tensor, value: Tensor, output: Tensor) -> ctypes.Structure:
+        heads = self.heads
+        return Sequences(
+            len(self.queries.lengths),
+            *(heads.number, heads.d_k, heads.d_v),
+            *(self.queries.offsets.data_ptr(), self.keys.offsets.data_ptr()),
+            *(x.stride(0) for x in (query, key, value, output)),
+            *(self.causal, self.scale),
+        )
+
+
+@final
+class _Packed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, projected: Tensor, memory: Tensor | None, settings: _Settings) -> Tensor:  # noqa: ANN401
+        parts = _split(projected, memory, settings.heads)
+        output = projected.new_empty(len(projected), settings.heads.widths[2])
+        log_sums = projected.new_empty(settings.heads.number, len(projected), dtype=torch.float32)
+        sequences, chance = settings.sequences(*parts, output), Dropout.of(settings.dropped)
+        call("attention", projected.dtype, *parts, output, log_sums, sequences, chance)
+        ctx.save_for_backward(projected, memory, output, log_sums)
+        ctx.constants = settings, chance
+        return output
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+        projected, memory, output, log_sums = ctx.saved_tensors
+        settings, chance = ctx.constants
+        of_projected = torch.empty_like(projected)
+        of_memory = None if memory is None else torch.empty_like(memory)
+        parts, gradients = (_split(p, m, settings.heads) for p, m in ((projected, memory), (of_projected, of_memory)))
+        sequences = settings.sequences(*parts, output)
+        gradient = gradient.contiguous()
+        call(
+            "attention_backward",
+            projected.dtype,
+            *(*parts, output, gradient, log_sums, *gradients, sequences, chance),
+        )
+        return of_projected, of_memory, None

@@ -1,0 +1,58 @@
+"""Sequences of different lengths laid end to end, without padding."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import torch
+from jaxtyping import Bool, Int, Shaped
+from torch import Tensor
+
+
+@final
+@dataclass(frozen=True)
+class Packing:
+    """Where the symbols of a batch lie when its rows stand end to end: row b's first, then those of row b + 1.
+
+    ``lengths`` and ``offsets`` (where each row begins, and at last where all end) are on the CPU; ``places``, on the
+    device of the symbols, is where each symbol stands in the padded batch of ``longest`` columns, read row by row.
+    """
+
+    lengths: Int[Tensor, " batch"]
+    offsets: Int[Tensor, " ends"]
+    places: Int[Tensor, " tokens"]
+    longest: int
+
+    @classmethod
+    def of(cls, lengths: Int[Tensor, " batch"], longest: int, device: torch.device) -> "Packing":
+        """The packing of rows of so many symbols each, padded to ``longest``."""
+        lengths = lengths.cpu()
+        offsets = torch.zeros(len(lengths) + 1, dtype=torch.int64)
+        torch.cumsum(lengths, 0, out=offsets[1:])
+        places = (torch.arange(longest) < lengths.unsqueeze(1)).flatten().nonzero().squeeze(1)
+        return cls(lengths, offsets, places.to(device, non_blocking=True), longest)
+
+    @property
+    def tokens(self) -> int:
+        """How many symbols there are."""
+        return self.places.shape[0]
+
+    @cached_property
+    def columns(self) -> Int[Tensor, " tokens"]:
+        """Each symbol's position in its row."""
+        return self.places % self.longest
+
+    @cached_property
+    def real(self) -> Bool[Tensor, "batch longest"]:
+        """Which places of the padded batch hold symbols."""
+        flat = torch.zeros(len(self.lengths) * self.longest, dtype=torch.bool, device=self.places.device)
+        return flat.index_fill(0, self.places, True).view(-1, self.longest)
+
+    def pack(self, padded: Shaped[Tensor, "batch longest *rest"]) -> Shaped[Tensor, "tokens *rest"]:
+        """The symbols of a padded batch, end to end."""
+        return padded.flatten(0, 1).index_select(0, self.places)
+
+    def pad(self, packed: Shaped[Tensor, "tokens *rest"]) -> Shaped[Tensor, "batch longest *rest"]:
+        """The padded batch, zeros where no symbol stands."""
+        flat = packed.new_zeros(len(self.lengths) * self.longest, *packed.shape[1:])
+        return flat.index_copy(0, self.places, packed).view(-1, self.longest, *packed.shape[1:])

@@ -1,0 +1,20 @@
+"""Kernels that are written twice are tested twice: in PyTorch's operations, and in C++ where that was built."""
+
+import pytest
+import torch
+
+from transduce.kernels import native
+
+_CAPABILITIES = {"AVX2": ["plain", "native_avx2"], "AVX512": ["plain", "native_avx2", "native_avx512"]}
+
+
+@pytest.fixture(params=["plain", "native_avx2", "native_avx512"])
+def way(request, monkeypatch):
+    """Which of them runs."""
+    if request.param not in _CAPABILITIES.get(torch.backends.cpu.get_cpu_capability(), ["plain"]):
+        pytest.skip("this processor cannot run it")
+    library = None if request.param == "plain" else native.open_library(request.param)
+    if request.param != "plain" and library is None:
+        pytest.skip("installed without a C++ compiler")
+    monkeypatch.setattr(native, "_library", lambda: library)
+    return request.param
