@@ -52,7 +52,10 @@ class Sequences(ctypes.Structure):
 
 def has_native(*tensors: Tensor) -> bool:
     """Whether the C++ kernels are there and can take such tensors."""
-    return _library() is not None and all(x.device.type == "cpu" and x.dtype in _NAMES for x in tensors)
+    # What is traced runs elsewhere, or later: addresses mean nothing to it.
+    if torch.compiler.is_compiling() or _library() is None:
+        return False
+    return all(x.device.type == "cpu" and x.dtype in _NAMES for x in tensors)
 
 
 def call(name: str, dtype: torch.dtype, *arguments: "Tensor | int | float | ctypes.Structure | None") -> None:
