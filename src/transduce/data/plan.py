@@ -40,8 +40,7 @@ def plan_epoch(
         )
     random = np.random.default_rng([_STREAM, seed, epoch])
     rows = np.arange(len(source_lengths)) if rows is None else rows
-    # Similar in target length first, then in source length; pairs alike in both come in a random order.
-    order = rows[np.lexsort((random.random(len(rows)), source_lengths[rows], target_lengths[rows]))]
+    order = rows[_sort(source_lengths[rows], target_lengths[rows], random)]
     batches = _cut(order, source_lengths[order], target_lengths[order], batch_tokens)
     return [batches[index] for index in random.permutation(len(batches))]
 
@@ -76,6 +75,18 @@ def draw_rows(corpora: NDArray[np.uint8], weights: Sequence[float], seed: int, e
         given = ", ".join(map(str, weights))
         raise BadInputError(f"data.train: with weight = {given} an epoch has no pair at all: raise the weight")
     return rows
+
+
+def _sort(
+    source: NDArray[np.int32], target: NDArray[np.int32], random: np.random.Generator
+) -> NDArray[np.int64]:
+    """Pairs whose longer sides are alike together, and among these such whose shorter sides are.
+
+    The shorter side grows and shrinks by turns, so that it does not jump where the longer one grows by one. Pairs alike
+    in both come in a random order.
+    """
+    longer, excess = np.maximum(source, target), source - target
+    return np.lexsort((random.random(len(source)), np.where(longer % 2, -excess, excess), longer))
 
 
 def _cut(
