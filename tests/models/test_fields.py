@@ -210,7 +210,7 @@ def rates(c, *, training):
     model = build(c).train(training)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("transduce.kernels.native._library", lambda: None)
-        for place in ("kernels.add_norm", "layers.positions", "kernels.relu", "kernels.scores"):
+        for place in ("kernels.add_norm", "layers.positions", "layers.feed_forward", "kernels.scores"):
 
             def record(x, probability, *, training, place=place):
                 called[place, probability if training else 0.0] += 1
@@ -228,7 +228,7 @@ def check_dropout(ground, changed):
         places = {
             "kernels.add_norm": (c.dropout, 2 * layers + c.decoder_layers),
             "layers.positions": (c.embedding_dropout, 2),
-            "kernels.relu": (c.relu_dropout, layers),
+            "layers.feed_forward": (c.relu_dropout, layers),
             "kernels.scores": (c.attention_dropout, layers + c.decoder_layers),
         }
         assert rates(c, training=True) == {(place, rate): times for place, (rate, times) in places.items()}

@@ -77,9 +77,7 @@ def draw_rows(corpora: NDArray[np.uint8], weights: Sequence[float], seed: int, e
     return rows
 
 
-def _sort(
-    source: NDArray[np.int32], target: NDArray[np.int32], random: np.random.Generator
-) -> NDArray[np.int64]:
+def _sort(source: NDArray[np.int32], target: NDArray[np.int32], random: np.random.Generator) -> NDArray[np.int64]:
     """Pairs whose longer sides are alike together, and among these such whose shorter sides are.
 
     The shorter side grows and shrinks by turns, so that it does not jump where the longer one grows by one. Pairs alike

@@ -9,7 +9,6 @@ from transduce.kernels.native import has_native
 from transduce.kernels.packed import Heads, attend_packed
 from transduce.kernels.packing import Packing
 from transduce.kernels.precision import resolve_precision
-from transduce.kernels.relu import relu_dropout
 from transduce.kernels.scores import Relative, Scoring
 
 __all__ = [
@@ -25,7 +24,6 @@ __all__ = [
     "dropout",
     "has_native",
     "projected_cross_entropy",
-    "relu_dropout",
     "resolve_precision",
     "smoothed_cross_entropy",
 ]

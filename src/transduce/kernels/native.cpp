@@ -192,30 +192,6 @@ void add_norm_backward(const float* sum, const float* mean, const float* inverse
   }
 }
 
-// x = dropout(max(0, x)), in place.
-template <typename T>
-void relu_dropout(T* x, std::int64_t rows, std::int64_t d, const Dropout& dropout) {
-#pragma omp parallel
-  {
-    std::vector<float> factor(d, 1.0f);
-#pragma omp for schedule(static)
-    for (std::int64_t r = 0; r < rows; ++r) {
-      dropout.draw(factor.data(), d, r * round_up(d, 4));
-      const float* f = factor.data();
-      T* xr = x + r * d;
-#pragma omp simd
-      for (std::int64_t i = 0; i < d; ++i) narrow(std::max(widen(xr[i]), 0.0f) * f[i], xr[i]);
-    }
-  }
-}
-
-// An element that is 0 behind ReLU and dropout has no gradient, whichever of the two it was.
-template <typename T>
-void relu_dropout_backward(const T* y, const T* of_y, T* dx, std::int64_t n, float scale) {
-#pragma omp parallel for simd schedule(static)
-  for (std::int64_t i = 0; i < n; ++i) narrow(widen(y[i]) > 0 ? widen(of_y[i]) * scale : 0.0f, dx[i]);
-}
-
 // The logits become the gradient of the objective; the objective and the cross-entropy without smoothing are added to sums.
 template <typename T>
 void cross_entropy(T* logits, const std::int64_t* labels, double* sums, std::int64_t rows, std::int64_t symbols,
@@ -451,12 +427,6 @@ void attention_backward(const T* q, const T* k, const T* v, const T* o, const T*
                                        float* dgain, float* dbias, std::int64_t rows, std::int64_t d,                       \
                                        const Dropout* dropout) {                                                             \
     add_norm_backward(sum, mean, inverse, gain, of_sum, of_y, of_wide, dx, dout, dgain, dbias, rows, d, *dropout);          \
-  }                                                                                                                          \
-  EXPORT void relu_dropout_##name(T* x, std::int64_t rows, std::int64_t d, const Dropout* dropout) {                        \
-    relu_dropout(x, rows, d, *dropout);                                                                                      \
-  }                                                                                                                          \
-  EXPORT void relu_dropout_backward_##name(const T* y, const T* of_y, T* dx, std::int64_t n, float scale) {                 \
-    relu_dropout_backward(y, of_y, dx, n, scale);                                                                            \
   }                                                                                                                          \
   EXPORT void cross_entropy_##name(T* logits, const std::int64_t* labels, double* sums, std::int64_t rows,                  \
                                    std::int64_t symbols, float smoothing) {                                                  \

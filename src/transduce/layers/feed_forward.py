@@ -2,11 +2,12 @@
 
 from typing import assert_never, final
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from transduce.config import ModelConfig
-from transduce.kernels import relu_dropout
+from transduce.kernels import dropout
 from transduce.layers.linear import make_linear
 from transduce.layers.parameter_attention import ParameterAttention
 
@@ -23,7 +24,8 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Float[Tensor, "*positions model"]) -> Float[Tensor, "*positions model"]:
         """Transform each position on its own."""
-        result: Tensor = self.outer(relu_dropout(self.inner(x), self.dropout if self.training else 0.0))
+        hidden = dropout(torch.relu(self.inner(x)), self.dropout, training=self.training)
+        result: Tensor = self.outer(hidden)
         return result
 
 
