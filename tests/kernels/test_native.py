@@ -17,7 +17,9 @@ def _built(way):
 def drop_of_ones(probability, *shape):
     """What dropout makes of ones."""
     width = shape[-1:]
-    return add_norm(torch.zeros(shape), torch.ones(shape), torch.ones(width), torch.zeros(width), 1e-6, probability)[0]
+    return add_norm(
+        torch.zeros(shape), torch.ones(shape), torch.ones(width), torch.zeros(width), 1e-6, probability, post=False
+    )[0]
 
 
 def zeros(probability, *shape):

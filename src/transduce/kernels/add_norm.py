@@ -21,21 +21,24 @@ def add_norm(
     bias: Float[Tensor, " model"],
     epsilon: float,
     dropped: float,
-) -> tuple[Rows, Rows, Rows]:
-    """The sum x + dropout(output), its LayerNorm, and that LayerNorm in the type that matrix products are computed in.
+    *,
+    post: bool,
+) -> tuple[Rows, Rows]:
+    """What runs on past the sub-layers, and LayerNorm(sum) in the type that matrix products are computed in.
 
-    Without an output, the sum is x. The first two are for sums to come, the third for a matrix product.
+    The sum is x + dropout(output), or x without an output. What runs on is LayerNorm(sum) where the norm is ``post``
+    (as published), else the sum.
     """
     narrow = _product_type(x)
     if x.dtype == torch.float32 and has_native(x, gain, x if output is None else output):
         output = None if output is None else output.to(narrow).contiguous()
-        total, wide, ready = _AddNorm.apply(  # type: ignore[no-untyped-call]
-            x.contiguous(), output, gain, bias, epsilon, dropped, narrow
+        stream, ready = _AddNorm.apply(  # type: ignore[no-untyped-call]
+            x.contiguous(), output, gain, bias, epsilon, dropped, narrow, post
         )
-        return total, wide, ready
+        return stream, stream if ready is None else ready
     total = x if output is None else x + dropout(output, dropped, training=True)
-    wide = F.layer_norm(total, total.shape[-1:], gain, bias, epsilon)
-    return total, wide, wide.to(narrow)
+    normalized = F.layer_norm(total, total.shape[-1:], gain, bias, epsilon)
+    return normalized if post else total, normalized.to(narrow)
 
 
 def _product_type(x: Tensor) -> torch.dtype:
@@ -46,6 +49,8 @@ def _product_type(x: Tensor) -> torch.dtype:
 
 @final
 class _AddNorm(torch.autograd.Function):
+    """Writes no more than is asked for: with ``post``, the norm wide and narrow, or once where these are the same."""
+
     @staticmethod
     def forward(
         ctx: Any,  # noqa: ANN401 - torch gives the context no type
@@ -56,30 +61,34 @@ class _AddNorm(torch.autograd.Function):
         epsilon: float,
         dropped: float,
         narrow: torch.dtype,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        total, wide, ready = torch.empty_like(x), torch.empty_like(x), torch.empty_like(x, dtype=narrow)
+        post: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        total, ready = torch.empty_like(x), torch.empty_like(x, dtype=narrow)
+        wide = torch.empty_like(x) if post and narrow != x.dtype else None
         statistics = x.new_empty(2, x.numel() // x.shape[-1])
         chance = Dropout.of(dropped if output is not None else 0.0)
         sizes = statistics.shape[1], x.shape[-1]
         call("add_norm", narrow, x, output, total, ready, wide, *statistics, gain, bias, *sizes, epsilon, chance)
         ctx.save_for_backward(total, statistics, gain)
-        ctx.constants = chance, sizes, narrow, output is not None
+        ctx.constants = chance, sizes, narrow, output is not None, post
         ctx.set_materialize_grads(False)
-        return total, wide, ready
+        if not post:
+            return total, ready
+        return (ready, None) if wide is None else (wide, ready)
 
     @staticmethod
     @once_differentiable
     def backward(
         ctx: Any,  # noqa: ANN401
-        of_total: Tensor | None,
-        of_wide: Tensor | None,
+        of_stream: Tensor | None,
         of_ready: Tensor | None,
     ) -> tuple[Tensor | None, ...]:
         total, statistics, gain = ctx.saved_tensors
-        chance, sizes, narrow, has_output = ctx.constants
+        chance, sizes, narrow, has_output, post = ctx.constants
+        of_stream, of_ready = (g if g is None else g.contiguous() for g in (of_stream, of_ready))
+        of_total, of_wide = (None, of_stream) if post else (of_stream, None)
         if of_wide is None and of_ready is None:
             of_ready = torch.zeros_like(total, dtype=narrow)
-        of_total, of_wide, of_ready = (g if g is None else g.contiguous() for g in (of_total, of_wide, of_ready))
         of_x = torch.empty_like(total)
         of_output = torch.empty_like(total, dtype=narrow) if has_output else None
         of_norm = torch.zeros(2, sizes[1])
@@ -89,4 +98,4 @@ class _AddNorm(torch.autograd.Function):
             *(total, *statistics, gain, of_total, of_ready, of_wide),
             *(of_x, of_output, *of_norm, *sizes, chance),
         )
-        return of_x, of_output, *of_norm, None, None, None
+        return of_x, of_output, *of_norm, None, None, None, None

@@ -32,16 +32,16 @@ class Stream:
 
     def normalize(self, norm: nn.LayerNorm) -> tuple["Stream", Rows]:
         """The stream with all added up, and its LayerNorm for a matrix product."""
-        total, _, ready = self._add_norm(norm)
+        total, ready = self._add_norm(norm, post=False)
         return Stream(total), ready
 
     def replace(self, norm: nn.LayerNorm) -> "Stream":
         """The LayerNorm of all added up, which goes on in its place."""
-        _, total, ready = self._add_norm(norm)
+        total, ready = self._add_norm(norm, post=True)
         return Stream(total, ready=ready)
 
-    def _add_norm(self, norm: nn.LayerNorm) -> tuple[Rows, Rows, Rows]:
-        return add_norm(self.total, self.pending, norm.weight, norm.bias, norm.eps, self.dropped)
+    def _add_norm(self, norm: nn.LayerNorm, *, post: bool) -> tuple[Rows, Rows]:
+        return add_norm(self.total, self.pending, norm.weight, norm.bias, norm.eps, self.dropped, post=post)
 
 
 @final
