@@ -9,10 +9,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from transduce.kernels import Packing
+from transduce.layers import Stream
 from transduce.models import Tokens, Transformer
 from transduce.models.stacks import EncoderLayer
 
 Activations = Float[Tensor, "batch length model"]
+Rows = Float[Tensor, "tokens model"]
 
 
 @final
@@ -20,13 +23,18 @@ Activations = Float[Tensor, "batch length model"]
 class Passages:
     """What modules of one kind are given and make of it, layer by layer."""
 
+    packing: Packing
     given: list[Activations] = field(default_factory=list)
     made: list[Activations] = field(default_factory=list)
 
-    def see(self, _: nn.Module, given: tuple[Any, ...], made: Activations) -> None:
+    def see(self, _: nn.Module, given: tuple[Any, ...], made: Rows | Stream) -> None:
         """A module's forward hook."""
-        self.given.append(given[0])
-        self.made.append(made)
+        self.given.append(self._read(given[0]))
+        self.made.append(self._read(made))
+
+    def _read(self, x: Rows | Stream) -> Activations:
+        """A layer hands on a stream, a sub-layer plain rows."""
+        return self.packing.pad(x.settle() if isinstance(x, Stream) else x)
 
 
 @final
@@ -42,7 +50,8 @@ class Encoding:
 @torch.no_grad()
 def watch(model: Transformer, source: Tokens) -> Encoding:
     """Encode without dropout, and keep everything."""
-    layers, attention, feed_forward = Passages(), Passages(), Passages()
+    packing = source.packing()
+    layers, attention, feed_forward = Passages(packing), Passages(packing), Passages(packing)
     with ExitStack() as hooks:
         for layer in cast(Iterable[EncoderLayer], model.encoder):  # nn.ModuleList is not generic
             hooks.enter_context(layer.register_forward_hook(layers.see))
