@@ -26,6 +26,7 @@ from benchmarks.peers.race import best_threads, race
 from benchmarks.peers.report import Section, show_curves, show_summary
 from benchmarks.peers.sizes import describe, make_config, parse_sizes
 from transduce.models import build
+from transduce.training import keep_freed_memory
 
 RESULTS: Final = Path(__file__).parent / "results"
 CPU: Final = torch.device("cpu")
@@ -36,6 +37,7 @@ QUICK: Final[dict[str, Any]] = {"sizes": ["tiny"], "threads": [1], "rounds": 1, 
 
 def main() -> None:
     options = parse()
+    keep_freed_memory()  # of which all have something
     real = real_corpus(options.data, options.batch_tokens, VOCABULARY)
     fixed = fixed_corpus(options.batch_tokens // FIXED_LENGTH, FIXED_LENGTH, FIXED_VOCABULARY)
     sections = []

@@ -26,7 +26,7 @@ from benchmarks.peers.sizes import describe, make_config, parse_sizes
 from transduce.config import TrainConfig
 from transduce.kernels import Packing, resolve_precision, smoothed_cross_entropy
 from transduce.models import Tokens, build
-from transduce.training import make_optimizer, train_step
+from transduce.training import keep_freed_memory, make_optimizer, train_step
 
 Variant = Callable[[], AbstractContextManager[object]]
 
@@ -135,6 +135,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
+    keep_freed_memory()
     corpus = real_corpus(options.data, options.batch_tokens, VOCABULARY)
     lines = [
         f"{describe_machine(CPU)}; {describe_versions(CPU)}; threads: {torch.get_num_threads()}; "

@@ -10,6 +10,7 @@ from transduce.training.checkpoint import (
     save_checkpoint,
 )
 from transduce.training.loop import is_over, is_stale, train
+from transduce.training.memory import keep_freed_memory
 from transduce.training.progress import Progress
 from transduce.training.report import Report
 from transduce.training.schedule import cooldown, learning_rate
@@ -31,6 +32,7 @@ __all__ = [
     "cooldown",
     "is_over",
     "is_stale",
+    "keep_freed_memory",
     "learning_rate",
     "list_checkpoints",
     "load_checkpoint",

@@ -11,6 +11,7 @@ import torch
 from transduce.config import TrainConfig
 from transduce.data import Batch, draw_rows, drop_symbols, padding_share, plan_epoch, read_batches
 from transduce.training.checkpoint import save_checkpoint
+from transduce.training.memory import keep_freed_memory
 from transduce.training.progress import Progress
 from transduce.training.schedule import cooldown, learning_rate
 from transduce.training.session import Corpora, Sums, Training, describe
@@ -24,6 +25,7 @@ _log = logging.getLogger(__name__)
 def train(training: Training, progress: Progress) -> Progress:
     """Train from ``progress`` until it is over and return how far it came."""
     config, device = training.config, training.device
+    keep_freed_memory()
     sums = Sums.zero(device)
     clock = time.perf_counter()
     for batches, position in _steps(training.corpora, config, progress):

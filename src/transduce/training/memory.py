@@ -1,0 +1,28 @@
+"""How the C library treats the memory that a step has done with."""
+
+import ctypes
+import os
+from typing import Final
+
+# mallopt's parameters (malloc.h), and what they are set to.
+_KEPT: Final = {
+    "M_MMAP_MAX": (-4, 0),  # no mapping for a single large tensor, which is unmapped as soon as that is freed
+    "M_TRIM_THRESHOLD": (-1, 2**31 - 1),  # nothing of the heap's end is given back
+    "M_TOP_PAD": (-2, 64 * 2**20),
+}
+
+
+def keep_freed_memory() -> bool:
+    """Let the process keep what it frees, for the next step, and return whether its C library can be told so.
+
+    Glibc gives large tensors back to the system as they die: the next step then waits while the system clears page by
+    page of what it asks for again. The process stays as large as its largest step. Other C libraries stay as they are.
+    """
+    try:
+        version = os.confstr("CS_GNU_LIBC_VERSION")
+    except (AttributeError, ValueError):  # no POSIX, or no glibc
+        return False
+    if not version:
+        return False
+    library = ctypes.CDLL(None)
+    return all(library.mallopt(parameter, value) == 1 for parameter, value in _KEPT.values())
