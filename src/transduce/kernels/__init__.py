@@ -10,6 +10,7 @@ from transduce.kernels.packed import Heads, attend_packed
 from transduce.kernels.packing import Packing
 from transduce.kernels.precision import resolve_precision
 from transduce.kernels.scores import Relative, Scoring
+from transduce.kernels.transfer import send
 
 __all__ = [
     "Heads",
@@ -25,5 +26,6 @@ __all__ = [
     "has_native",
     "projected_cross_entropy",
     "resolve_precision",
+    "send",
     "smoothed_cross_entropy",
 ]

@@ -14,6 +14,7 @@ from transduce.kernels.mask import Mask
 from transduce.kernels.native import Dropout, Sequences, call, has_native
 from transduce.kernels.packing import Packing
 from transduce.kernels.scores import Scoring
+from transduce.kernels.variable_length import attend_variable_length, has_variable_length
 
 # Longer sequences have matrices large enough for the processor's matrix units, padding and all.
 _LONGEST: Final = 128
@@ -58,8 +59,11 @@ def attend_packed(
             _Settings(queries, keys, heads, scoring.scale, causal, dropped),
         )
         return result
-    parts = zip(_split(projected, memory, heads), (queries, keys, keys), strict=True)
-    query, key, value = (packing.pad(x.view(len(x), heads.number, -1)).transpose(1, 2) for x, packing in parts)
+    parts = [x.view(len(x), heads.number, -1) for x in _split(projected, memory, heads)]
+    if scoring.plain and reach is None and not dropped and has_variable_length(parts[0], parts[2]):
+        return attend_variable_length(*parts, queries, keys, scoring.scale, causal=causal).flatten(1)
+    places = zip(parts, (queries, keys, keys), strict=True)
+    query, key, value = (packing.pad(x).transpose(1, 2) for x, packing in places)
     # Padding stands behind every real position, so a causal mask already hides it.
     mask = Mask(None if causal else keys.real, causal=causal, reach=reach)
     return queries.pack(attend(query, key, value, mask, scoring, dropped).transpose(1, 2)).flatten(1)

@@ -4,9 +4,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import final
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
+
+from transduce.kernels.transfer import send
 
 
 @final
@@ -27,15 +30,21 @@ class Packing:
     def of(cls, lengths: Int[Tensor, " batch"], longest: int, device: torch.device) -> "Packing":
         """The packing of rows of so many symbols each, padded to ``longest``."""
         lengths = lengths.cpu()
-        offsets = torch.zeros(len(lengths) + 1, dtype=torch.int64)
-        torch.cumsum(lengths, 0, out=offsets[1:])
-        places = (torch.arange(longest) < lengths.unsqueeze(1)).flatten().nonzero().squeeze(1)
-        return cls(lengths, offsets, places.to(device, non_blocking=True), longest)
+        # Worked out on the processor, whatever the device: there, to count symbols is to wait for all work before it.
+        counts = lengths.numpy()
+        offsets = np.concatenate([np.zeros(1, np.int64), counts.cumsum(dtype=np.int64)])
+        places = np.flatnonzero(np.arange(longest) < counts[:, np.newaxis])
+        return cls(lengths, torch.from_numpy(offsets), send(torch.from_numpy(places), device), longest)
 
     @property
     def tokens(self) -> int:
         """How many symbols there are."""
         return self.places.shape[0]
+
+    @cached_property
+    def boundaries(self) -> Int[Tensor, " ends"]:
+        """``offsets`` where the symbols are, as CUDA's kernels read them."""
+        return send(self.offsets.int(), self.places.device)
 
     @cached_property
     def columns(self) -> Int[Tensor, " tokens"]:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from transduce.config import TrainConfig
 from transduce.data import Batch
+from transduce.kernels import send
 from transduce.models import LossSums, Tokens
 
 
@@ -52,4 +53,4 @@ def compute_loss(model: nn.Module, batch: Batch, dtype: torch.dtype) -> LossSums
 
 
 def _tensor(array: np.ndarray, device: torch.device) -> Int[Tensor, "..."]:
-    return torch.from_numpy(array).to(device, non_blocking=True)
+    return send(torch.from_numpy(array), device)
