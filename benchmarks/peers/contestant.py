@@ -1,5 +1,6 @@
 """All ways to train one model that a benchmark compares, each as one function."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -81,6 +82,8 @@ def _make_ours(model: Transformer) -> Iterator[tuple[Contestant, TrainStep]]:
 
     auto = resolve_precision("auto", device)
     yield Contestant("ours", "transduce", _name(auto)), make(auto)
+    for name, enter in (_CUDA_VARIANTS if device.type == "cuda" else {}).items():
+        yield Contestant("ours", name, _name(auto)), make(auto, enter)
     if has_native(model.embedding.weight):
         yield Contestant("ours", "transduce without C++", _name(auto)), make(auto, _without_native)
     if auto != torch.float32:
@@ -126,3 +129,17 @@ def _name(dtype: torch.dtype) -> str:
 
 def _without_native() -> AbstractContextManager[object]:
     return patch("transduce.kernels.native._library", lambda: None)
+
+
+def _with_padding_in_attention() -> AbstractContextManager[object]:
+    return patch("transduce.kernels.packed.has_variable_length", lambda *_: False)
+
+
+def _in_one_pass() -> AbstractContextManager[object]:
+    return patch.dict(os.environ, TRANSDUCE_COMPILE="1")
+
+
+_CUDA_VARIANTS: Final[dict[str, Callable[[], AbstractContextManager[object]]]] = {
+    "transduce with padding in attention": _with_padding_in_attention,
+    "transduce, sums, norms and loss compiled": _in_one_pass,
+}

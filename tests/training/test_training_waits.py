@@ -14,9 +14,7 @@ from transduce.models import build
 from transduce.training import step, train_step
 
 META = torch.device("meta")
-BATCH = Batch(
-    np.full((3, 7), 5), np.array([7, 2, 3]), np.full((3, 11), 5), np.full((3, 11), 5), np.array([1, 11, 5])
-)
+BATCH = Batch(np.full((3, 7), 5), np.array([7, 2, 3]), np.full((3, 11), 5), np.full((3, 11), 5), np.array([1, 11, 5]))
 
 
 class Arrivals(TorchDispatchMode):

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from transduce.kernels.dropout import dropout
 from transduce.kernels.native import Dropout, call, has_native
+from transduce.kernels.one_pass import in_one_pass
 
 Rows = Float[Tensor, "*positions model"]
 
@@ -36,6 +37,19 @@ def add_norm(
             x.contiguous(), output, gain, bias, epsilon, dropped, narrow, post
         )
         return stream, stream if ready is None else ready
+    return in_one_pass(_add_norm_plainly, x.device)(x, output, gain, bias, epsilon, dropped, narrow, post)
+
+
+def _add_norm_plainly(
+    x: Tensor,
+    output: Tensor | None,
+    gain: Tensor,
+    bias: Tensor,
+    epsilon: float,
+    dropped: float,
+    narrow: torch.dtype,
+    post: bool,
+) -> tuple[Tensor, Tensor]:
     total = x if output is None else x + dropout(output, dropped, training=True)
     normalized = F.layer_norm(total, total.shape[-1:], gain, bias, epsilon)
     return normalized if post else total, normalized.to(narrow)

@@ -1,0 +1,138 @@
+"""The CUDA paths beside the processor's, on a machine that has such a device: ``pytest -m cuda``."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from transduce.config import TrainConfig, preset
+from transduce.data import Batch
+from transduce.kernels import Heads, Packing, Scoring, add_norm, attend_packed, one_pass, projected_cross_entropy
+from transduce.kernels.loss import _LOGITS
+from transduce.kernels.variable_length import has_variable_length
+from transduce.models import build
+from transduce.training import compute_loss, make_optimizer, train_step
+
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no CUDA device here"),
+]
+CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
+TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.03}
+HEADS = Heads(3, 16, 16)
+QUERIES, KEYS = (7, 1, 131, 18), (2, 13, 3, 17)
+SMALL = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 64, "d_ff": 96, "heads": 4, "vocab_size": 101}
+
+
+def copies(*tensors):
+    """Of leaves: in float64 on the processor, and as they are on the device."""
+    exact = [x.double().requires_grad_() for x in tensors]
+    return exact, [x.to(CUDA).requires_grad_() for x in tensors]
+
+
+def assert_alike(found, expected, tolerance):
+    for each, right in zip(found, expected, strict=True):
+        scale = right.double().abs().max().clamp(min=1).item()
+        torch.testing.assert_close(each.cpu().double(), right.double(), rtol=tolerance, atol=tolerance * scale)
+
+
+def make_batch(pairs):
+    """Random pairs of mixed lengths."""
+    random = np.random.default_rng(pairs)
+    lengths = random.integers(1, 23, (2, pairs))
+    source, target, labels = (random.integers(4, 101, (pairs, side.max())) for side in lengths[[0, 1, 1]])
+    return Batch(source, lengths[0], target, labels, lengths[1])
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize(("own", "causal"), [(True, False), (True, True), (False, False)])
+def test_attention(own, causal, dtype):
+    torch.manual_seed(3)
+    keys, width = (QUERIES if own else KEYS), HEADS.widths[0]
+    parts = [torch.randn(sum(QUERIES), 3 * width if own else width)]
+    parts += [] if own else [torch.randn(sum(KEYS), 2 * width)]
+    exact, narrow = copies(*(x.to(dtype) for x in parts))
+    by_head = narrow[0][:, :width].view(-1, 3, 16)
+    assert has_variable_length(by_head, by_head) == (dtype == torch.bfloat16)
+    found = []
+    for tensors in (narrow, exact):
+        packings = [Packing.of(torch.tensor(n), max(n), tensors[0].device) for n in (QUERIES, keys)]
+        memory = None if own else tensors[1]
+        output = attend_packed(tensors[0], memory, *packings, HEADS, Scoring(scale=0.3), causal=causal)
+        torch.manual_seed(5)
+        received = torch.randn(output.shape).to(output)
+        found.append([output, *torch.autograd.grad(output, tensors, received)])
+    assert_alike(*found, TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("post", [False, True])
+def test_sum_and_norm(post, dtype, compiled, monkeypatch):
+    monkeypatch.setenv("TRANSDUCE_COMPILE", str(int(compiled)))
+    torch.manual_seed(3)
+    exact, narrow = copies(torch.randn(53, 64), torch.randn(53, 64), torch.rand(64), torch.randn(64))
+    with torch.autocast("cuda", dtype=dtype, enabled=dtype != torch.float32):
+        total, ready = add_norm(narrow[0], narrow[1].to(dtype), *narrow[2:], 1e-6, 0.0, post=post)
+    assert (total.dtype, ready.dtype) == (torch.float32, dtype)
+    rounded = (
+        exact[1] if dtype == torch.float32 else exact[1] + (narrow[1].cpu().to(dtype).double() - exact[1]).detach()
+    )
+    right = add_norm(exact[0], rounded, *exact[2:], 1e-6, 0.0, post=post)
+    weights = torch.randn(53, 64)
+    gradients = [
+        torch.autograd.grad((one * weights.to(one)).sum() + (two.to(one) * weights.to(one)).sum(), leaves)
+        for (one, two), leaves in (((total, ready), narrow), (right, exact))
+    ]
+    assert_alike([total, ready, *gradients[0]], [*right, *gradients[1]], TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_loss(dtype, compiled, monkeypatch):
+    monkeypatch.setenv("TRANSDUCE_COMPILE", str(int(compiled)))
+    monkeypatch.setitem(_LOGITS, "cuda", 101 * 29)  # several chunks and a rest
+    torch.manual_seed(3)
+    labels = torch.randint(29, (613,))
+    exact, narrow = copies(torch.randn(613, 16).to(dtype), torch.randn(29, 16).to(dtype))
+    found = []
+    for tensors in (narrow, exact):
+        objective, nll = projected_cross_entropy(*tensors, labels.to(tensors[0].device), 0.1)
+        found.append([objective / 613, nll / 613, *torch.autograd.grad(objective, tensors)])
+    assert_alike(*found, TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_a_whole_model(dtype):
+    torch.manual_seed(3)
+    model, batch = build(preset("base", {**SMALL, "dropout": 0.0})), make_batch(31)
+    models = copy.deepcopy(model).to(CUDA), model
+    means, gradients = [], []
+    for each, precision in zip(models, (dtype, torch.float32), strict=True):
+        sums = compute_loss(each, batch, precision)
+        means.append(float(sums.objective.detach()) / batch.target_tokens)
+        (sums.objective / batch.target_tokens).backward()
+        gradients.append({name: weight.grad.cpu() for name, weight in each.named_parameters()})
+    assert means[0] == pytest.approx(means[1], rel=TOLERANCE[dtype] / 3)
+    for name, right in gradients[1].items():
+        apart = (gradients[0][name] - right).norm() / right.norm().clamp(min=1e-6)
+        assert apart < (1e-3 if dtype == torch.float32 else 0.15), name
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_training_learns_and_never_waits(compiled, monkeypatch):
+    monkeypatch.setenv("TRANSDUCE_COMPILE", str(int(compiled)))
+    one_pass.compiled.cache_clear()
+    torch.manual_seed(3)
+    model, batches = build(preset("base", SMALL)).to(CUDA), [make_batch(pairs) for pairs in (31, 37)]
+    optimizer, losses = make_optimizer(model, TrainConfig()), []
+    for number in range(120):
+        # The first steps may compile, or find out what the device can do.
+        torch.cuda.set_sync_debug_mode("error" if number >= 10 else "default")
+        try:
+            sums = train_step(model, optimizer, [batches[number % 2]], 2e-3, torch.bfloat16)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        losses.append(sums.nll / sums.tokens)
+    assert float(losses[-1]) < 0.7 * float(losses[0])
