@@ -59,10 +59,10 @@ def attend_packed(
             _Settings(queries, keys, heads, scoring.scale, causal, dropped),
         )
         return result
-    parts = [x.view(len(x), heads.number, -1) for x in _split(projected, memory, heads)]
-    if scoring.plain and reach is None and not dropped and has_variable_length(parts[0], parts[2]):
-        return attend_variable_length(*parts, queries, keys, scoring.scale, causal=causal).flatten(1)
-    places = zip(parts, (queries, keys, keys), strict=True)
+    query, key, value = (x.view(len(x), heads.number, -1) for x in _split(projected, memory, heads))
+    if scoring.plain and reach is None and not dropped and has_variable_length(query, value):
+        return attend_variable_length(query, key, value, queries, keys, scoring.scale, causal=causal).flatten(1)
+    places = (query, queries), (key, keys), (value, keys)
     query, key, value = (packing.pad(x).transpose(1, 2) for x, packing in places)
     # Padding stands behind every real position, so a causal mask already hides it.
     mask = Mask(None if causal else keys.real, causal=causal, reach=reach)
