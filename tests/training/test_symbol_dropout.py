@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from transduce.config import TrainConfig, preset
-from transduce.data import Store, write_store
+from transduce.data import Share, Store, write_store
 from transduce.models import build
 from transduce.text import SpecialIds
 from transduce.training import Corpora, Hooks, Progress, Report, Training, make_optimizer
@@ -28,7 +28,7 @@ def corpora(tmp_path_factory):
 def epoch(corpora, share, progress=None):
     """The batches of the first epoch, from where ``progress`` stands."""
     config, found = TrainConfig(batch_tokens=128, symbol_dropout=share), []
-    for batch, position in _batches(corpora, config, progress or Progress()):
+    for batch, position in _batches(corpora, config, progress or Progress(), Share()):
         if position["epoch"] > 0:
             return found
         found.append((batch, position))

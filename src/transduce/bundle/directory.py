@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar, final
@@ -108,8 +109,13 @@ def find_model(path: Path) -> Path:
     )
 
 
-def load_weights(model: torch.nn.Module, path: Path) -> None:
+def load_weights(
+    model: torch.nn.Module, path: Path, part: Callable[[Tensor, Tensor], Tensor] = lambda tensor, _: tensor
+) -> None:
     """Fill a model in place from a ``.safetensors`` file.
+
+    ``part`` takes a tensor of the file and one of the model, and lays the first out as the second is, where a model is
+    spread over processes.
 
     Raises:
         BadInputError: The file is missing or damaged, or its tensors' names or shapes are not the model's.
@@ -125,7 +131,7 @@ def load_weights(model: torch.nn.Module, path: Path) -> None:
                 f"{path}: {name} has shape {tuple(tensor.shape)} but the configuration asks for "
                 f"{tuple(wanted[name].shape)}"
             )
-    model.load_state_dict(tensors)
+    model.load_state_dict({name: part(tensor, wanted[name]) for name, tensor in tensors.items()})
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

@@ -4,7 +4,7 @@ from transduce.config.corpora import Corpus, DataConfig
 from transduce.config.errors import BadInputError, TransduceError
 from transduce.config.model import ModelConfig
 from transduce.config.presets import PRESETS, PUBLISHED, preset
-from transduce.config.run import GenerationConfig, Precision, RunConfig, TrainConfig
+from transduce.config.run import GenerationConfig, Parallel, Precision, RunConfig, TrainConfig
 from transduce.config.table3 import TABLE3, Table3Row, scale_preset, scale_steps
 from transduce.config.tokenizer import SideConfig, TokenizerConfig, VocabularyConfig
 from transduce.config.toml import read_run, write_run
@@ -18,6 +18,7 @@ __all__ = [
     "DataConfig",
     "GenerationConfig",
     "ModelConfig",
+    "Parallel",
     "Precision",
     "RunConfig",
     "SideConfig",

@@ -5,6 +5,7 @@ from transduce.data.corpus import corpus_paths, name_corpus, read_corpus, read_n
 from transduce.data.filters import DuplicateFinder, PairFilter, Tally, text_flaw
 from transduce.data.lines import is_text, open_binary, raw_lines, read_lines, read_pairs
 from transduce.data.plan import Plan, draw_rows, padding_share, plan_epoch
+from transduce.data.share import Share, deal, divide
 from transduce.data.store import EncodedPair, Store, write_store
 
 __all__ = [
@@ -14,9 +15,12 @@ __all__ = [
     "PairFilter",
     "Plan",
     "Resegment",
+    "Share",
     "Store",
     "Tally",
     "corpus_paths",
+    "deal",
+    "divide",
     "draw_rows",
     "drop_symbols",
     "is_text",

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from transduce.data.plan import Plan
 from transduce.data.store import Ids, Store
 from transduce.text import SpecialIds
 
@@ -21,7 +20,8 @@ class Batch:
     """Pairs as the model trains on them, padded on the right.
 
     ``source`` ends with the end symbol; ``target`` begins with the begin symbol; ``labels`` is ``target`` shifted
-    left by one (section 3.1) and ends with the end symbol. Lengths count these symbols.
+    left by one (section 3.1) and ends with the end symbol. Lengths count these symbols. A ``stand_in`` goes through the
+    model like any other, for a process that a step has nothing for, but counts for nothing.
     """
 
     source: Array
@@ -29,11 +29,12 @@ class Batch:
     target: Array
     labels: Array
     target_lengths: Array
+    stand_in: bool = False
 
     @property
     def target_tokens(self) -> int:
         """How many labels there are, end symbols counted, padding not."""
-        return int(self.target_lengths.sum())
+        return 0 if self.stand_in else int(self.target_lengths.sum())
 
 
 def pad(sequences: Sequence[Ids | list[int]], filler: int) -> tuple[Array, Array]:
@@ -49,7 +50,9 @@ Resegment = Callable[[list[Ids], list[Ids], NDArray[np.int64]], tuple[list[Ids],
 
 
 def make_batch(store: Store, rows: NDArray[np.int64], special: SpecialIds, resegment: Resegment | None = None) -> Batch:
-    """Read the pairs of one entry of the plan."""
+    """Read the pairs of one entry of the plan; of an empty one, the store's first pair as a stand-in."""
+    stand_in = not len(rows)
+    rows = np.zeros(1, np.int64) if stand_in else rows
     sources, targets = (list(side) for side in zip(*(store.pair(int(row)) for row in rows), strict=True))
     if resegment is not None:
         sources, targets = resegment(sources, targets, rows)
@@ -57,7 +60,7 @@ def make_batch(store: Store, rows: NDArray[np.int64], special: SpecialIds, reseg
     source, source_lengths = pad([np.concatenate([ids, end]) for ids in sources], special.pad)
     target, target_lengths = pad([np.concatenate([begin, ids]) for ids in targets], special.pad)
     labels, _ = pad([np.concatenate([ids, end]) for ids in targets], special.pad)
-    return Batch(source, source_lengths, target, labels, target_lengths)
+    return Batch(source, source_lengths, target, labels, target_lengths, stand_in)
 
 
 def drop_symbols(batch: Batch, share: float, unknown: int, seed: Sequence[int]) -> Batch:
@@ -71,7 +74,12 @@ def drop_symbols(batch: Batch, share: float, unknown: int, seed: Sequence[int]) 
 
 
 def read_batches(
-    store: Store, plan: Plan, special: SpecialIds, resegment: Resegment | None = None, *, ahead: int = 8
+    store: Store,
+    plan: Iterable[NDArray[np.int64]],
+    special: SpecialIds,
+    resegment: Resegment | None = None,
+    *,
+    ahead: int = 8,
 ) -> Iterator[Batch]:
     """The batches of a plan, at most ``ahead`` of them prepared before they are asked for.
 

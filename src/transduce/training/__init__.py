@@ -11,27 +11,35 @@ from transduce.training.checkpoint import (
 )
 from transduce.training.loop import is_over, is_stale, train
 from transduce.training.memory import keep_freed_memory
+from transduce.training.parallel import connect, gather_model, place_model
+from transduce.training.processes import Processes, join_processes
 from transduce.training.progress import Progress
 from transduce.training.report import Report
 from transduce.training.schedule import cooldown, learning_rate
 from transduce.training.session import Corpora, Hooks, Training
 from transduce.training.step import compute_loss, make_optimizer, train_step
 from transduce.training.tracking import require_tensorboard
+from transduce.training.watch import Watch
 from transduce.training.work import Work, pair_work, step_work
 
 __all__ = [
     "MODEL",
     "Corpora",
     "Hooks",
+    "Processes",
     "Progress",
     "Report",
     "Training",
+    "Watch",
     "Work",
     "average_weights",
     "compute_loss",
+    "connect",
     "cooldown",
+    "gather_model",
     "is_over",
     "is_stale",
+    "join_processes",
     "keep_freed_memory",
     "learning_rate",
     "list_checkpoints",
@@ -39,6 +47,7 @@ __all__ = [
     "load_newest",
     "make_optimizer",
     "pair_work",
+    "place_model",
     "read_progress",
     "require_tensorboard",
     "save_checkpoint",

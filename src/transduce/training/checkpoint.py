@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from transduce.bundle import load_weights, read_tensors, replace_directory, save_tensors
 from transduce.config import BadInputError
+from transduce.training.parallel import gather, part_like
+from transduce.training.processes import ALONE, Processes
 from transduce.training.progress import Progress
 
 _log = logging.getLogger(__name__)
@@ -23,15 +25,29 @@ STATE: Final = "state.json"
 
 
 def save_checkpoint(
-    folder: Path, model: nn.Module, optimizer: torch.optim.Adam, progress: Progress, *, keep: int
+    folder: Path,
+    model: nn.Module,
+    optimizer: torch.optim.Adam,
+    progress: Progress,
+    *,
+    keep: int,
+    processes: Processes = ALONE,
 ) -> Path:
-    """Write ``folder/step-N``, then delete all but the newest ``keep``."""
+    """Write ``folder/step-N``, then delete all but the newest ``keep``.
+
+    All processes call it, as they may hold a part of the tensors each, and the first one writes: the same files for any
+    number of processes.
+    """
     path = folder / f"step-{progress.step}"
+    weights = gather(dict(model.state_dict()), processes)
+    moments = gather(_optimizer_tensors(model, optimizer), processes)
+    if not processes.first:
+        return path
     unfinished = folder / f"{path.name}.unfinished"
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
-    save_tensors(dict(model.state_dict()), unfinished / MODEL)
-    save_tensors(_optimizer_tensors(model, optimizer), unfinished / OPTIMIZER)
+    save_tensors(weights, unfinished / MODEL)
+    save_tensors(moments, unfinished / OPTIMIZER)
     _write_flushed(unfinished / STATE, progress.model_dump_json(indent=2) + "\n")
     replace_directory(unfinished, path)
     for _, older in list_checkpoints(folder)[:-keep]:
@@ -47,7 +63,7 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Adam) -
         BadInputError: A file is missing, damaged, or of another model.
     """
     progress = read_progress(path)
-    load_weights(model, path / MODEL)
+    load_weights(model, path / MODEL, part_like)
     _load_optimizer(model, optimizer, path / OPTIMIZER)
     return progress
 
@@ -109,7 +125,8 @@ def _load_optimizer(model: nn.Module, optimizer: torch.optim.Adam, path: Path) -
             expected = torch.Size() if key == "step" else parameter.shape
             if stored is None or stored.shape != expected:
                 raise BadInputError(f"{path}: {name}.{key} is missing or of another shape: not this run's optimizer")
-            optimizer.state[parameter][key] = stored.to(parameter.device)
+            spread = stored.to(parameter.device) if key == "step" else part_like(stored, parameter)
+            optimizer.state[parameter][key] = spread
 
 
 def _write_flushed(path: Path, text: str) -> None:

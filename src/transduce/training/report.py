@@ -23,8 +23,10 @@ class Report:
     On a terminal there is a bar; elsewhere a line for each measurement. Neither where the log is not shown.
     """
 
-    def __init__(self, path: Path, *, max_steps: int, step: int, tensorboard: Path | None = None) -> None:
+    def __init__(self, path: Path | None, *, max_steps: int, step: int, tensorboard: Path | None = None) -> None:
         """Go on after ``step``: measurements beyond it are of steps that are trained again, and are dropped.
+
+        Without a path nothing is written.
 
         Raises:
             TransduceError: A folder for TensorBoard is given, but TensorBoard is not installed.
@@ -33,8 +35,9 @@ class Report:
         self._tracking = Tracking(tensorboard, step=step) if tensorboard else None
         if self._tracking:
             self._open.callback(self._tracking.close)
-        _truncate(path, step)
-        self._file = self._open.enter_context(path.open("a", encoding="utf-8"))
+        if path is not None:
+            _truncate(path, step)
+        self._file = None if path is None else self._open.enter_context(path.open("a", encoding="utf-8"))
         console = Console(stderr=True)
         self._has_bar = console.is_terminal and _log.isEnabledFor(logging.INFO)
         self._bar = Progress(
@@ -90,8 +93,9 @@ class Report:
         _log.info(message)
 
     def _write(self, metrics: dict[str, float | int | str], tokens_per_second: float | None = None) -> None:
-        self._file.write(json.dumps(metrics) + "\n")
-        self._file.flush()
+        if self._file is not None:
+            self._file.write(json.dumps(metrics) + "\n")
+            self._file.flush()
         if self._tracking:
             self._tracking.write(metrics, tokens_per_second)
 

@@ -11,6 +11,7 @@ from transduce.config import TrainConfig
 from transduce.data import Batch
 from transduce.kernels import send
 from transduce.models import LossSums, Tokens
+from transduce.training.parallel import postpone
 
 
 def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Adam:
@@ -20,18 +21,25 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Adam:
 
 
 def train_step(
-    model: nn.Module, optimizer: torch.optim.Adam, batches: Sequence[Batch], rate: float, dtype: torch.dtype
+    model: nn.Module,
+    optimizer: torch.optim.Adam,
+    batches: Sequence[Batch],
+    rate: float,
+    dtype: torch.dtype,
+    tokens: int | None = None,
 ) -> LossSums:
     """Move the weights once, against the mean gradient over all batches' target tokens; return the sums before.
 
-    Batches are gone through one at a time, so that several need no more memory than one.
+    Batches are gone through one at a time, so that several need no more memory than one. ``tokens`` counts the target
+    tokens where other processes have batches of this step too; the sums are of these batches only.
     """
     model.train()
-    tokens = sum(batch.target_tokens for batch in batches)
+    tokens = sum(batch.target_tokens for batch in batches) if tokens is None else tokens
     total: LossSums | None = None
-    for batch in batches:
-        sums = compute_loss(model, batch, dtype)
-        (sums.objective / tokens).backward()  # type: ignore[no-untyped-call]
+    for number, batch in enumerate(batches, start=1):
+        with postpone(model, last=number == len(batches)):
+            sums = compute_loss(model, batch, dtype)
+            (sums.objective / tokens).backward()  # type: ignore[no-untyped-call]
         sums = LossSums(sums.objective.detach(), sums.nll, sums.tokens)
         total = sums if total is None else total + sums
     assert total is not None
@@ -49,7 +57,7 @@ def compute_loss(model: nn.Module, batch: Batch, dtype: torch.dtype) -> LossSums
     target = Tokens(_tensor(batch.target, device), torch.from_numpy(batch.target_lengths))
     with torch.autocast(device.type, dtype=dtype, enabled=dtype != torch.float32):
         sums: LossSums = model(source, target, _tensor(batch.labels, device))
-    return sums
+    return LossSums(0 * sums.objective, 0 * sums.nll, 0 * sums.tokens) if batch.stand_in else sums
 
 
 def _tensor(array: np.ndarray, device: torch.device) -> Int[Tensor, "..."]:
