@@ -117,7 +117,7 @@ def _sum_gradients(model: Transformer, processes: Processes) -> DistributedDataP
 
 def _sum_bucket(
     _: object,
-    bucket: dist.GradBucket,  # type: ignore[name-defined] - torch does not export it by name
+    bucket: dist.GradBucket,  # type: ignore[name-defined]  # torch has it, but does not say so
 ) -> torch.futures.Future[Tensor]:
     """The sum of a bucket of gradients over all processes, begun while the backward pass goes on."""
     reduced = dist.all_reduce(bucket.buffer(), async_op=True)
