@@ -1,0 +1,69 @@
+"""Several processes of one test, started from a server that has imported torch once."""
+
+import multiprocessing
+import os
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import Any
+
+_SERVER = multiprocessing.get_context("forkserver")
+_SERVER.set_forkserver_preload(["transduce.workflows.train"])
+
+
+@dataclass
+class Together:
+    """What was started: each process by its rank, and the file of what it says."""
+
+    processes: list[ForkServerProcess]
+    logs: list[Path]
+
+    def join(self, seconds: float = 60) -> list[int | None]:
+        """Wait for all; the exit status of each."""
+        for process in self.processes:
+            process.join(seconds)
+        statuses = [process.exitcode for process in self.processes]
+        for process in self.processes:
+            process.kill()
+        return statuses
+
+    def said(self, rank: int) -> str:
+        return self.logs[rank].read_text()
+
+
+def start_together(number: int, folder: Path, work: Callable[..., None], *arguments: Any) -> Together:
+    """Call ``work(*arguments)`` in each of ``number`` processes, in the environment that torchrun makes for it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    shared = {"WORLD_SIZE": str(number), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    environments = [shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(number)]
+    logs = [folder / f"{rank}.log" for rank in range(number)]
+    processes = [
+        _SERVER.Process(target=_run, args=(log, work, environment, arguments))
+        for log, environment in zip(logs, environments, strict=True)
+    ]
+    for process in processes:
+        process.start()
+    return Together(processes, logs)
+
+
+def run_together(number: int, folder: Path, work: Callable[..., None], *arguments: Any) -> None:
+    """The same, and see that all end well."""
+    started = start_together(number, folder, work, *arguments)
+    statuses = started.join()
+    assert statuses == [0] * number, "\n".join(map(started.said, range(number)))
+
+
+def _run(log: Path, work: Callable[..., None], environment: dict[str, str], arguments: Sequence[Any]) -> None:
+    descriptor = os.open(log, os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    sys.stdout, sys.stderr = os.fdopen(1, "w", buffering=1), os.fdopen(2, "w", buffering=1)
+    sys.__stderr__ = sys.stderr  # type: ignore[misc]
+    os.environ.update(environment)
+    work(*arguments)
