@@ -1,4 +1,7 @@
-"""Several processes of one test, started from a server that has imported torch once."""
+"""Several processes of one test; test modules ask for them by ``pytest_plugins``.
+
+They are started from a server that has imported torch once.
+"""
 
 import multiprocessing
 import os
@@ -9,6 +12,8 @@ from dataclasses import dataclass
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(["transduce.workflows.train"])
@@ -34,7 +39,7 @@ class Together:
         return self.logs[rank].read_text()
 
 
-def start_together(number: int, folder: Path, work: Callable[..., None], *arguments: Any) -> Together:
+def _start(number: int, folder: Path, work: Callable[..., None], *arguments: Any) -> Together:
     """Call ``work(*arguments)`` in each of ``number`` processes, in the environment that torchrun makes for it."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -52,9 +57,9 @@ def start_together(number: int, folder: Path, work: Callable[..., None], *argume
     return Together(processes, logs)
 
 
-def run_together(number: int, folder: Path, work: Callable[..., None], *arguments: Any) -> None:
+def _run_all(number: int, folder: Path, work: Callable[..., None], *arguments: Any) -> None:
     """The same, and see that all end well."""
-    started = start_together(number, folder, work, *arguments)
+    started = _start(number, folder, work, *arguments)
     statuses = started.join()
     assert statuses == [0] * number, "\n".join(map(started.said, range(number)))
 
@@ -67,3 +72,15 @@ def _run(log: Path, work: Callable[..., None], environment: dict[str, str], argu
     sys.__stderr__ = sys.stderr  # type: ignore[misc]
     os.environ.update(environment)
     work(*arguments)
+
+
+@pytest.fixture(scope="session")
+def start_together() -> Callable[..., Together]:
+    """Call it with the number of processes, a folder for what they say, a function and its arguments."""
+    return _start
+
+
+@pytest.fixture(scope="session")
+def run_together() -> Callable[..., None]:
+    """The same, but it waits, and sees that all end well."""
+    return _run_all

@@ -1,6 +1,7 @@
 """The gradients of a step are the same for any number of processes, and so is what a training leaves behind."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,8 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from together import run_together
-from transduce.config import TrainConfig, preset
+from transduce.config import Parallel, TrainConfig, preset
 from transduce.data import Batch, Store, make_batch, write_store
 from transduce.models import Tokens, Transformer, build
 from transduce.text import SpecialIds
@@ -32,6 +32,8 @@ from transduce.training import (
 from transduce.training.parallel import gather
 from transduce.training.work import join_work
 
+pytest_plugins = ["together"]
+
 SPECIAL = SpecialIds(pad=0, begin=1, end=2, unknown=3)
 VOCABULARY = 23
 BETA1 = 0.5
@@ -39,7 +41,7 @@ BETA1 = 0.5
 LENGTHS = [(5, 2), (3, 1), (11, 7), (17, 19), (13, 11), (2, 5), (7, 13)]
 # The batches of each process. Of two, the second has 52 target tokens and the first 13; of four, the last has
 # nothing to learn from.
-DIVIDED = {
+DIVIDED: dict[int, list[list[list[int]]]] = {
     1: [[[0, 1, 2, 3], [4, 5, 6]]],
     2: [[[0, 1], [2]], [[3], [4, 5, 6]]],
     4: [[[0, 1], [5]], [[2], [4]], [[3], [6]], [[], []]],
@@ -64,7 +66,7 @@ def folder(tmp_path_factory):
     return folder
 
 
-def _gradients(folder: Path, out: Path, parallel: str) -> None:
+def _gradients(folder: Path, out: Path, parallel: Parallel) -> None:
     """Take one step, and write down the gradients that Adam saw: its first moment is (1 - beta1) times them."""
     with join_processes(1) as processes:
         model, store = _model(), Store(folder / "ragged")
@@ -97,13 +99,13 @@ def _alone(folder: Path) -> dict[str, torch.Tensor]:
         labels = torch.from_numpy(pair.labels)[0]
         total = total + nn.functional.cross_entropy(logits, labels, reduction="sum", label_smoothing=0.1)
     (total / 65).backward()
-    return {name: weight.grad for name, weight in model.named_parameters()}
+    return {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
 
 
 @pytest.mark.parametrize(
     ("number", "parallel"), [(1, "data"), (2, "data"), (4, "data"), (2, "sharded"), (4, "sharded")]
 )
-def test_gradients_are_the_same_for_any_number_of_processes(folder, tmp_path, number, parallel):
+def test_gradients_are_the_same_for_any_number_of_processes(folder, tmp_path, run_together, number, parallel):
     run_together(number, tmp_path, _gradients, folder, tmp_path / "gradients", parallel)
     found, expected = load_file(tmp_path / "gradients"), _alone(folder)
     assert found.keys() == expected.keys()
@@ -113,7 +115,7 @@ def test_gradients_are_the_same_for_any_number_of_processes(folder, tmp_path, nu
         )
 
 
-def _train(folder: Path, out: Path, steps: int, changes: dict) -> None:
+def _train(folder: Path, out: Path, steps: int, changes: dict[str, Any]) -> None:
     """Train in ``out`` from where it stands, as new processes would."""
     config = TrainConfig(
         batch_tokens=64, max_steps=steps, precision="float32", warmup_steps=10, log_every=2, validate_every=3,
@@ -158,7 +160,9 @@ def whole(folder, tmp_path_factory):
     ("numbers", "accumulate", "parallels"),
     [((2, 1), 1, ("data", "data")), ((1, 2), 2, ("data", "sharded")), ((2, 4), 2, ("sharded", "data"))],
 )
-def test_a_training_goes_on_with_another_number_of_processes(folder, tmp_path, whole, numbers, accumulate, parallels):
+def test_a_training_goes_on_with_another_number_of_processes(
+    folder, tmp_path, run_together, whole, numbers, accumulate, parallels
+):
     out = tmp_path / "run"
     for number, steps, parallel in zip(numbers, (3, 6), parallels, strict=True):
         changes = {"accumulate": accumulate, "parallel": parallel}

@@ -7,10 +7,11 @@ import time
 
 import pytest
 
-from together import run_together, start_together
 from transduce.config import BadInputError, TransduceError
 from transduce.training import Processes, Watch, Work, join_processes, pair_work
 from transduce.training.work import join_work
+
+pytest_plugins = ["together"]
 
 MEETING = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
 
@@ -68,7 +69,7 @@ def _talk():
         assert join_work(own, processes) == pair_work(2, 5) + pair_work(3, 5) + pair_work(4, 5) + Work()
 
 
-def test_three_processes_add_up_and_follow_the_first(tmp_path):
+def test_three_processes_add_up_and_follow_the_first(tmp_path, run_together):
     run_together(3, tmp_path, _talk)
 
 
@@ -83,7 +84,7 @@ def _fail():
             sys.stdout.write(f"{type(error).__name__} {error}\n")
 
 
-def test_where_the_first_fails_the_others_say_so(tmp_path):
+def test_where_the_first_fails_the_others_say_so(tmp_path, start_together):
     started = start_together(2, tmp_path, _fail)
     assert started.join() == [0, 0]
     assert started.said(0) == "BadInputError no such file\n"
@@ -107,7 +108,7 @@ def _met(started):
         time.sleep(0.01)
 
 
-def test_a_process_that_is_killed_ends_the_others_at_once(tmp_path):
+def test_a_process_that_is_killed_ends_the_others_at_once(tmp_path, start_together):
     started = start_together(2, tmp_path, _wait)
     _met(started)
     started.processes[1].kill()
@@ -129,7 +130,7 @@ def _stand_still():
     time.sleep(60)
 
 
-def test_a_process_that_hangs_ends_all_with_their_stack_traces(tmp_path):
+def test_a_process_that_hangs_ends_all_with_their_stack_traces(tmp_path, start_together):
     started = start_together(2, tmp_path, _hang)
     assert started.join(30) == [1, 1]
     assert "process 0 of 2: step 7 takes longer than 1 s" in started.said(0) or "has lost" in started.said(0)
@@ -149,7 +150,7 @@ def _stopped():
         processes.sum([1])
 
 
-def test_a_process_that_no_longer_runs_at_all_ends_the_others(tmp_path):
+def test_a_process_that_no_longer_runs_at_all_ends_the_others(tmp_path, start_together):
     started = start_together(2, tmp_path, _stopped)
     started.processes[0].join(30)
     assert started.processes[0].exitcode == 1
