@@ -4,11 +4,15 @@ import os
 import signal
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import pytest
+from torch.distributed import HashStore  # type: ignore[attr-defined]
 
 from transduce.config import BadInputError, TransduceError
 from transduce.training import Processes, Watch, Work, join_processes, pair_work
+from transduce.training.meeting import name_meeting
 from transduce.training.work import join_work
 
 pytest_plugins = ["together"]
@@ -57,6 +61,27 @@ def test_a_machine_with_fewer_gpus_than_processes_is_told(monkeypatch):
     monkeypatch.setattr("torch.distributed.is_nccl_available", lambda: False)
     with pytest.raises(TransduceError, match="not nccl"), join_processes(1, environment):
         pass
+
+
+def test_a_meeting_has_its_own_name_whatever_an_earlier_one_left_behind():
+    """Two starts use one store, as under a launcher that starts processes again; in the second, two are late."""
+    store, limit = HashStore(), timedelta(seconds=20)
+    names = []
+    for delay in (0.0, 0.1):
+
+        def meet(rank, delay=delay):
+            time.sleep(delay if rank else 0)
+            return name_meeting(store, rank, 3, limit)
+
+        with ThreadPoolExecutor(3) as threads:
+            (name,) = set(threads.map(meet, range(3)))
+        names.append(name)
+    assert names[0] != names[1]
+
+
+def test_who_does_not_come_is_named():
+    with pytest.raises(TransduceError, match="of 3 processes, these did not come: 1, 2"):
+        name_meeting(HashStore(), 0, 3, timedelta(seconds=0.05))
 
 
 def _talk():

@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 
 from transduce.config import BadInputError, TransduceError
+from transduce.training.meeting import open_store
 
 _log = logging.getLogger(__name__)
 
@@ -143,7 +144,8 @@ def join_processes(hang_minutes: float, environment: Mapping[str, str] = os.envi
     limit = timedelta(minutes=2 * hang_minutes)
     with Processes(rank, number).lost("meeting them"):
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
-        dist.init_process_group(backend, rank=rank, world_size=number, timeout=limit)
+        store = open_store(rank, number, limit)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=number, timeout=limit)
         patient = dist.new_group(backend="gloo", timeout=_PATIENCE)
     yield Processes(rank, number, device, patient)
     # Where an error leads out of here, the connections are left to the end of the process: closing them could wait for
