@@ -102,7 +102,7 @@ def _work(end: Connection, size: str, vocab_size: int, rank: int, number: int, t
             end.recv()
             for batch in batches:
                 work = join_work(step_work([batch]), processes)
-                train_step(network, optimizer, [batch], 1e-4, dtype, work.target)
+                train_step(network, optimizer, [batch], 1e-4, dtype, tokens=work.target)
             end.send("done")
 
 

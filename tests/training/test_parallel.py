@@ -79,7 +79,7 @@ def _gradients(folder: Path, out: Path, parallel: Parallel) -> None:
         ]
         optimizer = make_optimizer(model, TrainConfig(adam_beta1=BETA1))
         work = join_work(step_work(batches), processes)
-        train_step(network, optimizer, batches, 1e-3, torch.float32, work.target)
+        train_step(network, optimizer, batches, 1e-3, torch.float32, tokens=work.target)
         moments = {name: optimizer.state[weight]["exp_avg"] for name, weight in model.named_parameters()}
         gradients = gather(moments, processes)
         if processes.first:

@@ -47,7 +47,7 @@ def _train(training: Training, progress: Progress, watch: Watch) -> Progress:
         # Each step's dropout depends on seed and step alone, so a resumed training draws what this one would have.
         torch.manual_seed(_mix(config.seed, step))
         work = join_work(step_work(batches), processes)
-        losses = train_step(network, training.optimizer, batches, rate, training.dtype, work.target)
+        losses = train_step(network, training.optimizer, batches, rate, training.dtype, tokens=work.target)
         sums = sums.add(losses.nll, work.target)
         progress = progress.model_copy(update={"step": step, "work": progress.work + work, **position})
         training.report.advance(step)

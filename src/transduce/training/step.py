@@ -26,6 +26,7 @@ def train_step(
     batches: Sequence[Batch],
     rate: float,
     dtype: torch.dtype,
+    *,
     tokens: int | None = None,
 ) -> LossSums:
     """Move the weights once, against the mean gradient over all batches' target tokens; return the sums before.
