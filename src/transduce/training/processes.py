@@ -98,10 +98,9 @@ class Processes:
             if self.alone or not _is_of_connection(error):
                 raise
             traceback.print_exc()
-            reason = str(error).splitlines()[0]
             raise TransduceError(
-                f"{self} has lost the others while {what}: one of them ended, or hangs; its own message says why "
-                f"({reason}). --resume goes on from the last checkpoint"
+                f"{self} has lost the others while {what}: one of them ended, or hangs; its own message says why, and "
+                f"above is where this one stood. --resume goes on from the last checkpoint"
             ) from error
 
     def _tell(self, answer: str | None) -> None:
