@@ -11,7 +11,7 @@ import pytest
 from torch.distributed import HashStore  # type: ignore[attr-defined]
 
 from transduce.config import BadInputError, TransduceError
-from transduce.training import Processes, Watch, Work, join_processes, pair_work
+from transduce.training import Watch, Work, join_processes, pair_work
 from transduce.training.meeting import name_meeting
 from transduce.training.work import join_work
 
@@ -183,20 +183,25 @@ def test_a_process_that_no_longer_runs_at_all_ends_the_others(tmp_path, start_to
     assert "step 8 takes longer than 1 s" in started.said(0)
 
 
-def test_a_watch_that_is_fed_or_rests_ends_nothing(capfd):
-    ended = []
-    with Watch(0.2, "process 0 of 2", ended.append) as watch:
-        for step in range(4):
+def test_a_watch_that_is_fed_or_rests_ends_nothing():
+    ended: list[int] = []
+    with Watch(0.5, "process 0 of 2", ended.append) as watch:
+        for step in range(30):
             watch.beat(f"step {step}")
-            time.sleep(0.1)
         watch.rest()
-        time.sleep(0.3)
+        time.sleep(0.7)  # neither a step that was done nor the rest is too long
         assert ended == []
-        watch.beat("step 9")
-        time.sleep(0.22)
-    assert ended == [1]
     with Watch(None, "process 0 of 1", ended.append) as watch:
         watch.beat("step 1")
         time.sleep(0.01)
+    assert ended == []
+
+
+def test_a_watch_that_is_not_fed_ends_the_process(caplog):
+    ended: list[int] = []
+    with Watch(0.5, "process 0 of 2", ended.append) as watch:
+        watch.beat("step 9")
+        while not ended:
+            time.sleep(0.01)
     assert ended == [1]
-    assert Processes(1, 3).__str__() == "process 1 of 3"
+    assert "process 0 of 2: step 9 takes longer than 0.5 s" in caplog.text
