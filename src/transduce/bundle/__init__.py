@@ -5,12 +5,10 @@ from transduce.bundle.directory import (
     Bundle,
     find_model,
     load_bundle,
-    load_weights,
-    read_tensors,
     replace_directory,
     save_bundle,
-    save_tensors,
 )
+from transduce.bundle.weights import load_weights, read_tensors, save_tensors
 
 __all__ = [
     "BEST",

@@ -29,7 +29,7 @@ def read_run(path: Path, settings: Iterable[str] = ()) -> RunConfig:
     text = _read_text(path)
     try:
         table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # besides its own, those of numbers and nests beyond measure
         raise BadInputError(f"{path}: not a TOML file: {error}") from error
     given = [_parse_setting(setting) for setting in settings]
     # A preset given on the command line replaces the file's model, whatever the order of the settings.
@@ -77,7 +77,7 @@ def _parse_setting(setting: str) -> tuple[str, object]:
         raise BadInputError(f"--set {setting}: expected key=value, for example --set train.max_steps=500")
     try:
         parsed = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         parsed = value  # a bare word is a string
     if key == "data.root":
         parsed = _resolve(str(parsed), Path(), "--set data.root")

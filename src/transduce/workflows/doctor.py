@@ -14,8 +14,8 @@ import torch
 from transduce.config import BadInputError, ModelConfig, RunConfig
 from transduce.data import Tally, name_corpus, plan_epoch, read_numbered, text_flaw
 from transduce.kernels import has_native, resolve_precision
+from transduce.models import build_without_storage
 from transduce.training import list_checkpoints
-from transduce.workflows.flops import build_without_storage
 from transduce.workflows.prepare import Prepared, check_files, load_prepared
 from transduce.workflows.run_directory import RunDirectory
 from transduce.workflows.trial import OutOfMemoryError, Trial, full_batch, try_training
