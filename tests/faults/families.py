@@ -1,6 +1,6 @@
-"""Files of each kind, and what is done with them: ``python families.py KIND FOLDER CASES SEED`` in a process of its own.
+"""Files of each kind, and how it is used: ``python families.py KIND FOLDER CASES SEED``, in a process of its own.
 
-Every case damages one file and reads all of them. It must end in a BadInputError of one line, or in a result.
+Every case damages one file and reads all of them. It must end in an error of ours of one line, or in a result.
 """
 
 import gzip
@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-from damage import damage
+from damage import damage  # type: ignore[import-not-found] # beside this script
 from pyarrow import parquet
 
-from transduce.config import BadInputError, Corpus, read_run
+from transduce.config import BadInputError, Corpus, TransduceError, read_run, write_run
 from transduce.data import Store, read_corpus, write_store
 from transduce.text import Tokenizer, import_sentencepiece, learn_tokenizer
 
@@ -36,7 +36,7 @@ class Family:
     limit: int = 3 * GIB  # of address space beyond what the process has before
 
 
-def make_model(folder: Path) -> None:
+def make_model(folder):
     import torch
 
     from transduce.bundle import Bundle, save_bundle
@@ -62,7 +62,7 @@ def use_model(folder: Path) -> None:
         assert len(outputs) == len(TEXTS)
 
 
-def make_tokenizer(kind: str) -> Callable[[Path], None]:
+def make_tokenizer(kind):
     return lambda folder: learn_tokenizer(kind, LINES, 330).save(folder / "tokenizer.json")
 
 
@@ -119,8 +119,6 @@ def make_run(folder: Path) -> None:
 
 def use_run(folder: Path) -> None:
     config = read_run(folder / "run.toml")
-    from transduce.config import write_run
-
     write_run(config, folder / "again.toml")
     assert read_run(folder / "again.toml") == config
 
@@ -180,7 +178,7 @@ def try_case(family: Family, whole: dict[str, bytes], folder: Path, case: int) -
     (folder / name).write_bytes(changed)
     try:
         family.use(folder)
-    except BadInputError as error:
+    except TransduceError as error:  # of weights that are finite, and no model's, search says so
         return "refused" if len(str(error).splitlines()) == 1 else f"case {case}: several lines: {error}"
     except BaseException:
         return f"case {case} ({name}): {traceback.format_exc()}"
@@ -194,6 +192,11 @@ def limit_memory(more: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (1024 * int(used.split()[1]) + more,) * 2)
 
 
+def report(case: int, outcome: str) -> None:
+    sys.stdout.write(json.dumps([case, outcome]) + "\n")
+    sys.stdout.flush()
+
+
 def main() -> None:
     kind, folder, cases, seed = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
     family = FAMILIES[kind]
@@ -202,8 +205,8 @@ def main() -> None:
     whole = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "again.toml"}
     limit_memory(family.limit)
     for case in range(seed, seed + cases):
-        print(json.dumps([case, "begins"]), flush=True)
-        print(json.dumps([case, try_case(family, whole, folder, case)]), flush=True)
+        report(case, "begins")  # the last word of a process that dies
+        report(case, try_case(family, whole, folder, case))
 
 
 if __name__ == "__main__":

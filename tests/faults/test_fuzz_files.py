@@ -36,7 +36,6 @@ def check(kind, folder, cases, seed):
     count = Counter(outcomes.values())
     assert count.total() == cases
     assert count["refused"] > cases / 10
-    return count
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -47,4 +46,4 @@ def test_damaged_files_are_refused_or_read(kind, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_thousands_of_damaged_files(kind, tmp_path):
-    print(kind, dict(check(kind, tmp_path, 1500, 10_000)))
+    check(kind, tmp_path, 1500, 10_000)

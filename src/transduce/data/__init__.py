@@ -2,7 +2,7 @@
 
 from transduce.data.batches import Batch, Resegment, drop_symbols, make_batch, pad, read_batches
 from transduce.data.corpus import corpus_paths, name_corpus, read_corpus, read_numbered
-from transduce.data.filters import DuplicateFinder, PairFilter, Tally, text_flaw
+from transduce.data.filters import DuplicateFinder, HeldOut, PairFilter, Tally, text_flaw
 from transduce.data.lines import is_text, open_binary, raw_lines, read_lines, read_pairs
 from transduce.data.plan import Plan, draw_rows, padding_share, plan_epoch
 from transduce.data.store import EncodedPair, Store, write_store
@@ -11,6 +11,7 @@ __all__ = [
     "Batch",
     "DuplicateFinder",
     "EncodedPair",
+    "HeldOut",
     "PairFilter",
     "Plan",
     "Resegment",
