@@ -38,7 +38,7 @@ def texts(findings, kind):
 def test_a_run_that_is_well(tiny_run_file, tmp_path):
     findings = found(tiny_run_file, tmp_path / "out")
     assert not texts(findings, "problem")
-    shown = "\n".join(texts(findings, "ok"))
+    shown = "\n".join(finding.text for finding in findings)
     assert "train.src" in shown
     assert "211 pairs can be read" in shown
     # 400 steps of at most 256 target tokens, 1,000 of them a second

@@ -29,6 +29,10 @@ _SHORT: Final = 40  # characters, up to which that says little
 _FEW: Final = 20  # occurrences of a symbol on average that it is hardly learned from
 _RARE: Final = 0.001  # share of dev's characters that may be new
 _SHOWN: Final = 10
+_NOTICED: Final[dict[str, str]] = {
+    "duplicate": 'occurred before, and stay (data.duplicates = "drop"',
+    "in dev": 'have a sentence of dev, and stay (data.dev_overlap = "drop"',
+}
 
 
 @dataclass
@@ -100,8 +104,8 @@ def _examine_one(
     if odd > _ODD * read:
         yield Finding(
             "warning",
-            f"{tally.name}: in {odd:,} pairs one side is over {_RATIO} times as long as the other: the files may be out "
-            f"of step; data.max_length_ratio leaves such pairs out",
+            f"{tally.name}: in {odd:,} pairs one side is over {_RATIO} times as long as the other: the files may be "
+            f"out of step; data.max_length_ratio leaves such pairs out",
         )
     if long:
         yield Finding(
@@ -116,8 +120,7 @@ def _describe(tally: Tally, read: int) -> Finding:
     dropped = tally.dropped.total()
     counts = ", ".join(f"{reason} {count:,}" for reason, count in tally.dropped.items())
     why = f"; {dropped:,} of them are left out: {counts}" if dropped else ""
-    noticed = ", ".join(f"{reason} {count:,}" for reason, count in tally.noticed.items())
-    also = f"; kept as the settings ask, though: {noticed}" if noticed else ""
+    also = "".join(f"; {count:,} {_NOTICED[reason]} leaves them out)" for reason, count in tally.noticed.items())
     alarming = (
         dropped > _MANY * read or tally.noticed["duplicate"] > _MANY * read or tally.noticed["in dev"] > _ODD * read
     )
