@@ -53,7 +53,7 @@ def test_nothing_is_said_against_corpora_that_are_well(write):
 def test_duplicates_and_pairs_with_a_sentence_of_dev(write):
     (line,) = said(write(a=SENTENCES[:80] + SENTENCES[:17], b=SENTENCES[:80] + SENTENCES[:17]), "warning")[:1]
     assert '97 pairs can be read; 17 occurred before, and stay (data.duplicates = "drop" leaves them out)' in line
-    (line,) = said(write(c=SENTENCES[:101] + ["x"], d=SENTENCES[:101] + ["x"]), "warning")[:1]
+    (line,) = said(write(c=[*SENTENCES[:101], "x"], d=[*SENTENCES[:101], "x"]), "warning")[:1]
     assert '101 have a sentence of dev, and stay (data.dev_overlap = "drop" leaves them out)' in line
 
 
