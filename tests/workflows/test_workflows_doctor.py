@@ -109,7 +109,7 @@ def test_a_file_where_the_run_directory_belongs(tiny_run_file, tmp_path):
 def test_a_full_disk(tiny_run_file, tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 9, 1))
     (problem,) = texts(found(tiny_run_file, tmp_path), "problem")
-    assert "checkpoints take" in problem
+    assert "checkpoints and the store take" in problem
     assert "make room" in problem
 
 
