@@ -21,7 +21,8 @@ class Batch:
     """Pairs as the model trains on them, padded on the right.
 
     ``source`` ends with the end symbol; ``target`` begins with the begin symbol; ``labels`` is ``target`` shifted
-    left by one (section 3.1) and ends with the end symbol. Lengths count these symbols.
+    left by one (section 3.1) and ends with the end symbol. Lengths count these symbols. ``rows`` are the
+    pairs' numbers in their store, where they have any.
     """
 
     source: Array
@@ -29,6 +30,7 @@ class Batch:
     target: Array
     labels: Array
     target_lengths: Array
+    rows: Array | None = None
 
     @property
     def target_tokens(self) -> int:
@@ -57,7 +59,7 @@ def make_batch(store: Store, rows: NDArray[np.int64], special: SpecialIds, reseg
     source, source_lengths = pad([np.concatenate([ids, end]) for ids in sources], special.pad)
     target, target_lengths = pad([np.concatenate([begin, ids]) for ids in targets], special.pad)
     labels, _ = pad([np.concatenate([ids, end]) for ids in targets], special.pad)
-    return Batch(source, source_lengths, target, labels, target_lengths)
+    return Batch(source, source_lengths, target, labels, target_lengths, rows)
 
 
 def drop_symbols(batch: Batch, share: float, unknown: int, seed: Sequence[int]) -> Batch:

@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
+from transduce.kernels.seeds import derive
+
 
 @final
 @dataclass(frozen=True)
@@ -16,21 +18,30 @@ class Packing:
 
     ``lengths`` and ``offsets`` (where each row begins, and at last where all end) are on the CPU; ``places``, on the
     device of the symbols, is where each symbol stands in the padded batch of ``longest`` columns, read row by row.
+    ``row_seeds`` is what the random numbers of each row follow from, where that is given.
     """
 
     lengths: Int[Tensor, " batch"]
     offsets: Int[Tensor, " ends"]
     places: Int[Tensor, " tokens"]
     longest: int
+    row_seeds: Int[Tensor, " batch"] | None = None
 
     @classmethod
-    def of(cls, lengths: Int[Tensor, " batch"], longest: int, device: torch.device) -> "Packing":
+    def of(
+        cls,
+        lengths: Int[Tensor, " batch"],
+        longest: int,
+        device: torch.device,
+        seeds: Int[Tensor, " batch"] | None = None,
+    ) -> "Packing":
         """The packing of rows of so many symbols each, padded to ``longest``."""
         lengths = lengths.cpu()
         offsets = torch.zeros(len(lengths) + 1, dtype=torch.int64)
         torch.cumsum(lengths, 0, out=offsets[1:])
         places = (torch.arange(longest) < lengths.unsqueeze(1)).flatten().nonzero().squeeze(1)
-        return cls(lengths, offsets, places.to(device, non_blocking=True), longest)
+        seeds = None if seeds is None else seeds.to(device, non_blocking=True)
+        return cls(lengths, offsets, places.to(device, non_blocking=True), longest, seeds)
 
     @property
     def tokens(self) -> int:
@@ -41,6 +52,13 @@ class Packing:
     def columns(self) -> Int[Tensor, " tokens"]:
         """Each symbol's position in its row."""
         return self.places % self.longest
+
+    @cached_property
+    def seeds(self) -> Int[Tensor, " tokens"] | None:
+        """What each symbol's random numbers follow from: its row's seed and its column, and nothing else."""
+        if self.row_seeds is None:
+            return None
+        return derive(self.row_seeds.index_select(0, self.places // self.longest), self.columns)
 
     @cached_property
     def real(self) -> Bool[Tensor, "batch longest"]:
