@@ -5,7 +5,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from transduce.kernels import Mask, Relative, Scoring, restricted
+from transduce.kernels import Dropped, Mask, Relative, Scoring, restricted
 from transduce.kernels.restricted import attend_nearby, block_size
 from transduce.kernels.scores import attend_plainly
 
@@ -105,7 +105,7 @@ def test_a_reach_of_nothing_gives_every_position_its_own_value():
 def test_padding_alone_gives_no_nan(dtype):
     inputs = [each.detach().to(dtype).requires_grad_() for each in tensors(2, 67)]
     real = torch.zeros(2, 67, dtype=torch.bool)
-    result = attend_nearby(*inputs, Mask(real, reach=3), Scoring(), 0.5)
+    result = attend_nearby(*inputs, Mask(real, reach=3), Scoring(), Dropped(0.5))
     result.sum().backward()
     assert all(each.isfinite().all() for each in (result, *(each.grad for each in inputs)))
 

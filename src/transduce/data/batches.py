@@ -65,10 +65,16 @@ def make_batch(store: Store, rows: NDArray[np.int64], special: SpecialIds, reseg
 def drop_symbols(batch: Batch, share: float, unknown: int, seed: Sequence[int]) -> Batch:
     """Symbol dropout: a random share of what the model reads becomes the unknown symbol; what it is to write stays.
 
-    Of the paper's source, in a remark beside section 5.4. The choice is a pure function of ``seed``.
+    Of the paper's source, in a remark beside section 5.4. What of a pair is hidden is a pure function of ``seed`` and the
+    pair's row, which must be known.
     """
-    chance = np.random.default_rng(seed)
-    source, target = (np.where(chance.random(ids.shape) < share, unknown, ids) for ids in (batch.source, batch.target))
+    assert batch.rows is not None
+    source, target = batch.source.copy(), batch.target.copy()
+    for number, row in enumerate(batch.rows):
+        chance = np.random.default_rng([*seed, int(row)])
+        for ids, lengths in ((source, batch.source_lengths), (target, batch.target_lengths)):
+            read = ids[number, : lengths[number]]
+            read[chance.random(len(read)) < share] = unknown
     return replace(batch, source=source, target=target)
 
 

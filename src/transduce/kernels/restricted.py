@@ -18,8 +18,7 @@ _SMALLEST_BLOCK: Final = 16
 
 def block_size(reach: int) -> int:
     """How many queries are looked at together: a block's queries see no keys but its own and its neighbours'."""
-    # Of four neighbours, who share a draw of dropout.
-    return max(-(-reach // 4) * 4, _SMALLEST_BLOCK)
+    return max(reach, _SMALLEST_BLOCK)
 
 
 def attend_nearby(
@@ -37,7 +36,9 @@ def attend_nearby(
     """
     assert mask.reach is not None
     batch, heads, length, _ = query.shape
-    size = block_size(mask.reach)
+    size, seeds = block_size(mask.reach), dropped.rows(batch, heads, length, device=query.device)
+    if seeds is not None:
+        size = -(-size // 4) * 4  # four neighbours share a draw
     blocks = -(-length // size)
     missing = blocks * size - length
     behind = 0 if mask.causal else size
@@ -54,7 +55,6 @@ def attend_nearby(
     real = mask.real if mask.real is not None else query.new_ones(1, length, dtype=torch.bool)
     real = F.pad(real, (size, missing + behind)).unfold(1, width, size)
     allowed = (mask.near(distance) & real.unsqueeze(2)).expand(batch, -1, -1, -1).flatten(0, 1)
-    seeds = dropped.rows(batch, heads, length, device=query.device)
     if seeds is not None:
         # A window's first draw is that of its first key.
         first = (torch.arange(blocks, device=query.device) - 1).mul_(size // 4).unsqueeze(1)

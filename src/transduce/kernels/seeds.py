@@ -1,8 +1,8 @@
 """Random numbers that follow from what they are for, not from when or beside what they are drawn.
 
-Whatever draws has a seed of its own, and its draws are splitmix64's stream from there on (Steele et al. 2014): draw k of
-seed s is mix(s + k G), G being 2^64 divided by the golden ratio. Seeds are such draws themselves. Any part of a stream
-can be had without those before it, so that a backward pass draws again what the forward pass drew.
+Whatever draws has a seed of its own, and its draws are splitmix64's stream from there on (Steele et al. 2014): draw k
+of seed s is mix(s + k G), G being 2^64 divided by the golden ratio. Seeds are such draws themselves. Any part of a
+stream can be had without those before it, so that a backward pass draws again what the forward pass drew.
 """
 
 from typing import Final

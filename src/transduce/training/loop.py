@@ -103,7 +103,7 @@ def _batches(corpora: Corpora, config: TrainConfig, progress: Progress) -> Itera
             done += 1
             if config.symbol_dropout:
                 unknown = corpora.special.unknown
-                batch = drop_symbols(batch, config.symbol_dropout, unknown, (config.seed, epoch, done))  # noqa: PLW2901
+                batch = drop_symbols(batch, config.symbol_dropout, unknown, (config.seed, epoch))  # noqa: PLW2901
             yield batch, {"epoch": epoch, "batch": done}
         epoch, done = epoch + 1, 0
 
