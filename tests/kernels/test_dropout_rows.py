@@ -3,7 +3,19 @@
 import pytest
 import torch
 
-from transduce.kernels import Dropped, Heads, Mask, Packing, Scoring, add_norm, attend_packed, chunked, derive, dropout
+from transduce.kernels import (
+    WHOLE,
+    Dropped,
+    Heads,
+    Mask,
+    Packing,
+    Scoring,
+    add_norm,
+    attend_packed,
+    chunked,
+    derive,
+    dropout,
+)
 from transduce.kernels.chunked import attend_in_chunks
 from transduce.kernels.restricted import attend_nearby
 from transduce.kernels.scores import attend_plainly
@@ -75,20 +87,13 @@ def test_attention_drops_what_dropout_drops(causal):
         value[row, column::41] = 1
     projected = torch.cat([torch.randn(67, 30), value], dim=1)
     dropped = Dropped(SHARE, queries.seeds)
-    scoring = Scoring()
     found, whole = (
-        attend_packed(projected, None, queries, queries, heads, scoring, causal=causal, dropped=each)
-        for each in (dropped, Dropped())
+        attend_packed(projected, None, queries, queries, heads, Scoring(), causal=causal, dropped=each)
+        for each in (dropped, WHOLE)
     )
-    kept = torch.stack([dropped.at(0).heads(3, (1, 67), CPU).keeps(seeds, range(41)) for seeds in _by_head(dropped)], 1)
+    by_head = dropped.heads(3, (1, 67), CPU).seeds[0]
+    kept = dropped.keeps(by_head, range(41)).transpose(0, 1)
     assert found.view(67, 3, 41).ne(0).equal(kept & whole.view(67, 3, 41).ne(0))
-
-
-def _by_head(dropped):
-    """The queries' seeds of each of three heads."""
-    per_head = dropped.heads(3, (1, 67), CPU).seeds
-    assert per_head.shape == (1, 3, 67)
-    return per_head[0]
 
 
 @pytest.mark.parametrize("causal", [False, True])
