@@ -1,4 +1,4 @@
-"""What dropout leaves out of a row follows from the row's seed, whatever kernel computes it and whatever stands beside it."""
+"""What dropout leaves out of a row follows from the row's seed, whatever computes it and whatever stands beside it."""
 
 import pytest
 import torch
