@@ -65,8 +65,8 @@ def make_batch(store: Store, rows: NDArray[np.int64], special: SpecialIds, reseg
 def drop_symbols(batch: Batch, share: float, unknown: int, seed: Sequence[int]) -> Batch:
     """Symbol dropout: a random share of what the model reads becomes the unknown symbol; what it is to write stays.
 
-    Of the paper's source, in a remark beside section 5.4. What of a pair is hidden is a pure function of ``seed`` and the
-    pair's row, which must be known.
+    Of the paper's source, in a remark beside section 5.4. What of a pair is hidden is a pure function of ``seed`` and
+    the pair's row, which must be known.
     """
     assert batch.rows is not None
     source, target = batch.source.copy(), batch.target.copy()
