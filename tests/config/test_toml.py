@@ -20,6 +20,7 @@ from transduce.config import (
     read_run,
     write_run,
 )
+from transduce.config.model import MOST_SYMBOLS
 
 # Four lines: what a test appends begins in line 5.
 DATA = """[data]
@@ -541,8 +542,8 @@ def corpora():
 
 def vocabularies():
     return st.one_of(
-        st.builds(SideConfig, kind=st.sampled_from(["bpe", "characters"]), vocab_size=st.integers(300, 2**62)),
-        st.builds(SideConfig, kind=st.sampled_from(["words", "wordpiece"]), vocab_size=st.integers(5, 2**62)),
+        st.builds(SideConfig, kind=st.sampled_from(["bpe", "characters"]), vocab_size=st.integers(300, MOST_SYMBOLS)),
+        st.builds(SideConfig, kind=st.sampled_from(["words", "wordpiece"]), vocab_size=st.integers(5, MOST_SYMBOLS)),
         st.builds(SideConfig, kind=st.sampled_from(["existing", "sentencepiece"]), path=st.sampled_from("a#'")),
     )
 

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from transduce.config import BadInputError, TrainConfig, preset
-from transduce.data import EncodedPair, Store, plan_epoch, write_store
+from transduce.data import Batch, EncodedPair, Store, plan_epoch, write_store
 from transduce.models import Tokens, Transformer, build
 from transduce.text import SpecialIds
 from transduce.training import (
@@ -23,6 +23,7 @@ from transduce.training import (
     load_checkpoint,
     make_optimizer,
     train,
+    train_step,
 )
 
 SPECIAL = SpecialIds(pad=0, begin=1, end=2, unknown=3)
@@ -108,6 +109,27 @@ def test_the_same_seed_gives_the_same_losses_and_another_does_not(tmp_path, corp
     one, again, other = (_losses(tmp_path / name) for name in ("one", "again", "other"))
     assert one == again
     assert [row[2] for row in one] != [row[2] for row in other]
+
+
+def test_batches_cut_in_two_train_the_same(tmp_path, corpora, monkeypatch):
+    """Every batch of 64 tokens a side has several pairs; what is dropped of each does not depend on the others."""
+    _train(tmp_path / "whole", corpora, CONFIG)
+
+    def cut(batch: Batch) -> list[Batch]:
+        middle = len(batch.source) // 2
+        parts = [
+            {name: part(value) for name, value in vars(batch).items()}
+            for part in (lambda x: x[:middle], lambda x: x[middle:])
+        ]
+        return [Batch(**part) for part in parts]
+
+    def step(model, optimizer, batches, *rest):
+        return train_step(model, optimizer, [part for batch in batches for part in cut(batch)], *rest)
+
+    monkeypatch.setattr("transduce.training.loop.train_step", step)
+    _train(tmp_path / "halves", corpora, CONFIG)
+    whole, halves = ([line["loss"] for line in _metrics(tmp_path / name)] for name in ("whole", "halves"))
+    assert halves == pytest.approx(whole, rel=1e-4)
 
 
 def test_dropout_is_drawn_anew_at_every_step(tmp_path, corpora):

@@ -21,7 +21,8 @@ class Batch:
     """Pairs as the model trains on them, padded on the right.
 
     ``source`` ends with the end symbol; ``target`` begins with the begin symbol; ``labels`` is ``target`` shifted
-    left by one (section 3.1) and ends with the end symbol. Lengths count these symbols.
+    left by one (section 3.1) and ends with the end symbol. Lengths count these symbols. ``rows`` are the
+    pairs' numbers in their store, where they have any.
     """
 
     source: Array
@@ -29,6 +30,7 @@ class Batch:
     target: Array
     labels: Array
     target_lengths: Array
+    rows: Array | None = None
 
     @property
     def target_tokens(self) -> int:
@@ -57,16 +59,22 @@ def make_batch(store: Store, rows: NDArray[np.int64], special: SpecialIds, reseg
     source, source_lengths = pad([np.concatenate([ids, end]) for ids in sources], special.pad)
     target, target_lengths = pad([np.concatenate([begin, ids]) for ids in targets], special.pad)
     labels, _ = pad([np.concatenate([ids, end]) for ids in targets], special.pad)
-    return Batch(source, source_lengths, target, labels, target_lengths)
+    return Batch(source, source_lengths, target, labels, target_lengths, rows)
 
 
 def drop_symbols(batch: Batch, share: float, unknown: int, seed: Sequence[int]) -> Batch:
     """Symbol dropout: a random share of what the model reads becomes the unknown symbol; what it is to write stays.
 
-    Of the paper's source, in a remark beside section 5.4. The choice is a pure function of ``seed``.
+    Of the paper's source, in a remark beside section 5.4. What of a pair is hidden is a pure function of ``seed`` and
+    the pair's row, which must be known.
     """
-    chance = np.random.default_rng(seed)
-    source, target = (np.where(chance.random(ids.shape) < share, unknown, ids) for ids in (batch.source, batch.target))
+    assert batch.rows is not None
+    source, target = batch.source.copy(), batch.target.copy()
+    for number, row in enumerate(batch.rows):
+        chance = np.random.default_rng([*seed, int(row)])
+        for ids, lengths in ((source, batch.source_lengths), (target, batch.target_lengths)):
+            read = ids[number, : lengths[number]]
+            read[chance.random(len(read)) < share] = unknown
     return replace(batch, source=source, target=target)
 
 

@@ -15,7 +15,7 @@ from transduce.training.progress import Progress
 from transduce.training.report import Report
 from transduce.training.schedule import cooldown, learning_rate
 from transduce.training.session import Corpora, Hooks, Training
-from transduce.training.step import compute_loss, make_optimizer, train_step
+from transduce.training.step import compute_loss, make_optimizer, step_seed, train_step
 from transduce.training.tracking import require_tensorboard
 from transduce.training.work import Work, pair_work, step_work
 
@@ -42,6 +42,7 @@ __all__ = [
     "read_progress",
     "require_tensorboard",
     "save_checkpoint",
+    "step_seed",
     "step_work",
     "train",
     "train_step",

@@ -15,7 +15,7 @@ from transduce.training.memory import keep_freed_memory
 from transduce.training.progress import Progress
 from transduce.training.schedule import cooldown, learning_rate
 from transduce.training.session import Corpora, Sums, Training, describe
-from transduce.training.step import train_step
+from transduce.training.step import step_seed, train_step
 from transduce.training.validation import validate
 from transduce.training.work import step_work
 
@@ -32,9 +32,10 @@ def train(training: Training, progress: Progress) -> Progress:
         step = progress.step + 1
         rate = learning_rate(step, training.model.config.d_model, config.warmup_steps, config.learning_rate_factor)
         rate *= cooldown(step, config.max_steps, config.cooldown_steps)
-        # Each step's dropout depends on seed and step alone, so a resumed training draws what this one would have.
+        # What a step draws depends on seed and step alone, so a resumed training draws what this one would have.
         torch.manual_seed(_mix(config.seed, step))
-        losses = train_step(training.model, training.optimizer, batches, rate, training.dtype)
+        seed = step_seed(config.seed, step)
+        losses = train_step(training.model, training.optimizer, batches, rate, training.dtype, seed)
         sums = sums.add(losses.nll, sum(batch.target_tokens for batch in batches))
         progress = progress.model_copy(update={"step": step, "work": progress.work + step_work(batches), **position})
         training.report.advance(step)
@@ -102,7 +103,7 @@ def _batches(corpora: Corpora, config: TrainConfig, progress: Progress) -> Itera
             done += 1
             if config.symbol_dropout:
                 unknown = corpora.special.unknown
-                batch = drop_symbols(batch, config.symbol_dropout, unknown, (config.seed, epoch, done))  # noqa: PLW2901
+                batch = drop_symbols(batch, config.symbol_dropout, unknown, (config.seed, epoch))  # noqa: PLW2901
             yield batch, {"epoch": epoch, "batch": done}
         epoch, done = epoch + 1, 0
 
