@@ -77,7 +77,8 @@ class Plan:
     def _counts(self) -> NDArray[np.int64]:
         """How many pairs of each corpus each block has."""
         corpora = range(len(self.weights))
-        return np.array([[facts.corpora.get(corpus, 0) for corpus in corpora] for facts in self.store.facts], np.int64)
+        counts = [facts.corpora.get(corpus, 0) for facts in self.store.facts for corpus in corpora]
+        return np.array(counts, np.int64).reshape(-1, len(corpora))
 
     @cached_property
     def _blocks(self) -> list[list[int]]:
@@ -85,7 +86,8 @@ class Plan:
         sizes = self._counts @ np.array(self.weights)
         order = np.random.default_rng([_BLOCKS, self.seed, self.epoch]).permutation(len(sizes))
         before = sizes[order].cumsum() - sizes[order]
-        window = before // max(1.0, sizes.sum() / np.ceil(sizes.sum() / _WINDOW))
+        windows = max(1.0, np.ceil(sizes.sum() / _WINDOW))
+        window = before // max(1.0, sizes.sum() / windows)
         # A heavy block may be more than a window.
         return [sorted(order[window == index].tolist()) for index in np.unique(window)]
 
@@ -109,8 +111,8 @@ def plan_epoch(store: Store, batch_tokens: int, seed: int, epoch: int, weights: 
     """Batches of pairs of similar length (section 5.1), in random order: a pure function of its arguments.
 
     In each batch, rows times longest row, the end symbol included, is at most ``batch_tokens`` on either side. An epoch
-    has the pairs of corpus c ``weights[c]`` times each (without weights, once); of a weight that is no whole number, the
-    rest is a share of the corpus, drawn anew for each epoch.
+    has the pairs of corpus c ``weights[c]`` times each, or without weights once; of a weight that is no whole number,
+    the rest is a share of the corpus, drawn anew for each epoch.
 
     Raises:
         BadInputError: A pair is longer than the budget, or the weights leave no pair.
@@ -134,8 +136,8 @@ def plan_window(
 ) -> list[Rows]:
     """Batches of pairs whose lengths are all at hand: a pure function of its arguments.
 
-    ``key`` is what the order is drawn with. ``rows`` says which pairs there are, some perhaps several times; without it,
-    each is there once. No pair may be longer than ``batch_tokens``.
+    ``key`` is what the order is drawn with. ``rows`` says which pairs there are, some perhaps several times; without
+    it, each is there once. No pair may be longer than ``batch_tokens``.
     """
     random = np.random.default_rng([_STREAM, *key])
     rows = np.arange(len(source)) if rows is None else rows

@@ -47,7 +47,8 @@ def _blocks(pairs: Iterable[EncodedPair]) -> Iterator[Block]:
 class Store:
     """A store opened for reading; ``len`` is the number of pairs.
 
-    Opening reads what is written about each block, and no pair: of every 16,384 pairs, about four kilobytes are in memory. ``facts`` has what is known of each block.
+    Opening reads what is written about each block, and no pair: for every block of 16,384 pairs, some kilobytes are in
+    memory. ``facts`` has what is known of each of ``blocks``.
     """
 
     def __init__(self, path: Path) -> None:
@@ -56,7 +57,7 @@ class Store:
         Raises:
             BadInputError: It is missing, cut short, or of another version. Damage within it is for ``verify`` to find.
         """
-        self._path = path
+        self.path = path
         try:
             self._file = ipc.open_file(pa.memory_map(str(path)))
         except FileNotFoundError as error:
@@ -110,11 +111,11 @@ class Store:
         Raises:
             BadInputError: It is damaged; the block is named.
         """
-        with pa.OSFile(str(self._path)) as stream:
+        with pa.OSFile(str(self.path)) as stream:
             file = ipc.open_file(stream)
             for number in range(len(self.blocks)):
                 if flaw := _flaw(file, number):
-                    raise BadInputError(f"{self._path}: block {number:,} is damaged ({flaw}): prepare the run again")
+                    raise BadInputError(f"{self.path}: block {number:,} is damaged ({flaw}): prepare the run again")
 
 
 def _read(file: ipc.RecordBatchFileReader, number: int, *, full: bool = False) -> tuple[Block, Facts | None]:
