@@ -105,11 +105,11 @@ def make_store(folder: Path) -> None:
 
 def use_store(folder: Path) -> None:
     store = Store(folder / "train.arrow")
-    assert len(store.corpora) == len(store)
-    for index in range(len(store)):
-        source, target = store.pair(index)
-        assert (len(source), len(target)) == (store.source_lengths[index], store.target_lengths[index])
-        assert int(source.sum()) + int(target.sum()) is not None  # every id is touched
+    store.verify()
+    pairs = [store.pair(index) for index in range(len(store))]
+    assert store.count(0) + store.count(1) == len(pairs)
+    assert store.tokens == tuple(sum(len(ids) for ids in side) for side in zip(*pairs, strict=True))
+    assert sum(int(ids.sum()) for pair in pairs for ids in pair) is not None  # every id is touched
 
 
 def make_run(folder: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from safetensors.torch import load_file
 
 from transduce.config import BadInputError, TrainConfig, preset
@@ -98,9 +99,13 @@ def _lists(store: Store, row: int, corpus: int = 0) -> EncodedPair:
     return source.tolist(), target.tolist(), corpus
 
 
+def _target_lengths(store: Store) -> NDArray[np.int64]:
+    """With the end symbol."""
+    return np.array([len(store.pair(row)[1]) + 1 for row in range(len(store))])
+
+
 def _batches_in_an_epoch(corpora: Corpora, config: TrainConfig) -> int:
-    lengths = corpora.train.source_lengths + 1, corpora.train.target_lengths + 1
-    return len(plan_epoch(*lengths, config.batch_tokens, config.seed, 0))
+    return plan_epoch(corpora.train, config.batch_tokens, config.seed, 0).count_batches()
 
 
 def test_the_same_seed_gives_the_same_losses_and_another_does_not(tmp_path, corpora):
@@ -134,7 +139,7 @@ def test_batches_cut_in_two_train_the_same(tmp_path, corpora, monkeypatch):
 
 def test_dropout_is_drawn_anew_at_every_step(tmp_path, corpora):
     """With a rate of almost nothing and the same batch every time, only dropout can change the loss."""
-    everything = corpora.train.target_lengths.sum() * 10
+    everything = corpora.train.tokens[1] * 10
     still = CONFIG.model_copy(update={"batch_tokens": int(everything), "learning_rate_factor": 1e-12, "log_every": 1})
     _train(tmp_path / "dropout", corpora, still)
     _train(tmp_path / "none", corpora, still, dropout=0.0)
@@ -152,7 +157,7 @@ def test_two_halves_equal_the_whole_bit_for_bit(tmp_path, corpora, half):
     whole, halves = tmp_path / "whole", tmp_path / "halves"
     _train(whole, corpora, CONFIG.model_copy(update={"max_steps": 2 * half}))
     _, middle = _train(halves, corpora, CONFIG.model_copy(update={"max_steps": half}))
-    assert (middle.epoch, middle.batch) == divmod(half, batches)
+    assert (middle.epoch, middle.window, middle.batch) == (half // batches, 0, half % batches)
     _, end = _train(halves, corpora, CONFIG.model_copy(update={"max_steps": 2 * half}))
     assert end.step == 2 * half
     assert _losses(halves) == _losses(whole)
@@ -170,7 +175,7 @@ def weighted(corpora: Corpora, tmp_path_factory: pytest.TempPathFactory) -> Corp
 
 
 def test_an_epoch_has_each_corpus_as_often_as_it_weighs(tmp_path, weighted):
-    lengths = weighted.train.target_lengths + 1
+    lengths = _target_lengths(weighted.train)
     twice = 2 * int(lengths[40:].sum())
     # One batch of everything is an epoch.
     config = CONFIG.model_copy(update={"batch_tokens": 10_000, "log_every": 1, "max_steps": 3})
@@ -191,6 +196,27 @@ def test_two_halves_of_a_weighted_training_equal_the_whole(tmp_path, weighted):
     assert middle.batch
     _train(halves, weighted, CONFIG.model_copy(update={"max_steps": 56}))
     assert _losses(halves) == _losses(whole)
+
+
+@pytest.mark.parametrize("stop", [9, 19, 31])
+def test_a_training_in_windows_goes_on_where_it_was(tmp_path, corpora, monkeypatch, stop):
+    """Blocks of 7 pairs, and windows of three of them: as for a corpus of millions, an epoch is planned in parts."""
+    monkeypatch.setattr("transduce.data.store._ROWS_PER_BLOCK", 7)
+    monkeypatch.setattr("transduce.data.plan._WINDOW", 21)
+    write_store(tmp_path / "blocks", [_lists(corpora.train, row) for row in range(101)], {})
+    parts = Corpora(Store(tmp_path / "blocks"), corpora.dev, SPECIAL)
+    plan = plan_epoch(parts.train, CONFIG.batch_tokens, CONFIG.seed, 0)
+    assert plan.windows == 5
+    whole, halves = tmp_path / "whole", tmp_path / "halves"
+    _train(whole, parts, CONFIG.model_copy(update={"max_steps": 40, "symbol_dropout": 0.1}))
+    _, middle = _train(halves, parts, CONFIG.model_copy(update={"max_steps": stop, "symbol_dropout": 0.1}))
+    sizes = [len(plan.window(index).batches) for index in range(5)]
+    assert middle.epoch or sum(sizes[: middle.window]) + middle.batch == stop
+    _train(halves, parts, CONFIG.model_copy(update={"max_steps": 40, "symbol_dropout": 0.1}))
+    # The halves also measured where they stopped.
+    assert set(_losses(whole)[-2:]) <= set(_losses(halves))
+    last = Path("checkpoints") / "step-40" / "model.safetensors"
+    assert (halves / last).read_bytes() == (whole / last).read_bytes()
 
 
 def test_a_weight_that_leaves_nothing_to_train_on_is_refused(tmp_path, corpora):
@@ -245,9 +271,8 @@ def test_metrics_hold_what_is_promised(tmp_path, corpora):
     assert [line["bleu"] for line in lines if line["split"] == "dev"] == [12.5, 25.0]
     # d_model 16 gives 1/4; the warm-up of 10 steps gives 10^-1.5 a step; the factor is 0.3.
     assert lines[1]["learning_rate"] == pytest.approx(0.3 * 0.25 * 4 * 10**-1.5)
-    lengths = corpora.train.source_lengths + 1, corpora.train.target_lengths + 1
-    plan = plan_epoch(*lengths, CONFIG.batch_tokens, CONFIG.seed, 0)
-    expected = [sum(int((corpora.train.target_lengths[rows] + 1).sum()) for rows in plan[:n]) for n in (2, 4, 6, 8)]
+    lengths, plan = _target_lengths(corpora.train), [*plan_epoch(corpora.train, CONFIG.batch_tokens, CONFIG.seed, 0)]
+    expected = [sum(int(lengths[rows].sum()) for rows in plan[:n]) for n in (2, 4, 6, 8)]
     assert [line["target_tokens"] for line in lines if line["split"] == "train"] == expected
     seconds = [line["seconds"] for line in lines]
     assert seconds == sorted(seconds)

@@ -75,7 +75,7 @@ class TestSeveralCorpora:
     def test_follow_each_other_in_the_store_the_tag_before_each_source(self, run_file, run):
         prepared = prepare(read_run(run_file), run)
         assert _texts(prepared)[4:] == [("y", "2 2 2 2 2 2"), ("<bt> z y", "3 2"), ("<bt> y z", "2 3")]
-        assert prepared.train.corpora.tolist() == [0] * 5 + [1] * 2
+        assert [block.corpora.tolist() for block in prepared.train.blocks] == [[0] * 5 + [1] * 2]
 
     def test_a_tag_and_a_symbol_are_one_token_each(self, run_file, run):
         prepared = prepare(read_run(run_file), run)

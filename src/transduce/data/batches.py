@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from transduce.data.plan import Plan
-from transduce.data.store import Ids, Store
+from transduce.data.block import Ids
+from transduce.data.plan import Rows
+from transduce.data.store import Store
 from transduce.text import SpecialIds
 
 Array = NDArray[np.int64]
@@ -47,10 +48,10 @@ def pad(sequences: Sequence[Ids | list[int]], filler: int) -> tuple[Array, Array
 
 
 # Other tokens for the same texts: sources, targets and their rows in, sources and targets out.
-Resegment = Callable[[list[Ids], list[Ids], NDArray[np.int64]], tuple[list[Ids], list[Ids]]]
+Resegment = Callable[[list[Ids], list[Ids], Rows], tuple[list[Ids], list[Ids]]]
 
 
-def make_batch(store: Store, rows: NDArray[np.int64], special: SpecialIds, resegment: Resegment | None = None) -> Batch:
+def make_batch(store: Store, rows: Rows, special: SpecialIds, resegment: Resegment | None = None) -> Batch:
     """Read the pairs of one entry of the plan."""
     sources, targets = (list(side) for side in zip(*(store.pair(int(row)) for row in rows), strict=True))
     if resegment is not None:
@@ -79,9 +80,9 @@ def drop_symbols(batch: Batch, share: float, unknown: int, seed: Sequence[int]) 
 
 
 def read_batches(
-    store: Store, plan: Plan, special: SpecialIds, resegment: Resegment | None = None, *, ahead: int = 8
+    store: Store, plan: Iterable[Rows], special: SpecialIds, resegment: Resegment | None = None, *, ahead: int = 8
 ) -> Iterator[Batch]:
-    """The batches of a plan, at most ``ahead`` of them prepared before they are asked for.
+    """The batches of a plan or of a part of it, at most ``ahead`` of them prepared before they are asked for.
 
     With ``resegment``, lines may become longer than the plan thought.
     """

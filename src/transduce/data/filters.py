@@ -141,9 +141,10 @@ class PairFilter:
 
 def text_flaw(pair: tuple[str, str]) -> Reason | None:
     """What keeps a pair from being one at all."""
-    if not all(is_text(side) for side in pair):
+    source, target = pair
+    if not (is_text(source) and is_text(target)):
         return "invalid UTF-8"
-    return None if all(side.strip() for side in pair) else "empty side"
+    return None if source.strip() and target.strip() else "empty side"
 
 
 def _fold(text: str) -> str:

@@ -9,7 +9,7 @@ from itertools import islice
 import torch
 
 from transduce.config import TrainConfig
-from transduce.data import Batch, draw_rows, drop_symbols, padding_share, plan_epoch, read_batches
+from transduce.data import Batch, drop_symbols, plan_epoch, read_batches
 from transduce.training.checkpoint import save_checkpoint
 from transduce.training.memory import keep_freed_memory
 from transduce.training.progress import Progress
@@ -90,22 +90,22 @@ def _steps(corpora: Corpora, config: TrainConfig, progress: Progress) -> Iterato
 
 
 def _batches(corpora: Corpora, config: TrainConfig, progress: Progress) -> Iterator[tuple[Batch, dict[str, int]]]:
-    epoch, done = progress.epoch, progress.batch
-    # The model sees the end symbol too.
-    lengths = corpora.train.source_lengths + 1, corpora.train.target_lengths + 1
+    epoch, window, done = progress.epoch, progress.window, progress.batch
     while True:
-        rows = draw_rows(corpora.train.corpora, corpora.weights, config.seed, epoch)
-        plan = plan_epoch(*lengths, config.batch_tokens, config.seed, epoch, rows)
-        if _log.isEnabledFor(logging.DEBUG):
-            _log.debug(f"epoch {epoch}: {len(plan):,} batches, {100 * padding_share(*lengths, plan):.1f}% padding")
+        plan = plan_epoch(corpora.train, config.batch_tokens, config.seed, epoch, corpora.weights)
         resegment = corpora.resegment(epoch) if corpora.resegment else None
-        for batch in read_batches(corpora.train, plan[done:], corpora.special, resegment):
-            done += 1
-            if config.symbol_dropout:
-                unknown = corpora.special.unknown
-                batch = drop_symbols(batch, config.symbol_dropout, unknown, (config.seed, epoch))  # noqa: PLW2901
-            yield batch, {"epoch": epoch, "batch": done}
-        epoch, done = epoch + 1, 0
+        for index in range(window, plan.windows):
+            planned = plan.window(index)
+            size = f"{len(planned.batches):,} batches, {100 * planned.padding:.1f}% padding"
+            _log.debug(f"epoch {epoch}, window {index + 1} of {plan.windows}: {size}")
+            for batch in read_batches(corpora.train, planned.batches[done:], corpora.special, resegment):
+                done += 1
+                if config.symbol_dropout:
+                    unknown = corpora.special.unknown
+                    batch = drop_symbols(batch, config.symbol_dropout, unknown, (config.seed, epoch))  # noqa: PLW2901
+                yield batch, {"epoch": epoch, "window": index, "batch": done}
+            done = 0
+        epoch, window = epoch + 1, 0
 
 
 @contextmanager

@@ -15,7 +15,8 @@ class Progress(BaseModel):
     fixed: dict[str, Any] = {}  # what the training began with and must go on with, by its key in the run file
     step: int = 0
     epoch: int = 0
-    batch: int = 0  # batches of this epoch's plan that are done
+    window: int = 0  # of this epoch's plan
+    batch: int = 0  # of this window that are done
     target_tokens: int = 0  # end symbols counted, padding not
     seconds: float = 0.0  # of training, without validation
     work: Work = Work()  # what the batches were like

@@ -39,11 +39,10 @@ def dev_loss(training: Training, model: Transformer) -> float:
     """Nats per target token of dev, without label smoothing."""
     model.eval()
     dev = training.corpora.dev
-    lengths = dev.source_lengths + 1, dev.target_lengths + 1
     # Dev is measured whole: a pair longer than the training's budget gets a batch of its own.
-    budget = max(training.config.batch_tokens, int(max(side.max() for side in lengths)))
+    budget = max(training.config.batch_tokens, max(dev.longest) + 1)
     sums = Sums.zero(training.device)
-    for batch in read_batches(dev, plan_epoch(*lengths, budget, 0, 0), training.corpora.special):
+    for batch in read_batches(dev, plan_epoch(dev, budget, 0, 0), training.corpora.special):
         sums = sums.add(compute_loss(model, batch, training.dtype).nll, batch.target_tokens)
     return sums.mean()
 

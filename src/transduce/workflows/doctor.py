@@ -70,12 +70,13 @@ def _settings(config: RunConfig, prepared: Prepared | None) -> Iterator[Finding]
         )
     if prepared is None:
         return
-    lengths = prepared.train.source_lengths + 1, prepared.train.target_lengths + 1
+    weights = [corpus.weight for corpus in config.data.train]
     try:
-        steps = len(plan_epoch(*lengths, train.batch_tokens, train.seed, 0)) / train.accumulate
+        plan = plan_epoch(prepared.train, train.batch_tokens, train.seed, 0, weights)
     except BadInputError as error:
         yield Finding("problem", str(error))
         return
+    steps = plan.count_batches() / train.accumulate
     yield Finding("ok", f"{len(prepared.train):,} pairs are prepared: {train.max_steps / steps:.1f} epochs of them")
 
 
@@ -173,9 +174,8 @@ def _lengths(config: RunConfig, prepared: Prepared | None) -> tuple[int, int]:
     budget = config.train.batch_tokens
     if prepared is None:
         return min(config.data.max_length, budget), min(_TYPICAL, budget)
-    lengths = prepared.train.source_lengths, prepared.train.target_lengths
-    longest = max(int(side.max()) for side in lengths) + 1
-    return min(longest, budget), min(int(lengths[1].mean()) + 1, budget)
+    train = prepared.train
+    return min(max(train.longest) + 1, budget), min(train.tokens[1] // len(train) + 1, budget)
 
 
 def _sizes(config: RunConfig, prepared: Prepared | None) -> dict[str, int | None]:

@@ -94,7 +94,10 @@ def _check_readable(run: RunDirectory) -> None:
 
 def _read_prepared(run: RunDirectory) -> Prepared:
     report = run.report.read_text(encoding="utf-8").splitlines() if run.report.is_file() else []
-    return Prepared(TokenizerPair.load(run.root), Store(run.train_store), Store(run.dev_store), tuple(report))
+    tokenizers, train, dev = TokenizerPair.load(run.root), Store(run.train_store), Store(run.dev_store)
+    for store in (train, dev):
+        store.verify()
+    return Prepared(tokenizers, train, dev, tuple(report))
 
 
 def _prepare_anew(config: RunConfig, run: RunDirectory, origin: dict[str, str]) -> Prepared:
@@ -121,7 +124,7 @@ def _prepare_anew(config: RunConfig, run: RunDirectory, origin: dict[str, str]) 
 def _fits(dev: Store, config: RunConfig) -> bool:
     """Whether the learned positions, which may have become fewer, still reach for dev: if not, its line is named."""
     longest = config.model.longest
-    return longest is None or max(dev.source_lengths.max(), dev.target_lengths.max()) < longest
+    return longest is None or max(dev.longest) < longest
 
 
 def _encode_dev(config: RunConfig, tokenizers: TokenizerPair, tally: Tally) -> Iterator[EncodedPair]:

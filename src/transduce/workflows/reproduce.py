@@ -102,8 +102,7 @@ def _settle(plan: Plan, base: RunDirectory, say: Callable[[str], None]) -> RunCo
 
 def _count_batches(prepared: Prepared) -> int:
     """Of an epoch."""
-    lengths = prepared.train.source_lengths + 1, prepared.train.target_lengths + 1
-    return len(plan_epoch(*lengths, _BATCH_TOKENS, seed=1, epoch=0))
+    return plan_epoch(prepared.train, _BATCH_TOKENS, seed=1, epoch=0).count_batches()
 
 
 def _regime(steps: int) -> TrainConfig:

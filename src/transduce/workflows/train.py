@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from transduce.bundle import BEST, Bundle, find_model, save_bundle
 from transduce.config import BadInputError, Precision, RunConfig, TrainConfig, write_run
 from transduce.config.model import REGULARIZATION, VOCABULARY_SIZES
-from transduce.data import Resegment, read_corpus
-from transduce.data.store import Ids
+from transduce.data import Ids, Resegment, read_corpus
 from transduce.evaluation import corpus_score
 from transduce.inference import Translator
 from transduce.kernels import resolve_precision
