@@ -12,9 +12,11 @@ from transduce.training import (
     list_checkpoints,
     load_checkpoint,
     load_newest,
+    look,
     make_optimizer,
     save_checkpoint,
 )
+from transduce.training.manifest import write_manifest
 
 SMALL = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 8, "d_ff": 12, "heads": 2, "vocab_size": 19}
 
@@ -34,13 +36,18 @@ def _model_and_optimizer(seed, **changes):
 def _save(folder, step=7, keep=5):
     model, optimizer = _model_and_optimizer(seed=step)
     progress = Progress(step=step, epoch=1, batch=3, target_tokens=1009, seconds=2.5, best_score=31.7, best_step=5)
-    return save_checkpoint(folder, model, optimizer, progress, keep=keep), model, optimizer, progress
+    return save_checkpoint(folder, look(model, optimizer, progress), keep=keep), model, optimizer, progress
 
 
 def test_round_trip(tmp_path):
     path, model, optimizer, progress = _save(tmp_path)
     assert path == tmp_path / "step-7"
-    assert sorted(file.name for file in path.iterdir()) == ["model.safetensors", "optimizer.safetensors", "state.json"]
+    assert sorted(file.name for file in path.iterdir()) == [
+        "manifest.json",
+        "model.safetensors",
+        "optimizer.safetensors",
+        "state.json",
+    ]
     other, its_optimizer = _model_and_optimizer(seed=99)
     assert load_checkpoint(path, other, its_optimizer) == progress
     for weight, restored in zip(model.parameters(), other.parameters(), strict=True):
@@ -85,7 +92,7 @@ def test_no_folder_no_checkpoints(tmp_path):
 def test_saving_the_same_step_again_replaces_it(tmp_path):
     _save(tmp_path)
     model, optimizer = _model_and_optimizer(seed=42)
-    path = save_checkpoint(tmp_path, model, optimizer, Progress(step=7, seconds=9.0), keep=5)
+    path = save_checkpoint(tmp_path, look(model, optimizer, Progress(step=7, seconds=9.0)), keep=5)
     assert [entry.name for entry in tmp_path.iterdir()] == ["step-7"]
     other, its_optimizer = _model_and_optimizer(seed=1)
     assert load_checkpoint(path, other, its_optimizer).seconds == 9.0
@@ -112,6 +119,7 @@ def test_a_tensor_too_few_is_named(tmp_path, name):
     tensors = load_file(path / name)
     lost = sorted(tensors)[0]
     save_file({key: value for key, value in tensors.items() if key != lost}, path / name)
+    write_manifest(path)
     with pytest.raises(BadInputError, match=lost) as caught:
         load_checkpoint(path, *_model_and_optimizer(seed=1))
     assert str(path / name) in str(caught.value)
@@ -121,6 +129,7 @@ def test_a_foreign_tensor_is_named(tmp_path):
     path, *_ = _save(tmp_path)
     file = path / "model.safetensors"
     save_file(load_file(file) | {"intruder": torch.zeros(3)}, file)
+    write_manifest(path)
     with pytest.raises(BadInputError, match="intruder") as caught:
         load_checkpoint(path, *_model_and_optimizer(seed=1))
     assert str(file) in str(caught.value)
@@ -129,8 +138,10 @@ def test_a_foreign_tensor_is_named(tmp_path):
 @pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors"])
 def test_tensors_of_another_shape_are_refused(tmp_path, name):
     path, *_ = _save(tmp_path)
-    wider = save_checkpoint(tmp_path / "wider", *_model_and_optimizer(seed=1, d_ff=13), Progress(step=7), keep=1)
+    snapshot = look(*_model_and_optimizer(seed=1, d_ff=13), Progress(step=7))
+    wider = save_checkpoint(tmp_path / "wider", snapshot, keep=1)
     shutil.copy(wider / name, path / name)
+    write_manifest(path)
     with pytest.raises(BadInputError, match="feed_forward") as caught:
         load_checkpoint(path, *_model_and_optimizer(seed=1))
     assert str(path / name) in str(caught.value)

@@ -7,7 +7,6 @@ from transduce.bundle.directory import (
     load_bundle,
     load_weights,
     read_tensors,
-    replace_directory,
     save_bundle,
     save_tensors,
 )
@@ -19,7 +18,6 @@ __all__ = [
     "load_bundle",
     "load_weights",
     "read_tensors",
-    "replace_directory",
     "save_bundle",
     "save_tensors",
 ]

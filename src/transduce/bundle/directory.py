@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from transduce.config import BadInputError, GenerationConfig, ModelConfig
+from transduce.config.disk import flush, flush_folder, replace_directory
 from transduce.models import Transformer, build
 from transduce.text import TokenizerPair
 
@@ -55,6 +57,7 @@ def save_bundle(bundle: Bundle, path: Path) -> None:
     (unfinished / GENERATION).write_text(bundle.generation.model_dump_json(indent=2) + "\n", encoding="utf-8")
     bundle.tokenizers.save(unfinished)
     save_tensors(dict(bundle.model.state_dict()), unfinished / WEIGHTS)
+    flush_folder(unfinished)
     replace_directory(unfinished, path)
 
 
@@ -144,20 +147,19 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
-    """Write a ``.safetensors`` file and flush it to disk."""
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
-    with path.open("rb") as stream:
-        os.fsync(stream.fileno())
+    """Write a ``.safetensors`` file and flush it to disk.
 
-
-def replace_directory(finished: Path, path: Path) -> None:
-    """Put a finished directory in the place of an older one; the older one is whole until then."""
-    older = path.with_name(f"{path.name}.older")
-    if path.exists():  # otherwise the older one is all there is: an earlier replacement was interrupted
-        shutil.rmtree(older, ignore_errors=True)
-        path.rename(older)
-    finished.rename(path)
-    shutil.rmtree(older, ignore_errors=True)
+    Raises:
+        OSError: The disk does not take it.
+    """
+    try:
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+    except SafetensorError as error:
+        # The library says only in words which of the system's errors it met.
+        if not (code := re.search(r"os error (\d+)", str(error))):
+            raise
+        raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) from error
+    flush(path)
 
 
 def _read_section(path: Path, section: type[T]) -> T:

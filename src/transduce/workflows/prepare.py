@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Final
 
 from transduce.config import BadInputError, Corpus, RunConfig, write_run
+from transduce.config.disk import flush_folder
 from transduce.data import (
     DuplicateFinder,
     EncodedPair,
@@ -115,6 +116,9 @@ def _prepare_anew(config: RunConfig, run: RunDirectory, origin: dict[str, str]) 
     run.report.write_text("".join(f"{line}\n" for line in report), encoding="utf-8")
     tokenizers.save(run.root)
     write_run(config, run.config)
+    # A training can go on with this very preparation only: it must not be lost with the power.
+    for folder in (run.train_store.parent, run.root):
+        flush_folder(folder)
     return replace(_read_prepared(run), new=True)
 
 
