@@ -22,6 +22,7 @@ from transduce.cli.reproduce import reproduce
 from transduce.cli.score import score
 from transduce.cli.train import train
 from transduce.cli.translate import translate
+from transduce.cli.verify_resume import verify_resume
 from transduce.config.errors import TransduceError
 
 app = typer.Typer(
@@ -31,7 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for verb in (demo, prepare, train, translate, score, evaluate, average, inspect, reproduce, doctor):
+for verb in (demo, prepare, train, translate, score, evaluate, average, inspect, reproduce, doctor, verify_resume):
     app.command()(verb)
 
 # Typer brings its own copy of click or uses the installed one, by its version; this is click's UsageError in either.
