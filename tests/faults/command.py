@@ -5,21 +5,22 @@ import os
 import sys
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
-from faults import Faults
+from tests.faults.faults import Faults
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["transduce.cli.main", "transduce.workflows.train", "torch._dynamo"])
 
 
-def start(arguments: list[str], said: Path, *fault: object) -> BaseProcess:
+def start(arguments: list[str], said: Path, *fault: Any) -> BaseProcess:
     """``transduce ARGUMENTS``, with a fault (its folder, point and count); what it says is appended to ``said``."""
     process = _CONTEXT.Process(target=_run, args=(arguments, said, fault))
     process.start()
     return process
 
 
-def run(arguments: list[str], said: Path, *fault: object) -> int:
+def run(arguments: list[str], said: Path, *fault: Any) -> int:
     """The exit status, which is negative where a signal was the end."""
     process = start(arguments, said, *fault)
     process.join()
@@ -27,13 +28,13 @@ def run(arguments: list[str], said: Path, *fault: object) -> int:
     return process.exitcode
 
 
-def _run(arguments: list[str], said: Path, fault: tuple[object, ...]) -> None:
+def _run(arguments: list[str], said: Path, fault: tuple[Any, ...]) -> None:
     from transduce.cli.main import run
 
     descriptor = os.open(said, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     for standard in (1, 2):
         os.dup2(descriptor, standard)
     if fault:
-        Faults(*fault).arm()  # type: ignore[arg-type]
+        Faults(*fault).arm()
     sys.argv = ["transduce", *arguments]
     run()

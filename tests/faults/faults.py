@@ -7,6 +7,7 @@ flushed since. What was deleted stays deleted. That is the worst that a file sys
 import os
 import shutil
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,10 @@ POINTS = ("tensor write", "flush", "manifest", "rename", "pruning")
 
 
 class Faults:
-    """Wraps what a process writes below ``folder`` with; the ``count``-th event of kind ``point`` ends it."""
+    """Wraps what a process writes below ``folder`` with; the ``count``-th event of kind ``point`` ends it.
+
+    The kind ``hang`` is a disk that takes its time, and no end.
+    """
 
     def __init__(self, folder: Path, point: str, count: int) -> None:
         self._folder, self._point, self._left = str(folder), point, count
@@ -42,6 +46,8 @@ class Faults:
             self._left -= 1
             if self._left == 0:
                 self._die()
+        if self._point == "hang" and point == "flush":
+            time.sleep(600)
 
     def _wrap_save_file(self, call: Callable[..., None]) -> Callable[..., None]:
         def save_file(tensors: Any, path: Path) -> None:

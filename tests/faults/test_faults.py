@@ -5,9 +5,9 @@ import shutil
 import time
 
 import pytest
-from command import run, start
 
-from faults import POINTS
+from tests.faults.command import run, start
+from tests.faults.faults import POINTS
 from transduce.training import list_checkpoints, read_progress
 
 pytest_plugins = ["tiny_run"]
@@ -73,7 +73,7 @@ def die_and_go_on(train, root, whole, point, count):
     return checkpoints
 
 
-@pytest.mark.parametrize(("point", "count"), zip(POINTS, (5, 23, 3, 9, 4), strict=True))
+@pytest.mark.parametrize(("point", "count"), [*zip(POINTS, (5, 23, 3, 9, 4), strict=True)])
 def test_a_fault_inside_a_checkpoint_loses_at_most_an_interval(train, root, whole, point, count):
     assert die_and_go_on(train, root, whole, point, count)  # by then there is one
 

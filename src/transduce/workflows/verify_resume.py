@@ -38,10 +38,10 @@ def verify_resume(
         _train_elsewhere(config, run, stop_after)
     ends = [run.checkpoints / f"step-{2 * steps}" for run in (whole, halves)]
     same = [
-        _compare(name, *(read_tensors(end / file) for end in ends), say)
+        _compare(name, read_tensors(ends[0] / file), read_tensors(ends[1] / file), say)
         for name, file in (("weights", MODEL), ("optimizer", OPTIMIZER))
     ]
-    same.append(_compare_progress(*map(read_progress, ends), say))
+    same.append(_compare_progress(read_progress(ends[0]), read_progress(ends[1]), say))
     say(
         f"{2 * steps} steps in one process and {steps} + {steps} in two end "
         + ("bit for bit alike" if all(same) else "differently")
