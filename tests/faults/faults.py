@@ -46,7 +46,7 @@ class Faults:
             self._left -= 1
             if self._left == 0:
                 self._die()
-        if self._point == "hang" and point == "flush":
+        if self._point == "hang" and path.startswith(self._folder):
             time.sleep(600)
 
     def _wrap_save_file(self, call: Callable[..., None]) -> Callable[..., None]:

@@ -88,7 +88,7 @@ def test_a_stop_while_dev_is_translated_leaves_that_for_later(train, tmp_path):
 
 def test_a_second_signal_ends_it_at_once(train, tmp_path):
     said, root = tmp_path / "said", tmp_path / "run"
-    process = start(train(root, 10**6), said, root, "hang", 1)
+    process = start(train(root, 10**6), said, root / "checkpoints", "hang", 1)
     wait_for(said, "step 3 ", process)
     os.kill(process.pid, signal.SIGTERM)
     wait_for(said, "SIGTERM: stopping after this step", process)

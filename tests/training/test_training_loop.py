@@ -315,7 +315,7 @@ def test_going_on_reads_nothing_of_what_is_done(tmp_path, corpora, monkeypatch):
     read = []
     pair = corpora.train.pair
 
-    def notice(row: int) -> tuple[Any, Any]:
+    def notice(row: int) -> Any:
         read.append(row)
         return pair(row)
 

@@ -1,5 +1,6 @@
 import shutil
 
+import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
@@ -12,8 +13,13 @@ from transduce.workflows.run_directory import RunDirectory
 pytest_plugins = ["tiny_run"]
 
 
-def test_two_halves_are_the_whole(tiny_run_file, tmp_path, capsys):
-    """In three processes, from the command line."""
+@pytest.mark.parametrize("processes", ["one", pytest.param("three", marks=pytest.mark.slow)])
+def test_two_halves_are_the_whole(tiny_run_file, tmp_path, capsys, monkeypatch, processes):
+    def train_here(config, run, stop_after):
+        module.train_run(config, run, resume=True, stop_after=stop_after)
+
+    if processes == "one":
+        monkeypatch.setattr(module, "_train_elsewhere", train_here)
     out = tmp_path / "run"
     settings = ["--set", "model.dropout=0.3", "--set", "tokenizer.bpe_dropout=0.2", "--set", "train.batch_tokens=64"]
     status = _run(["verify-resume", str(tiny_run_file), "--out", str(out), "--steps", "3", *settings])

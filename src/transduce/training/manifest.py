@@ -48,10 +48,8 @@ def check_files(folder: Path, *names: str) -> bool:
             found = _describe(folder / name)
         except OSError as error:
             raise BadInputError(f"{folder / name}: damaged checkpoint: {error.strerror}") from error
-        if found != entries.get(name):
-            raise BadInputError(
-                f"{folder / name}: damaged checkpoint: not what {MANIFEST} says ({_differ(found, entries.get(name))})"
-            )
+        if difference := _differ(found, entries.get(name)):
+            raise BadInputError(f"{folder / name}: damaged checkpoint: {difference}")
     return True
 
 
