@@ -19,6 +19,7 @@ from transduce.training import (
     Hooks,
     Progress,
     Report,
+    Requests,
     Training,
     list_checkpoints,
     load_checkpoint,
@@ -68,7 +69,13 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Corpora:
 
 
 def _train(
-    folder: Path, corpora: Corpora, config: TrainConfig, notes: Notes | None = None, *, dropout: float = 0.1
+    folder: Path,
+    corpora: Corpora,
+    config: TrainConfig,
+    notes: Notes | None = None,
+    *,
+    dropout: float = 0.1,
+    stop_after: int | None = None,
 ) -> tuple[Training, Progress]:
     """Train in ``folder`` from where it stands, as a new process would."""
     notes = notes or Notes()
@@ -82,7 +89,8 @@ def _train(
     folder.mkdir(exist_ok=True)
     with Report(folder / "metrics.jsonl", max_steps=config.max_steps, step=progress.step) as report:
         hooks = Hooks(notes.dev_bleu, notes.save_best)
-        training = Training(model, optimizer, corpora, config, folder / "checkpoints", report, hooks)
+        requests = Requests(stop_after)
+        training = Training(model, optimizer, corpora, config, folder / "checkpoints", report, hooks, requests)
         return training, train(training, progress)
 
 
@@ -327,3 +335,66 @@ def test_old_checkpoints_go_and_the_last_step_stays(tmp_path, corpora):
     config = CONFIG.model_copy(update={"max_steps": 9, "checkpoint_every": 2, "keep_checkpoints": 2})
     _train(tmp_path, corpora, config)
     assert [step for step, _ in list_checkpoints(tmp_path / "checkpoints")] == [8, 9]
+
+
+@pytest.mark.parametrize("stop", [3, 4, 5, 7, 8, 11])
+def test_a_stop_anywhere_changes_neither_the_weights_nor_what_is_best(tmp_path, corpora, stop):
+    """Stops leave a checkpoint out of the rhythm: means, the rate's fall and the patience are as without."""
+    changes = {"max_steps": 12, "checkpoint_every": 2, "average_last": 3, "cooldown_steps": 5, "early_stop": 2}
+    config = CONFIG.model_copy(update=changes | {"best_metric": "loss"})
+    _, whole = _train(tmp_path / "whole", corpora, config)
+    _, half = _train(tmp_path / "halves", corpora, config, stop_after=stop)
+    assert half.step == stop
+    _, end = _train(tmp_path / "halves", corpora, config)
+    times = {"seconds": 0.0, "checkpoint_seconds": 0.0}
+    assert end.model_copy(update=times) == whole.model_copy(update=times)
+    dev = [[line for line in _losses(tmp_path / name) if line[1] == "dev"] for name in ("whole", "halves")]
+    assert dev[0] == dev[1]
+    assert len(dev[0]) == 5  # of 4 the model alone, as three checkpoints are not there yet; of 8 and 12 the mean too
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        last = Path("checkpoints") / "step-12" / name
+        assert (tmp_path / "halves" / last).read_bytes() == (tmp_path / "whole" / last).read_bytes()
+
+
+def test_going_on_reads_nothing_of_what_is_done(tmp_path, corpora, monkeypatch):
+    batches = _batches_in_an_epoch(corpora, CONFIG)
+    _train(tmp_path, corpora, CONFIG.model_copy(update={"max_steps": batches - 3}))
+    read = []
+    pair = corpora.train.pair
+
+    def notice(row: int) -> Any:
+        read.append(row)
+        return pair(row)
+
+    monkeypatch.setattr(corpora.train, "pair", notice)
+    _train(tmp_path, corpora, CONFIG.model_copy(update={"max_steps": batches}))
+    lengths = corpora.train.source_lengths + 1, corpora.train.target_lengths + 1
+    plan = plan_epoch(*lengths, CONFIG.batch_tokens, CONFIG.seed, 0)
+    assert sorted(read) == sorted(np.concatenate(plan[-3:]))
+
+
+def test_a_best_model_that_finds_no_room_is_tried_again(tmp_path, corpora, monkeypatch, caplog):
+    notes = Notes(bleus=[30.0, 20.0, 10.0])
+    save, calls = notes.save_best, []
+
+    def refuse_first(model: Transformer) -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            raise OSError(28, "No space left on device")
+        save(model)
+
+    monkeypatch.setattr(notes, "save_best", refuse_first)
+    _, progress = _train(tmp_path, corpora, CONFIG.model_copy(update={"max_steps": 12}), notes)
+    assert (progress.best_score, progress.best_step, progress.stale, len(calls)) == (20.0, 8, 1, 2)
+    assert "the best model could not be written: No space left on device" in caplog.text
+
+
+def test_a_damaged_checkpoint_leaves_only_the_mean_out(tmp_path, corpora, caplog):
+    config = CONFIG.model_copy(update={"average_last": 2})
+    _train(tmp_path, corpora, config, stop_after=4)
+    _train(tmp_path, corpora, config, stop_after=6)
+    weights = tmp_path / "checkpoints" / "step-4" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    _, progress = _train(tmp_path, corpora, config)
+    assert progress.step == 8
+    assert "no mean of 2 checkpoints is tried" in caplog.text

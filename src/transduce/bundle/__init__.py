@@ -5,7 +5,6 @@ from transduce.bundle.directory import (
     Bundle,
     find_model,
     load_bundle,
-    replace_directory,
     save_bundle,
 )
 from transduce.bundle.weights import load_weights, read_tensors, save_tensors
@@ -17,7 +16,6 @@ __all__ = [
     "load_bundle",
     "load_weights",
     "read_tensors",
-    "replace_directory",
     "save_bundle",
     "save_tensors",
 ]

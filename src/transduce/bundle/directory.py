@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from transduce.bundle.weights import check_weights, load_weights, save_tensors
 from transduce.config import BadInputError, GenerationConfig, ModelConfig
+from transduce.config.disk import flush_folder, replace_directory
 from transduce.config.files import check_place, check_size
 from transduce.models import Transformer, build, build_without_storage
 from transduce.text import TokenizerPair
@@ -54,6 +55,7 @@ def save_bundle(bundle: Bundle, path: Path) -> None:
     (unfinished / GENERATION).write_text(bundle.generation.model_dump_json(indent=2) + "\n", encoding="utf-8")
     bundle.tokenizers.save(unfinished)
     save_tensors(dict(bundle.model.state_dict()), unfinished / WEIGHTS)
+    flush_folder(unfinished)
     replace_directory(unfinished, path)
 
 
@@ -111,16 +113,6 @@ def find_model(path: Path) -> Path:
     raise BadInputError(
         f"{path}: neither a model directory ({CONFIG} is missing) nor a run that has a {BEST} model yet"
     )
-
-
-def replace_directory(finished: Path, path: Path) -> None:
-    """Put a finished directory in the place of an older one; the older one is whole until then."""
-    older = path.with_name(f"{path.name}.older")
-    if path.exists():  # otherwise the older one is all there is: an earlier replacement was interrupted
-        shutil.rmtree(older, ignore_errors=True)
-        path.rename(older)
-    finished.rename(path)
-    shutil.rmtree(older, ignore_errors=True)
 
 
 def _read_section(path: Path, section: type[T]) -> T:

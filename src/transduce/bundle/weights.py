@@ -1,6 +1,7 @@
 """Weights in ``.safetensors`` files: what a file holds is compared with what is asked for before any of it is read."""
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from transduce.config import BadInputError
+from transduce.config.disk import flush
 from transduce.config.files import check_size
 
 # As the format names them.
@@ -56,10 +58,19 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
-    """Write a ``.safetensors`` file and flush it to disk."""
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
-    with path.open("rb") as stream:
-        os.fsync(stream.fileno())
+    """Write a ``.safetensors`` file and flush it to disk.
+
+    Raises:
+        OSError: The disk does not take it.
+    """
+    try:
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+    except SafetensorError as error:
+        # The library says only in words which of the system's errors it met.
+        if not (code := re.search(r"os error (\d+)", str(error))):
+            raise
+        raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) from error
+    flush(path)
 
 
 @contextmanager

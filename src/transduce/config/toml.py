@@ -10,6 +10,7 @@ from typing import Any, get_args
 import tomlkit
 from pydantic import BaseModel, ValidationError
 
+from transduce.config.disk import write_whole
 from transduce.config.errors import BadInputError
 from transduce.config.model import VOCABULARY_SIZES, ModelConfig
 from transduce.config.presets import PRESETS, PUBLISHED, preset
@@ -50,9 +51,7 @@ def read_run(path: Path, settings: Iterable[str] = ()) -> RunConfig:
 def write_run(config: RunConfig, path: Path) -> None:
     """Write a run as resolved: every field, no blanks (but the model's vocabulary, whose size is the tokenizer's)."""
     fields = config.model_dump(exclude_none=True, exclude={"model": set(VOCABULARY_SIZES)})
-    unfinished = path.with_name(f"{path.name}.unfinished")
-    unfinished.write_text(tomlkit.dumps(fields), encoding="utf-8")
-    unfinished.replace(path)
+    write_whole(path, tomlkit.dumps(fields))
 
 
 def _read_text(path: Path) -> str:

@@ -24,3 +24,6 @@ class Progress(BaseModel):
     best_step: int | None = None
     stale: int = 0  # validations since the best
     checkpoint_seconds: float = 0.0  # of training at the last checkpoint
+    asked: bool = False  # the checkpoint is no regular one: never averaged, and gone with the next
+    unvalidated: bool = False  # the training was stopped before dev was measured at this step, as it should have been
+    circumstances: dict[str, str] = {}  # what the last bits of a sum depend on, by its name

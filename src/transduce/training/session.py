@@ -1,7 +1,7 @@
 """What a training works with, and how it speaks of how far it is."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -13,6 +13,7 @@ from transduce.models import Transformer
 from transduce.text import SpecialIds
 from transduce.training.progress import Progress
 from transduce.training.report import Report
+from transduce.training.requests import Requests
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Training:
     checkpoints: Path
     report: Report
     hooks: Hooks
+    requests: Requests = field(default_factory=Requests)
 
     @property
     def device(self) -> torch.device:

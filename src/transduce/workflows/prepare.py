@@ -2,13 +2,17 @@
 
 import hashlib
 import json
+import os
+import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
 from typing import Final
 
 from transduce.config import BadInputError, Corpus, RunConfig, write_run
+from transduce.config.disk import flush_folder
 from transduce.data import (
     DuplicateFinder,
     EncodedPair,
@@ -82,6 +86,28 @@ def load_prepared(run: RunDirectory) -> Prepared | None:
         return None
 
 
+def share_preparation(base: RunDirectory, run: RunDirectory) -> None:
+    """Give a run that has none the preparation of another, which is the same; it takes no more room on the disk."""
+    if load_prepared(run) is not None:
+        return
+    run.train_store.parent.mkdir(parents=True, exist_ok=True)
+    _link(base.train_store, run.train_store)
+    _link(base.dev_store, run.dev_store)
+    for path in [base.report, *base.root.glob("tokenizer*.json")]:
+        shutil.copy2(path, run.root / path.relative_to(base.root))
+    for folder in (run.train_store.parent, run.root):
+        flush_folder(folder)
+
+
+def _link(source: Path, target: Path) -> None:
+    """A second name of a store, which is never written to, only replaced; or, where the disk has none, a copy."""
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
 def _check_readable(run: RunDirectory) -> None:
     try:
         _read_prepared(run)
@@ -118,6 +144,9 @@ def _prepare_anew(config: RunConfig, run: RunDirectory, origin: dict[str, str]) 
     run.report.write_text("".join(f"{line}\n" for line in report), encoding="utf-8")
     tokenizers.save(run.root)
     write_run(config, run.config)
+    # A training can go on with this very preparation only: it must not be lost with the power.
+    for folder in (run.train_store.parent, run.root):
+        flush_folder(folder)
     return replace(_read_prepared(run), new=True)
 
 

@@ -3,14 +3,14 @@
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from signal import Signals
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from transduce.bundle import BEST, Bundle, find_model, save_bundle
-from transduce.config import BadInputError, Precision, RunConfig, TrainConfig, write_run
-from transduce.config.model import REGULARIZATION, VOCABULARY_SIZES
+from transduce.config import BadInputError, Precision, RunConfig, StoppedError, TrainConfig, write_run
 from transduce.data import Ids, Resegment, read_corpus
 from transduce.evaluation import corpus_score
 from transduce.inference import Translator
@@ -18,19 +18,23 @@ from transduce.kernels import resolve_precision
 from transduce.models import Transformer, build
 from transduce.text import BpeDropout, TokenizerPair
 from transduce.training import (
+    Abandoned,
     Corpora,
     Hooks,
     Progress,
     Report,
+    Requests,
     Training,
-    is_over,
-    is_stale,
+    circumstances,
+    is_finished,
     list_checkpoints,
+    listen,
     load_newest,
     make_optimizer,
     require_tensorboard,
     train,
 )
+from transduce.workflows.changes import fix, tell_changes, tell_circumstances
 from transduce.workflows.cost import describe_cost
 from transduce.workflows.initialize import initialize
 from transduce.workflows.prepare import Prepared, prepare
@@ -46,15 +50,42 @@ def train_run(
     resume: bool,
     init: Path | None = None,
     carry_vocabulary: bool = False,
+    stop_after: int | None = None,
 ) -> Progress:
     """Prepare where needed, then train to ``max_steps``; with ``resume``, go on from the newest checkpoint.
 
     ``init`` is a finished model whose weights a training begins with; where one is resumed, it no longer matters.
+    ``stop_after`` is a step behind which it is interrupted, as by a signal.
 
     Raises:
-        BadInputError: The directory already holds a training and ``resume`` was not given, what it holds is damaged, or
-            ``init`` is another model than the run file's.
+        BadInputError: The directory already holds a training and ``resume`` was not given, what it holds is damaged,
+            ``init`` is another model than the run file's, or settings have changed that may not.
+        StoppedError: A signal ended it.
+        TransduceError: The last checkpoint could not be written.
     """
+    requests = Requests(stop_after)
+    try:
+        with listen(requests):
+            progress = _train_run(config, run, requests, resume, init, carry_vocabulary)
+    except Abandoned:
+        progress = None
+    if requests.stopped_by is None:
+        assert progress is not None
+        return progress
+    if progress is not None and is_finished(config.train, progress):
+        return progress
+    raise _stopped(requests.stopped_by, run)
+
+
+def _stopped(by: Signals, run: RunDirectory) -> StoppedError:
+    checkpoints = list_checkpoints(run.checkpoints)
+    left = f"{checkpoints[-1][1]} is written, --resume goes on from there" if checkpoints else "no step is trained yet"
+    return StoppedError(f"stopped by {by.name}: {left}", by)
+
+
+def _train_run(
+    config: RunConfig, run: RunDirectory, requests: Requests, resume: bool, init: Path | None, carry_vocabulary: bool
+) -> Progress:
     checkpoints = list_checkpoints(run.checkpoints)
     if checkpoints and not resume:
         raise BadInputError(
@@ -67,6 +98,8 @@ def train_run(
         find_model(init)  # a wrong path should not cost a preparation
     if resume and not checkpoints and run.metrics.exists():
         _log.warning(f"{run.root}: no checkpoint was written yet: starting anew{f' from {init}' if init else ''}")
+    if checkpoints:
+        tell_changes(config, run)
     prepared = prepare(config, run)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.manual_seed(config.train.seed)
@@ -78,13 +111,19 @@ def train_run(
     elif init is not None:
         initialize(model, prepared.tokenizers, init, carry_vocabulary=carry_vocabulary)
     settings = _resolve_precision(config.train, progress, device)
-    progress = _fix(progress, config, settings, run)
+    progress = tell_circumstances(fix(progress, config, settings, run), circumstances(device))
     write_run(config, run.config)
     tensorboard = run.tensorboard if settings.tensorboard else None
-    with Report(run.metrics, max_steps=settings.max_steps, step=progress.step, tensorboard=tensorboard) as report:
+    with Report(
+        run.metrics,
+        max_steps=settings.max_steps,
+        step=progress.step,
+        unvalidated=progress.unvalidated,
+        tensorboard=tensorboard,
+    ) as report:
         for line in prepared.report if prepared.new else ():
             report.say(line)
-        if is_over(settings, progress.step, progress.seconds) or is_stale(settings, progress):
+        if is_finished(settings, progress):
             report.say(f"already trained to step {progress.step:,}: nothing to do")
             return progress
         beginning = "going on from" if checkpoints else "starting at"
@@ -99,8 +138,11 @@ def train_run(
             checkpoints=run.checkpoints,
             report=report,
             hooks=_hooks(config, settings.precision, run, prepared),
+            requests=requests,
         )
         progress = train(training, progress)
+        if not is_finished(settings, progress):
+            return progress
         for line in describe_cost(model.config, progress, training.dtype, device):
             report.say(line)
         return progress
@@ -135,25 +177,6 @@ def _resolve_precision(config: TrainConfig, progress: Progress, device: torch.de
         return config.model_copy(update={"precision": progress.fixed["train.precision"]})
     name = str(resolve_precision(config.precision, device)).removeprefix("torch.")
     return config.model_copy(update={"precision": name})
-
-
-def _fix(progress: Progress, config: RunConfig, settings: TrainConfig, run: RunDirectory) -> Progress:
-    """Write down what may not change from here on, and refuse what has changed since the training began.
-
-    Weights of the same shapes may mean another model, and another seed or budget another order of the data.
-    """
-    model = config.model.model_dump(exclude={*VOCABULARY_SIZES, *REGULARIZATION})
-    fixed = {f"model.{key}": value for key, value in model.items()}
-    fixed |= {f"train.{key}": getattr(settings, key) for key in ("seed", "batch_tokens", "accumulate", "precision")}
-    fixed["data.train.weight"] = [corpus.weight for corpus in config.data.train]
-    fixed["tokenizer.bpe_dropout"] = config.tokenizer.bpe_dropout
-    began = progress.fixed or fixed
-    different = [
-        f"{key} was {began.get(key)!r} and is {value!r}" for key, value in fixed.items() if began.get(key) != value
-    ]
-    if different:
-        raise BadInputError(f"{run.root}: cannot go on with other settings: {'; '.join(different)}")
-    return progress.model_copy(update={"fixed": fixed})
 
 
 def _hooks(config: RunConfig, precision: Precision, run: RunDirectory, prepared: Prepared) -> Hooks:

@@ -1,0 +1,16 @@
+"""What a sum's last bits depend on beside its terms: where it changes, a training goes on, but not bit for bit."""
+
+import torch
+
+from transduce.kernels import has_native
+
+
+def circumstances(device: torch.device) -> dict[str, str]:
+    """Of this process, by name."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else torch.backends.cpu.get_cpu_capability()
+    return {
+        "torch": torch.__version__,
+        "device": f"{device.type} {name}",
+        "threads": str(torch.get_num_threads()),
+        "kernels": "C++" if has_native(torch.empty(1, device=device)) else "PyTorch",
+    }
