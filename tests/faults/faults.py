@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import transduce.bundle.directory as writing
+import transduce.bundle.weights as writing
 
 POINTS = ("tensor write", "flush", "manifest", "rename", "pruning")
 
