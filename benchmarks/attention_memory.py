@@ -49,15 +49,15 @@ Way = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def plain(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    return attend_plainly(query, key, value, None, None, PRODUCT, 0.0)
+    return attend_plainly(query, key, value, None, None, PRODUCT)
 
 
 def in_chunks(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    return attend_in_chunks(query, key, value, Mask(), 0.0)
+    return attend_in_chunks(query, key, value, Mask())
 
 
 def nearby(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    return attend_nearby(query, key, value, Mask(reach=NEIGHBOURHOOD // 2), PRODUCT, 0.0)
+    return attend_nearby(query, key, value, Mask(reach=NEIGHBOURHOOD // 2), PRODUCT)
 
 
 WAYS: Final[Mapping[str, Way]] = {"plain": plain, "in chunks": in_chunks, "restricted": nearby}

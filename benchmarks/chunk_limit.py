@@ -38,10 +38,8 @@ def ways(sequences: int, length: int, dtype: torch.dtype) -> dict[str, Callable[
     gradient = torch.randn(shape).to(dtype)
     query, key, value = inputs
     return {
-        "plain": lambda: torch.autograd.grad(
-            attend_plainly(query, key, value, None, None, PRODUCT, 0.0), inputs, gradient
-        ),
-        "in chunks": lambda: torch.autograd.grad(attend_in_chunks(query, key, value, Mask(), 0.0), inputs, gradient),
+        "plain": lambda: torch.autograd.grad(attend_plainly(query, key, value, None, None, PRODUCT), inputs, gradient),
+        "in chunks": lambda: torch.autograd.grad(attend_in_chunks(query, key, value, Mask()), inputs, gradient),
     }
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from transduce.data import padding_share, plan_epoch, read_pairs
+from transduce.data import padding_share, plan_window, read_pairs
 from transduce.text import learn_bpe
 
 RESULT: Final = Path(__file__).parent / "results" / "padding.md"
@@ -32,7 +32,7 @@ def measure(name: str, source: Path, target: Path) -> str:
     source_lengths, target_lengths = (side[short] for side in lengths)
     shares = []
     for budget in BUDGETS:
-        plan = plan_epoch(source_lengths, target_lengths, budget, seed=1, epoch=0)
+        plan = plan_window(source_lengths, target_lengths, budget, key=(1, 0))
         shares.append(f"{padding_share(source_lengths, target_lengths, plan):.1%} in {len(plan):,}")
     means = f"{source_lengths.mean():.1f} / {target_lengths.mean():.1f}"
     return f"| {name} | {len(source_lengths):,} | {means} | {' | '.join(shares)} |"

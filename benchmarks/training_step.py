@@ -24,9 +24,9 @@ from benchmarks.peers.batches import Corpus, real_corpus
 from benchmarks.peers.machine import describe_machine, describe_versions
 from benchmarks.peers.sizes import describe, make_config, parse_sizes
 from transduce.config import TrainConfig
-from transduce.kernels import Packing, resolve_precision, smoothed_cross_entropy
+from transduce.kernels import Dropped, Packing, resolve_precision, smoothed_cross_entropy
 from transduce.models import Tokens, build
-from transduce.training import keep_freed_memory, make_optimizer, train_step
+from transduce.training import keep_freed_memory, make_optimizer, step_seed, train_step
 
 Variant = Callable[[], AbstractContextManager[object]]
 
@@ -57,19 +57,13 @@ def plain() -> Iterator[None]:
     def loss(hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
         return smoothed_cross_entropy(F.linear(hidden, weight), labels, smoothing)
 
-    def drop(x: Tensor, probability: float, *, training: bool) -> Tensor:
-        return F.dropout(x, probability, training)
+    def drop(x: Tensor, dropped: Dropped) -> Tensor:
+        return F.dropout(x, dropped.share)
 
     with ExitStack() as stack:
         stack.enter_context(without_native(*DOORS.values()))
         stack.enter_context(patch("transduce.models.transformer.projected_cross_entropy", loss))
-        for user in (
-            "layers.residual",
-            "layers.positions",
-            "kernels.add_norm",
-            "layers.feed_forward",
-            "kernels.scores",
-        ):
+        for user in ("layers.residual", "layers.dropout", "kernels.add_norm", "kernels.scores"):
             stack.enter_context(patch(f"transduce.{user}.dropout", drop))
         yield
 
@@ -79,7 +73,7 @@ def with_padding() -> AbstractContextManager[object]:
 
     def packing(tokens: Tokens) -> Packing:
         width = tokens.ids.shape[1]
-        return Packing.of(torch.full_like(tokens.lengths, width), width, tokens.ids.device)
+        return Packing.of(torch.full_like(tokens.lengths, width), width, tokens.ids.device, tokens.seeds)
 
     return patch.object(Tokens, "packing", packing)
 
@@ -105,8 +99,8 @@ def measure(size: str, corpus: Corpus, steps: int, rounds: int) -> dict[str, lis
         for name, enter in [*VARIANTS.items()][turn:] + [*VARIANTS.items()][:turn]:
             with enter():
                 start = time.perf_counter()
-                for batch in chosen:
-                    train_step(model, optimizer, [batch], 1e-4, dtype)
+                for number, batch in enumerate(chosen):
+                    train_step(model, optimizer, [batch], 1e-4, dtype, step_seed(round_, number))
                 seconds = time.perf_counter() - start
             if round_:
                 speeds[name].append(sum(batch.target_tokens for batch in chosen) / seconds)

@@ -12,6 +12,8 @@ install_import_hook(
     ["transduce.kernels", "transduce.layers", "transduce.models", "transduce.search"], "beartype.beartype"
 )
 
+pytest_plugins = ["ways"]
+
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")

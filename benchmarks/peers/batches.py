@@ -9,7 +9,7 @@ from typing import Any, Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
-from transduce.data import Batch, Store, make_batch, plan_epoch, read_pairs, write_store
+from transduce.data import Batch, Store, make_batch, plan_epoch, plan_window, read_pairs, write_store
 from transduce.text import learn_bpe
 
 # Random sequences, too, begin, end and are padded with symbols of their own.
@@ -44,7 +44,7 @@ def real_corpus(data: Path | None, batch_tokens: int, vocab_size: int) -> Corpus
     with tempfile.TemporaryDirectory() as folder:
         write_store(Path(folder) / "train.arrow", zip(*sides, itertools.repeat(0)), {})
         store = Store(Path(folder) / "train.arrow")
-        plan = plan_epoch(store.source_lengths + 1, store.target_lengths + 1, batch_tokens, 1, 0)
+        plan = plan_epoch(store, batch_tokens, 1, 0)
         batches = [make_batch(store, rows, tokenizer.special) for rows in plan]
     name = f"{data.name if data else 'made-up phrases'}, batches of at most {batch_tokens:,} tokens a side"
     return Corpus(name, batches, tokenizer.vocab_size)
@@ -64,7 +64,7 @@ def mixed_corpus(pairs: int, batch_tokens: int, vocab_size: int) -> Corpus:
     source, target = (
         (lengths * np.exp(random.normal(0, 0.15, pairs))).round().clip(2, 200).astype(np.int32) for _ in range(2)
     )
-    plan = plan_epoch(source, target, batch_tokens, 1, 0)
+    plan = plan_window(source, target, batch_tokens, (1, 0))
     batches = [_draw(source[rows], target[rows], vocab_size, random) for rows in plan]
     return Corpus(f"random pairs of mixed lengths, at most {batch_tokens:,} tokens a side", batches, vocab_size)
 

@@ -9,7 +9,6 @@ from transduce.bundle import (
     load_bundle,
     load_weights,
     read_tensors,
-    replace_directory,
     save_bundle,
     save_tensors,
 )
@@ -350,11 +349,3 @@ class TestSavingAgain:
     def test_makes_the_folders_above(self, bundle, tmp_path):
         save_bundle(bundle, tmp_path / "a" / "b" / "model")
         assert load_bundle(tmp_path / "a" / "b" / "model").config == bundle.config
-
-    def test_replace_directory_moves_the_finished_one(self, tmp_path):
-        for name in ("new", "old"):
-            (tmp_path / name).mkdir()
-            (tmp_path / name / name).write_text(name)
-        replace_directory(tmp_path / "new", tmp_path / "old")
-        assert [file.name for file in tmp_path.iterdir()] == ["old"]
-        assert [file.name for file in (tmp_path / "old").iterdir()] == ["new"]

@@ -119,12 +119,28 @@ class TestReadBatches:
 def test_symbol_dropout_spares_what_is_to_be_written():
     ids = np.full((97, 101), 7)
     lengths = np.full(97, 101)
-    batch = Batch(ids, lengths, ids, ids, lengths)
-    dropped = drop_symbols(batch, 0.3, 3, (1, 2, 5))
+    batch = Batch(ids, lengths, ids, ids, lengths, np.arange(1000, 1097))
+    dropped = drop_symbols(batch, 0.3, 3, (1, 2))
     for side in (dropped.source, dropped.target):
         assert set(np.unique(side)) == {3, 7}
         assert abs((side == 3).mean() - 0.3) < 0.02  # four standard deviations of 9,797 draws
     assert (dropped.source != dropped.target).any()
     assert dropped.labels is ids
-    assert (drop_symbols(batch, 0.3, 3, (1, 2, 5)).source == dropped.source).all()
-    assert (drop_symbols(batch, 0.3, 3, (1, 2, 6)).source != dropped.source).any()
+    assert (drop_symbols(batch, 0.3, 3, (1, 2)).source == dropped.source).all()
+    assert (drop_symbols(batch, 0.3, 3, (1, 3)).source != dropped.source).any()
+    assert len({tuple(row) for row in dropped.source}) == 97
+
+
+def test_symbol_dropout_of_a_pair_is_the_same_in_any_batch(tmp_path):
+    write_store(tmp_path / "train.arrow", [([7] * (11 + row), [9] * (31 - row), 0) for row in range(19)], {})
+    store = Store(tmp_path / "train.arrow")
+    rows = np.array([2, 3, 5, 7, 11, 13])
+    whole = drop_symbols(make_batch(store, rows, SPECIAL), 0.3, 3, (1, 2))
+    parts = [drop_symbols(make_batch(store, part, SPECIAL), 0.3, 3, (1, 2)) for part in (rows[:1:-1], rows[:2])]
+    for part in parts:
+        for mine, row in enumerate(part.rows):
+            other = whole.rows.tolist().index(row)
+            for side, lengths in (("source", "source_lengths"), ("target", "target_lengths")):
+                length = getattr(part, lengths)[mine]
+                assert (getattr(part, side)[mine, :length] == getattr(whole, side)[other, :length]).all()
+                assert (getattr(part, side)[mine, length:] == SPECIAL.pad).all()

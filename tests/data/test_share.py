@@ -8,7 +8,7 @@ from transduce.data import Share, deal, divide
 
 
 def _taken(number: int, accumulate: int, plan: list[np.ndarray], tokens: np.ndarray) -> list[list[np.ndarray]]:
-    return [list(deal(plan, Share(rank, number, accumulate), tokens, 0)) for rank in range(number)]
+    return [list(deal(plan, Share(rank, number, accumulate), tokens.__getitem__, 0)) for rank in range(number)]
 
 
 def test_a_batch_alone_in_its_step_is_cut_by_tokens():
@@ -54,8 +54,8 @@ def test_as_many_batches_as_processes_stay_whole():
 def test_the_turn_goes_on_over_the_end_of_an_epoch():
     """Three batches of a step of two: the first of the next epoch is the second of its step."""
     share, tokens = Share(1, 2, 2), np.ones(9, np.int64)
-    assert [part.tolist() for part in deal([np.array([8])], share, tokens, 3)] == [[8]]
-    assert list(deal([np.array([8])], share, tokens, 2)) == []
+    assert [part.tolist() for part in deal([np.array([8])], share, tokens.__getitem__, 3)] == [[8]]
+    assert list(deal([np.array([8])], share, tokens.__getitem__, 2)) == []
 
 
 def test_fewer_pairs_than_processes_leave_some_without():

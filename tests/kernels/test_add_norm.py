@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from transduce.kernels import add_norm
+from transduce.kernels import WHOLE, Dropped, add_norm
 
 EPSILON = 1e-6
 # More rows than threads have, and more columns than the kernels draw dropout for at once, no multiple of anything.
@@ -26,7 +26,7 @@ def inputs(size, dtype=torch.float32):
 def find_kept(tensors, dropped):
     """What dropout lets through: the sum shows it. The same seed draws the same for either norm."""
     torch.manual_seed(7)
-    total, _ = add_norm(*tensors, EPSILON, dropped, post=False)
+    total, _ = add_norm(*tensors, EPSILON, Dropped(dropped), post=False)
     return (total - tensors[0]).detach() != 0
 
 
@@ -41,7 +41,7 @@ def test_values_and_gradients_are_those_of_the_formula(size, dropped, dtype, pos
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
         kept = find_kept(tensors, dropped)
         torch.manual_seed(7)
-        found = add_norm(*tensors, EPSILON, dropped, post=post)
+        found = add_norm(*tensors, EPSILON, Dropped(dropped), post=post)
     assert dropped or kept.all()
     total, normalized = formula(*tensors, kept / (1 - dropped))
     expected = normalized if post else total, normalized
@@ -64,7 +64,7 @@ def test_values_and_gradients_are_those_of_the_formula(size, dropped, dtype, pos
 def test_a_result_that_nobody_uses_has_no_gradient(used, post, dtype):
     tensors = inputs((13, 31), dtype)
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
-        found = add_norm(*tensors, EPSILON, 0.0, post=post)[used]
+        found = add_norm(*tensors, EPSILON, WHOLE, post=post)[used]
     total, normalized = formula(*tensors, torch.ones(()))
     expected = normalized if post or used else total
     received = torch.randn_like(found)
@@ -79,7 +79,7 @@ def test_a_result_that_nobody_uses_has_no_gradient(used, post, dtype):
 @pytest.mark.usefixtures("way")
 def test_without_an_output_the_sum_is_what_was():
     x, _, gain, bias = inputs((13, 31))
-    total, normalized = add_norm(x, None, gain, bias, EPSILON, 0.4, post=False)
+    total, normalized = add_norm(x, None, gain, bias, EPSILON, Dropped(0.4), post=False)
     assert total.equal(x)
     expected = formula(x, torch.zeros(13, 31), gain, bias, torch.ones(()))[1]
     torch.testing.assert_close(normalized.double(), expected, rtol=1e-4, atol=1e-4)
@@ -90,5 +90,7 @@ def test_without_an_output_the_sum_is_what_was():
 
 @pytest.mark.usefixtures("way")
 def test_nothing_at_all():
-    found = add_norm(torch.zeros(0, 8), torch.zeros(0, 8), torch.ones(8), torch.zeros(8), EPSILON, 0.1, post=True)
+    found = add_norm(
+        torch.zeros(0, 8), torch.zeros(0, 8), torch.ones(8), torch.zeros(8), EPSILON, Dropped(0.1), post=True
+    )
     assert [each.shape for each in found] == [(0, 8)] * 2

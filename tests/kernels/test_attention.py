@@ -133,4 +133,4 @@ def test_the_way_follows_from_the_sizes(monkeypatch, mask, queries, kind, limit,
     found = attend(query, key, value, mask, how)
     assert taken == [expected]
     allowed, distance = mask.matrix(queries, 97, CPU), torch.arange(97) - torch.arange(97 - queries, 97).unsqueeze(1)
-    torch.testing.assert_close(found, attend_plainly(query, key, value, allowed, distance, how, 0.0))
+    torch.testing.assert_close(found, attend_plainly(query, key, value, allowed, distance, how))

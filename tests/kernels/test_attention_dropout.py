@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from transduce.kernels import Mask, Scoring, chunked
+from transduce.kernels import Dropped, Mask, Scoring, chunked
 from transduce.kernels.chunked import attend_in_chunks
 from transduce.kernels.restricted import attend_nearby
 from transduce.kernels.scores import attend_plainly, weigh
@@ -51,7 +51,7 @@ def weights(query, key):
 def dropped_weights(way, query, key, share=SHARE):
     """With values that are the unit vectors, attention gives the weights themselves."""
     with torch.no_grad():
-        return way(query, key, torch.eye(LENGTH, dtype=query.dtype).expand(BATCH, HEADS, -1, -1), share)
+        return way(query, key, torch.eye(LENGTH, dtype=query.dtype).expand(BATCH, HEADS, -1, -1), Dropped(share))
 
 
 @WAYS
@@ -93,7 +93,7 @@ def test_heads_sentences_and_calls_draw_their_own_and_a_seed_draws_the_same(way,
 
 def test_chunks_draw_their_own(inputs):
     unit = torch.eye(LENGTH, dtype=torch.float64).expand(BATCH, HEADS, -1, -1)
-    kept = attend_in_chunks(*inputs[:2], unit, Mask(), SHARE) != 0
+    kept = attend_in_chunks(*inputs[:2], unit, Mask(), Dropped(SHARE)) != 0
     blocks = [kept[:, :, i : i + 7, j : j + 7] for i in range(0, 56, 7) for j in range(0, 56, 7)]
     assert len({tuple(block.flatten().tolist()) for block in blocks}) == 64
 
@@ -105,7 +105,7 @@ def test_the_gradients_go_through_the_weights_that_stayed(way, inputs):
     torch.manual_seed(7)
     kept = dropped_weights(way, query, key) / weights(query, key).detach().clamp(min=1e-300)
     torch.manual_seed(7)
-    found = way(query, key, value, SHARE)
+    found = way(query, key, value, Dropped(SHARE))
     expected = (weights(query, key) * kept) @ value
     torch.testing.assert_close(found, expected)
     received = torch.randn_like(found)

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from transduce.kernels import Mask, Relative, Scoring, attend, attention, chunked
+from transduce.kernels import Dropped, Mask, Relative, Scoring, attend, attention, chunked
 
 pytest_plugins = ["allocations"]
 
@@ -16,7 +16,7 @@ def run(allocations, length, mask, scoring=None, dropped=0.0):
     """What forward and backward make."""
     inputs = [torch.randn(1, HEADS, length, WIDTH, requires_grad=True) for _ in range(3)]
     with allocations() as made:
-        attend(*inputs, mask, scoring or Scoring(), dropped).sum().backward()
+        attend(*inputs, mask, scoring or Scoring(), Dropped(dropped)).sum().backward()
     assert all(each.grad is not None for each in inputs)
     return made
 

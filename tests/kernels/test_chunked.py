@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transduce.kernels import Mask, Scoring, chunked
+from transduce.kernels import Dropped, Mask, Scoring, chunked
 from transduce.kernels.chunked import attend_in_chunks
 from transduce.kernels.scores import attend_plainly
 
@@ -31,7 +31,7 @@ def tensors(batch: int, queries: int, keys: int, dtype: torch.dtype = torch.floa
 def plainly(inputs: list[torch.Tensor], mask: Mask) -> torch.Tensor:
     query, key, value = inputs
     allowed = mask.matrix(query.shape[2], key.shape[2], CPU)
-    return attend_plainly(query, key, value, allowed, None, Scoring(), 0.0)
+    return attend_plainly(query, key, value, allowed, None, Scoring())
 
 
 def gradients(result: torch.Tensor, inputs: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
@@ -53,7 +53,7 @@ def test_values_and_gradients_equal_plain_attentions(queries, keys, causal, padd
     rows = torch.arange(keys) <= keys // 2, torch.arange(keys) >= keys - queries
     mask = Mask(torch.stack(rows) if padded else None, causal=causal)
     inputs = tensors(2, queries, keys)
-    found, expected = attend_in_chunks(*inputs, mask, 0.0), plainly(inputs, mask)
+    found, expected = attend_in_chunks(*inputs, mask), plainly(inputs, mask)
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(gradients(found, inputs), gradients(expected, inputs))
 
@@ -61,7 +61,7 @@ def test_values_and_gradients_equal_plain_attentions(queries, keys, causal, padd
 @given(queries=st.integers(1, 23), past=st.integers(0, 17), causal=st.booleans(), reach=st.none() | st.integers(0, 25))
 def test_every_mask_of_queries_that_end_where_the_keys_end(queries, past, causal, reach):
     inputs, mask = tensors(1, queries, queries + past), Mask(causal=causal, reach=reach)
-    found, expected = attend_in_chunks(*inputs, mask, 0.0), plainly(inputs, mask)
+    found, expected = attend_in_chunks(*inputs, mask), plainly(inputs, mask)
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(gradients(found, inputs), gradients(expected, inputs))
 
@@ -72,7 +72,7 @@ def test_other_number_formats(dtype, tolerance):
     exact = tensors(2, 20, 29)
     inputs = [each.detach().to(dtype).requires_grad_() for each in exact]
     exact = [each.detach().double().requires_grad_() for each in inputs]
-    found, expected = attend_in_chunks(*inputs, Mask(), 0.0), plainly(exact, Mask())
+    found, expected = attend_in_chunks(*inputs, Mask()), plainly(exact, Mask())
     assert found.dtype == dtype
     torch.testing.assert_close(found.double(), expected, rtol=tolerance, atol=tolerance)
     expected.sum().backward()
@@ -85,10 +85,10 @@ def test_other_number_formats(dtype, tolerance):
 def test_autocast_multiplies_in_its_format():
     inputs = tensors(1, 20, 29, torch.float32)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        result = attend_in_chunks(*inputs, Mask(), 0.0)
+        result = attend_in_chunks(*inputs, Mask())
     assert result.dtype == torch.bfloat16
     narrow = [each.detach().bfloat16().requires_grad_() for each in inputs]
-    expected = attend_in_chunks(*narrow, Mask(), 0.0)
+    expected = attend_in_chunks(*narrow, Mask())
     assert result.equal(expected)
     found = torch.autograd.grad(result.sum(), inputs)
     assert [gradient.dtype for gradient in found] == [torch.float32] * 3
@@ -102,7 +102,7 @@ def test_the_gradient_is_that_of_what_was_computed(dropped):
 
     def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
         torch.manual_seed(11)
-        return attend_in_chunks(query, key, value, Mask(causal=True), dropped)
+        return attend_in_chunks(query, key, value, Mask(causal=True), Dropped(dropped))
 
     assert torch.autograd.gradcheck(attend, tensors(1, 9, 11), fast_mode=True)
 
@@ -112,7 +112,7 @@ def test_far_apart_scores_neither_overflow_nor_vanish():
     query = torch.full((1, 1, 3, 1), 1000.0, requires_grad=True)
     key = torch.arange(29.0).view(1, 1, 29, 1).requires_grad_()
     for order in (torch.arange(29), torch.arange(28, -1, -1)):
-        result = attend_in_chunks(query, key[:, :, order], key[:, :, order], Mask(), 0.0)
+        result = attend_in_chunks(query, key[:, :, order], key[:, :, order], Mask())
         torch.testing.assert_close(result, torch.full((1, 1, 3, 1), 28.0))
         assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(result.sum(), (query, key)))
 
@@ -120,7 +120,7 @@ def test_far_apart_scores_neither_overflow_nor_vanish():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_padding_alone_gives_no_nan(dtype):
     inputs = [each.detach().to(dtype).requires_grad_() for each in tensors(2, 20, 29)]
-    result = attend_in_chunks(*inputs, Mask(torch.zeros(2, 29, dtype=torch.bool)), 0.5)
+    result = attend_in_chunks(*inputs, Mask(torch.zeros(2, 29, dtype=torch.bool)), Dropped(0.5))
     result.sum().backward()
     assert all(each.isfinite().all() for each in (result, *(each.grad for each in inputs)))
 
@@ -134,9 +134,9 @@ def test_chunks_of_keys_are_as_long_as_the_square_root_and_none_is_all_future(mo
         return original(self, queries, keys)
 
     monkeypatch.setattr(chunked._Chunks, "scores", scores)
-    attend_in_chunks(*tensors(1, 14, 30), Mask(), 0.0)
+    attend_in_chunks(*tensors(1, 14, 30), Mask())
     assert widths == [(7, math.isqrt(30))] * 6 * 2
     widths.clear()
     # The first seven of 14 queries end in column 7: two chunks of three keys and one key more.
-    attend_in_chunks(*tensors(1, 14, 14), Mask(causal=True), 0.0)
+    attend_in_chunks(*tensors(1, 14, 14), Mask(causal=True))
     assert widths == [(7, 3)] * 3 + [(7, 3)] * 4 + [(7, 2)]

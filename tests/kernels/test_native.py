@@ -5,7 +5,7 @@ import ctypes
 import pytest
 import torch
 
-from transduce.kernels import add_norm, native
+from transduce.kernels import Dropped, add_norm, native
 
 
 @pytest.fixture(autouse=True)
@@ -17,9 +17,8 @@ def _built(way):
 def drop_of_ones(probability, *shape):
     """What dropout makes of ones."""
     width = shape[-1:]
-    return add_norm(
-        torch.zeros(shape), torch.ones(shape), torch.ones(width), torch.zeros(width), 1e-6, probability, post=False
-    )[0]
+    tensors = torch.zeros(shape), torch.ones(shape), torch.ones(width), torch.zeros(width)
+    return add_norm(*tensors, 1e-6, Dropped(probability), post=False)[0]
 
 
 def zeros(probability, *shape):

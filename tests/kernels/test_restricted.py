@@ -5,7 +5,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from transduce.kernels import Mask, Relative, Scoring, restricted
+from transduce.kernels import Dropped, Mask, Relative, Scoring, restricted
 from transduce.kernels.restricted import attend_nearby, block_size
 from transduce.kernels.scores import attend_plainly
 
@@ -35,12 +35,12 @@ def everything(inputs: list[torch.Tensor], mask: Mask, how: Scoring) -> torch.Te
     query, key, value = inputs
     length = query.shape[2]
     distance = torch.arange(length) - torch.arange(length).unsqueeze(1)
-    return attend_plainly(query, key, value, mask.matrix(length, length, CPU), distance, how, 0.0)
+    return attend_plainly(query, key, value, mask.matrix(length, length, CPU), distance, how)
 
 
 def assert_equal(inputs: list[torch.Tensor], mask: Mask, how: Scoring, weights: list[torch.Tensor]) -> None:
     query, key, value = inputs
-    found, expected = attend_nearby(query, key, value, mask, how, 0.0), everything(inputs, mask, how)
+    found, expected = attend_nearby(query, key, value, mask, how), everything(inputs, mask, how)
     allowed = mask.matrix(found.shape[2], found.shape[2], CPU)
     assert allowed is not None
     # Nobody reads what a query gathers that may look at nothing; it only must be a number.
@@ -89,23 +89,23 @@ def test_beyond_three_blocks_of_the_size_that_is_used(reach, causal, kind):
 @pytest.mark.parametrize("causal", [False, True])
 def test_a_reach_over_everything_is_no_restriction(causal):
     inputs, (how, _) = tensors(2, 23), scoring("relative")
-    found = attend_nearby(*inputs, Mask(causal=causal, reach=22), how, 0.0)
+    found = attend_nearby(*inputs, Mask(causal=causal, reach=22), how)
     torch.testing.assert_close(found, everything(inputs, Mask(causal=causal), how))
-    narrower = attend_nearby(*inputs, Mask(causal=causal, reach=21), how, 0.0)
+    narrower = attend_nearby(*inputs, Mask(causal=causal, reach=21), how)
     assert not torch.allclose(found[:, :, -1], narrower[:, :, -1])
     torch.testing.assert_close(found[:, :, 1:-1], narrower[:, :, 1:-1])  # only the ends are 22 apart
 
 
 def test_a_reach_of_nothing_gives_every_position_its_own_value():
     query, key, value = tensors(2, 41)
-    torch.testing.assert_close(attend_nearby(query, key, value, Mask(reach=0), Scoring(), 0.0), value)
+    torch.testing.assert_close(attend_nearby(query, key, value, Mask(reach=0), Scoring()), value)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_padding_alone_gives_no_nan(dtype):
     inputs = [each.detach().to(dtype).requires_grad_() for each in tensors(2, 67)]
     real = torch.zeros(2, 67, dtype=torch.bool)
-    result = attend_nearby(*inputs, Mask(real, reach=3), Scoring(), 0.5)
+    result = attend_nearby(*inputs, Mask(real, reach=3), Scoring(), Dropped(0.5))
     result.sum().backward()
     assert all(each.isfinite().all() for each in (result, *(each.grad for each in inputs)))
 

@@ -7,7 +7,7 @@ tests/test_cuda.py has the kernels themselves.
 import pytest
 import torch
 
-from transduce.kernels import Heads, Packing, Scoring, attend_packed, variable_length
+from transduce.kernels import Dropped, Heads, Packing, Scoring, attend_packed, variable_length
 from transduce.kernels.variable_length import has_variable_length
 
 CPU = torch.device("cpu")
@@ -55,7 +55,7 @@ def test_equals_the_padded_way_in_values_and_gradients(own, causal, scale, monke
 
 @pytest.mark.parametrize(
     "settings",
-    [{"dropped": 0.1}, {"reach": 2}, {"scoring": Scoring(bilinear=torch.eye(8).expand(3, 8, 8))}],
+    [{"dropped": Dropped(0.1)}, {"reach": 2}, {"scoring": Scoring(bilinear=torch.eye(8).expand(3, 8, 8))}],
     ids=["dropout", "restricted", "bilinear"],
 )
 def test_what_the_kernels_do_not_know_is_computed_with_padding(settings, monkeypatch):

@@ -210,10 +210,10 @@ def rates(c, *, training):
     model = build(c).train(training)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("transduce.kernels.native._library", lambda: None)
-        for place in ("kernels.add_norm", "layers.positions", "layers.feed_forward", "kernels.scores"):
+        for place in ("kernels.add_norm", "layers.dropout", "kernels.scores"):
 
-            def record(x, probability, *, training, place=place):
-                called[place, probability if training else 0.0] += 1
+            def record(x, dropped, place=place):
+                called[place, dropped.share] += 1
                 return x
 
             patch.setattr(import_module(f"transduce.{place}"), "dropout", record)
@@ -225,14 +225,17 @@ def check_dropout(ground, changed):
     """Each rate in its own place, in every layer, in training only."""
     for c in (ground, changed):
         layers = c.encoder_layers + c.decoder_layers
-        places = {
-            "kernels.add_norm": (c.dropout, 2 * layers + c.decoder_layers),
-            "layers.positions": (c.embedding_dropout, 2),
-            "layers.feed_forward": (c.relu_dropout, layers),
-            "kernels.scores": (c.attention_dropout, layers + c.decoder_layers),
-        }
-        assert rates(c, training=True) == {(place, rate): times for place, (rate, times) in places.items()}
-        assert rates(c, training=False) == {(place, 0.0): times for place, (_, times) in places.items()}
+        places = [
+            ("kernels.add_norm", c.dropout, 2 * layers + c.decoder_layers),
+            ("layers.dropout", c.embedding_dropout, 2),
+            ("layers.dropout", c.relu_dropout, layers),
+            ("kernels.scores", c.attention_dropout, layers + c.decoder_layers),
+        ]
+        training, serving = Counter(), Counter()
+        for place, rate, times in places:
+            training[place, rate] += times
+            serving[place, 0.0] += times
+        assert (rates(c, training=True), rates(c, training=False)) == (training, serving)
 
 
 PREDICTIONS = {

@@ -1,20 +1,29 @@
+import json
 import logging
 import shutil
+import subprocess
+import threading
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from transduce.config import BadInputError, TrainConfig, preset
+from transduce.config import BadInputError, TrainConfig, TransduceError, preset
 from transduce.models import build
 from transduce.training import (
+    CheckpointWriter,
     Progress,
     list_checkpoints,
     load_checkpoint,
     load_newest,
+    look,
     make_optimizer,
+    read_weights,
     save_checkpoint,
 )
+from transduce.training import writer as checkpoint_writer
+from transduce.training.checkpoint import list_regular
+from transduce.training.manifest import write_manifest
 
 SMALL = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 8, "d_ff": 12, "heads": 2, "vocab_size": 19}
 
@@ -34,13 +43,18 @@ def _model_and_optimizer(seed, **changes):
 def _save(folder, step=7, keep=5):
     model, optimizer = _model_and_optimizer(seed=step)
     progress = Progress(step=step, epoch=1, batch=3, target_tokens=1009, seconds=2.5, best_score=31.7, best_step=5)
-    return save_checkpoint(folder, model, optimizer, progress, keep=keep), model, optimizer, progress
+    return save_checkpoint(folder, look(model, optimizer, progress), keep=keep), model, optimizer, progress
 
 
 def test_round_trip(tmp_path):
     path, model, optimizer, progress = _save(tmp_path)
     assert path == tmp_path / "step-7"
-    assert sorted(file.name for file in path.iterdir()) == ["model.safetensors", "optimizer.safetensors", "state.json"]
+    assert sorted(file.name for file in path.iterdir()) == [
+        "manifest.json",
+        "model.safetensors",
+        "optimizer.safetensors",
+        "state.json",
+    ]
     other, its_optimizer = _model_and_optimizer(seed=99)
     assert load_checkpoint(path, other, its_optimizer) == progress
     for weight, restored in zip(model.parameters(), other.parameters(), strict=True):
@@ -85,7 +99,7 @@ def test_no_folder_no_checkpoints(tmp_path):
 def test_saving_the_same_step_again_replaces_it(tmp_path):
     _save(tmp_path)
     model, optimizer = _model_and_optimizer(seed=42)
-    path = save_checkpoint(tmp_path, model, optimizer, Progress(step=7, seconds=9.0), keep=5)
+    path = save_checkpoint(tmp_path, look(model, optimizer, Progress(step=7, seconds=9.0)), keep=5)
     assert [entry.name for entry in tmp_path.iterdir()] == ["step-7"]
     other, its_optimizer = _model_and_optimizer(seed=1)
     assert load_checkpoint(path, other, its_optimizer).seconds == 9.0
@@ -112,6 +126,7 @@ def test_a_tensor_too_few_is_named(tmp_path, name):
     tensors = load_file(path / name)
     lost = sorted(tensors)[0]
     save_file({key: value for key, value in tensors.items() if key != lost}, path / name)
+    write_manifest(path)
     with pytest.raises(BadInputError, match=lost) as caught:
         load_checkpoint(path, *_model_and_optimizer(seed=1))
     assert str(path / name) in str(caught.value)
@@ -121,6 +136,7 @@ def test_a_foreign_tensor_is_named(tmp_path):
     path, *_ = _save(tmp_path)
     file = path / "model.safetensors"
     save_file(load_file(file) | {"intruder": torch.zeros(3)}, file)
+    write_manifest(path)
     with pytest.raises(BadInputError, match="intruder") as caught:
         load_checkpoint(path, *_model_and_optimizer(seed=1))
     assert str(file) in str(caught.value)
@@ -129,8 +145,10 @@ def test_a_foreign_tensor_is_named(tmp_path):
 @pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors"])
 def test_tensors_of_another_shape_are_refused(tmp_path, name):
     path, *_ = _save(tmp_path)
-    wider = save_checkpoint(tmp_path / "wider", *_model_and_optimizer(seed=1, d_ff=13), Progress(step=7), keep=1)
+    snapshot = look(*_model_and_optimizer(seed=1, d_ff=13), Progress(step=7))
+    wider = save_checkpoint(tmp_path / "wider", snapshot, keep=1)
     shutil.copy(wider / name, path / name)
+    write_manifest(path)
     with pytest.raises(BadInputError, match="feed_forward") as caught:
         load_checkpoint(path, *_model_and_optimizer(seed=1))
     assert str(path / name) in str(caught.value)
@@ -220,3 +238,95 @@ class TestLoadNewest:
             load_newest(tmp_path, *_model_and_optimizer(seed=1, d_ff=13))
         assert self._entries(tmp_path) == before
         assert not caplog.records
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"])
+def test_one_bit_of_any_file_is_noticed(tmp_path, name):
+    path, *_ = _save(tmp_path)
+    content = bytearray((path / name).read_bytes())
+    content[-len(content) // 3] ^= 1
+    (path / name).write_bytes(content)
+    with pytest.raises(BadInputError, match="damaged checkpoint"):
+        load_checkpoint(path, *_model_and_optimizer(seed=1))
+    if name == "model.safetensors":
+        with pytest.raises(BadInputError, match=r"model\.safetensors: damaged checkpoint: its sha256 is not that in"):
+            read_weights(path)
+
+
+def test_the_manifest_is_what_sha256sum_says(tmp_path):
+    path, *_ = _save(tmp_path)
+    files = sorted(set(path.iterdir()) - {path / "manifest.json"})
+    said = subprocess.run(["sha256sum", *files], capture_output=True, text=True, check=True).stdout
+    expected = {line.split("/")[-1]: line.split()[0] for line in said.splitlines()}
+    entries = json.loads((path / "manifest.json").read_text())
+    assert {name: entry["sha256"] for name, entry in entries.items()} == expected
+    assert all(entry["bytes"] == (path / name).stat().st_size for name, entry in entries.items())
+
+
+def test_a_checkpoint_of_an_older_version_has_no_manifest(tmp_path, caplog):
+    path, *_ = _save(tmp_path)
+    (path / "manifest.json").unlink()
+    assert load_checkpoint(path, *_model_and_optimizer(seed=1)).step == 7
+    assert "no manifest" in caplog.text
+
+
+def test_what_a_signal_asked_for_goes_with_the_next_and_displaces_none(tmp_path):
+    for step in (2, 3, 4, 5, 6):
+        snapshot = look(*_model_and_optimizer(seed=step), Progress(step=step, asked=step % 2 == 1))
+        save_checkpoint(tmp_path, snapshot, keep=2)
+        kept = [number for number, _ in list_checkpoints(tmp_path)]
+        assert kept == {2: [2], 3: [2, 3], 4: [2, 4], 5: [2, 4, 5], 6: [4, 6]}[step]
+    assert [number for number, _ in list_regular(tmp_path)] == [4, 6]
+
+
+class TestWriter:
+    @pytest.fixture
+    def writer(self, tmp_path):
+        self.model, optimizer = _model_and_optimizer(seed=3)
+        with CheckpointWriter(tmp_path / "run", self.model, optimizer, keep=2, before=lambda: None) as writer:
+            yield writer
+
+    def test_a_snapshot_is_of_the_step_it_was_taken_at(self, writer, tmp_path, monkeypatch):
+        go_on, save = threading.Event(), checkpoint_writer.save_tensors
+
+        def slow(*arguments):
+            go_on.wait()
+            save(*arguments)
+
+        monkeypatch.setattr(checkpoint_writer, "save_tensors", slow)
+        before = self.model.embedding.weight.detach().clone()
+        writer.write(Progress(step=5))
+        with torch.no_grad():
+            self.model.embedding.weight += 1  # the training goes on
+        assert list_checkpoints(tmp_path / "run") == []
+        go_on.set()
+        writer.finish()
+        assert torch.equal(read_weights(tmp_path / "run" / "step-5")["embedding.weight"], before)
+
+    @pytest.mark.parametrize(
+        ("number", "cause", "remedy"),
+        [(28, "No space left on device", "make room on this disk"), (13, "Permission denied", "let this user write")],
+    )
+    def test_a_disk_that_refuses_is_named_and_tried_again(
+        self, writer, tmp_path, monkeypatch, caplog, number, cause, remedy
+    ):
+        caplog.set_level(logging.WARNING)
+        writer.write(Progress(step=5))
+        writer.wait()
+        with monkeypatch.context() as patch:
+            patch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError(number, cause)))
+            writer.write(Progress(step=6))
+            with pytest.raises(TransduceError, match=f"{cause}; step-5 is whole and stays.*{remedy}.*then --resume"):
+                writer.finish()
+        assert [path.name for path in (tmp_path / "run").iterdir()] == ["step-5"]
+        assert caplog.messages[0].count(cause) == 1
+        writer.write(Progress(step=7))
+        writer.finish()
+        assert [step for step, _ in list_checkpoints(tmp_path / "run")] == [5, 7]
+
+    def test_memory_for_it_is_asked_for_once(self, writer):
+        writer.write(Progress(step=5))
+        places = {name: copy.data_ptr() for name, copy in writer._copies._copies.items()}
+        writer.write(Progress(step=6))
+        writer.finish()
+        assert {name: copy.data_ptr() for name, copy in writer._copies._copies.items()} == places

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from safetensors.torch import load_file
 
 from transduce.config import BadInputError, TrainConfig, preset
-from transduce.data import EncodedPair, Store, plan_epoch, write_store
+from transduce.data import Batch, EncodedPair, Store, plan_epoch, write_store
 from transduce.models import Tokens, Transformer, build
 from transduce.text import SpecialIds
 from transduce.training import (
@@ -18,11 +19,13 @@ from transduce.training import (
     Hooks,
     Progress,
     Report,
+    Requests,
     Training,
     list_checkpoints,
     load_checkpoint,
     make_optimizer,
     train,
+    train_step,
 )
 
 SPECIAL = SpecialIds(pad=0, begin=1, end=2, unknown=3)
@@ -66,7 +69,13 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Corpora:
 
 
 def _train(
-    folder: Path, corpora: Corpora, config: TrainConfig, notes: Notes | None = None, *, dropout: float = 0.1
+    folder: Path,
+    corpora: Corpora,
+    config: TrainConfig,
+    notes: Notes | None = None,
+    *,
+    dropout: float = 0.1,
+    stop_after: int | None = None,
 ) -> tuple[Training, Progress]:
     """Train in ``folder`` from where it stands, as a new process would."""
     notes = notes or Notes()
@@ -80,7 +89,8 @@ def _train(
     folder.mkdir(exist_ok=True)
     with Report(folder / "metrics.jsonl", max_steps=config.max_steps, step=progress.step) as report:
         hooks = Hooks(notes.dev_bleu, notes.save_best)
-        training = Training(model, optimizer, corpora, config, folder / "checkpoints", report, hooks)
+        requests = Requests(stop_after)
+        training = Training(model, optimizer, corpora, config, folder / "checkpoints", report, hooks, requests)
         return training, train(training, progress)
 
 
@@ -97,9 +107,13 @@ def _lists(store: Store, row: int, corpus: int = 0) -> EncodedPair:
     return source.tolist(), target.tolist(), corpus
 
 
+def _target_lengths(store: Store) -> NDArray[np.int64]:
+    """With the end symbol."""
+    return np.array([len(store.pair(row)[1]) + 1 for row in range(len(store))])
+
+
 def _batches_in_an_epoch(corpora: Corpora, config: TrainConfig) -> int:
-    lengths = corpora.train.source_lengths + 1, corpora.train.target_lengths + 1
-    return len(plan_epoch(*lengths, config.batch_tokens, config.seed, 0))
+    return plan_epoch(corpora.train, config.batch_tokens, config.seed, 0).count_batches()
 
 
 def test_the_same_seed_gives_the_same_losses_and_another_does_not(tmp_path, corpora):
@@ -110,9 +124,31 @@ def test_the_same_seed_gives_the_same_losses_and_another_does_not(tmp_path, corp
     assert [row[2] for row in one] != [row[2] for row in other]
 
 
+def test_batches_cut_in_two_train_the_same(tmp_path, corpora, monkeypatch):
+    """Every batch of 64 tokens a side has several pairs; what is dropped of each does not depend on the others."""
+    _train(tmp_path / "whole", corpora, CONFIG)
+
+    def cut(batch: Batch) -> list[Batch]:
+        middle = len(batch.source) // 2
+        parts = [
+            {name: part(value) for name, value in vars(batch).items() if name != "stand_in"}
+            for part in (lambda x: x[:middle], lambda x: x[middle:])
+        ]
+        return [Batch(**part) for part in parts]
+
+    def step(model, optimizer, batches, *rest, tokens):
+        parts = [part for batch in batches for part in cut(batch)]
+        return train_step(model, optimizer, parts, *rest, tokens=tokens)
+
+    monkeypatch.setattr("transduce.training.loop.train_step", step)
+    _train(tmp_path / "halves", corpora, CONFIG)
+    whole, halves = ([line["loss"] for line in _metrics(tmp_path / name)] for name in ("whole", "halves"))
+    assert halves == pytest.approx(whole, rel=1e-4)
+
+
 def test_dropout_is_drawn_anew_at_every_step(tmp_path, corpora):
     """With a rate of almost nothing and the same batch every time, only dropout can change the loss."""
-    everything = corpora.train.target_lengths.sum() * 10
+    everything = corpora.train.tokens[1] * 10
     still = CONFIG.model_copy(update={"batch_tokens": int(everything), "learning_rate_factor": 1e-12, "log_every": 1})
     _train(tmp_path / "dropout", corpora, still)
     _train(tmp_path / "none", corpora, still, dropout=0.0)
@@ -130,7 +166,7 @@ def test_two_halves_equal_the_whole_bit_for_bit(tmp_path, corpora, half):
     whole, halves = tmp_path / "whole", tmp_path / "halves"
     _train(whole, corpora, CONFIG.model_copy(update={"max_steps": 2 * half}))
     _, middle = _train(halves, corpora, CONFIG.model_copy(update={"max_steps": half}))
-    assert (middle.epoch, middle.batch) == divmod(half, batches)
+    assert (middle.epoch, middle.window, middle.batch) == (half // batches, 0, half % batches)
     _, end = _train(halves, corpora, CONFIG.model_copy(update={"max_steps": 2 * half}))
     assert end.step == 2 * half
     assert _losses(halves) == _losses(whole)
@@ -148,7 +184,7 @@ def weighted(corpora: Corpora, tmp_path_factory: pytest.TempPathFactory) -> Corp
 
 
 def test_an_epoch_has_each_corpus_as_often_as_it_weighs(tmp_path, weighted):
-    lengths = weighted.train.target_lengths + 1
+    lengths = _target_lengths(weighted.train)
     twice = 2 * int(lengths[40:].sum())
     # One batch of everything is an epoch.
     config = CONFIG.model_copy(update={"batch_tokens": 10_000, "log_every": 1, "max_steps": 3})
@@ -169,6 +205,27 @@ def test_two_halves_of_a_weighted_training_equal_the_whole(tmp_path, weighted):
     assert middle.batch
     _train(halves, weighted, CONFIG.model_copy(update={"max_steps": 56}))
     assert _losses(halves) == _losses(whole)
+
+
+@pytest.mark.parametrize("stop", [9, 19, 31])
+def test_a_training_in_windows_goes_on_where_it_was(tmp_path, corpora, monkeypatch, stop):
+    """Blocks of 7 pairs, and windows of three of them: as for a corpus of millions, an epoch is planned in parts."""
+    monkeypatch.setattr("transduce.data.store._ROWS_PER_BLOCK", 7)
+    monkeypatch.setattr("transduce.data.plan._WINDOW", 21)
+    write_store(tmp_path / "blocks", [_lists(corpora.train, row) for row in range(101)], {})
+    parts = Corpora(Store(tmp_path / "blocks"), corpora.dev, SPECIAL)
+    plan = plan_epoch(parts.train, CONFIG.batch_tokens, CONFIG.seed, 0)
+    assert plan.windows == 5
+    whole, halves = tmp_path / "whole", tmp_path / "halves"
+    _train(whole, parts, CONFIG.model_copy(update={"max_steps": 40, "symbol_dropout": 0.1}))
+    _, middle = _train(halves, parts, CONFIG.model_copy(update={"max_steps": stop, "symbol_dropout": 0.1}))
+    sizes = [len(plan.window(index).batches) for index in range(5)]
+    assert middle.epoch or sum(sizes[: middle.window]) + middle.batch == stop
+    _train(halves, parts, CONFIG.model_copy(update={"max_steps": 40, "symbol_dropout": 0.1}))
+    # The halves also measured where they stopped.
+    assert set(_losses(whole)[-2:]) <= set(_losses(halves))
+    last = Path("checkpoints") / "step-40" / "model.safetensors"
+    assert (halves / last).read_bytes() == (whole / last).read_bytes()
 
 
 def test_a_weight_that_leaves_nothing_to_train_on_is_refused(tmp_path, corpora):
@@ -223,9 +280,8 @@ def test_metrics_hold_what_is_promised(tmp_path, corpora):
     assert [line["bleu"] for line in lines if line["split"] == "dev"] == [12.5, 25.0]
     # d_model 16 gives 1/4; the warm-up of 10 steps gives 10^-1.5 a step; the factor is 0.3.
     assert lines[1]["learning_rate"] == pytest.approx(0.3 * 0.25 * 4 * 10**-1.5)
-    lengths = corpora.train.source_lengths + 1, corpora.train.target_lengths + 1
-    plan = plan_epoch(*lengths, CONFIG.batch_tokens, CONFIG.seed, 0)
-    expected = [sum(int((corpora.train.target_lengths[rows] + 1).sum()) for rows in plan[:n]) for n in (2, 4, 6, 8)]
+    lengths, plan = _target_lengths(corpora.train), [*plan_epoch(corpora.train, CONFIG.batch_tokens, CONFIG.seed, 0)]
+    expected = [sum(int(lengths[rows].sum()) for rows in plan[:n]) for n in (2, 4, 6, 8)]
     assert [line["target_tokens"] for line in lines if line["split"] == "train"] == expected
     seconds = [line["seconds"] for line in lines]
     assert seconds == sorted(seconds)
@@ -280,3 +336,65 @@ def test_old_checkpoints_go_and_the_last_step_stays(tmp_path, corpora):
     config = CONFIG.model_copy(update={"max_steps": 9, "checkpoint_every": 2, "keep_checkpoints": 2})
     _train(tmp_path, corpora, config)
     assert [step for step, _ in list_checkpoints(tmp_path / "checkpoints")] == [8, 9]
+
+
+@pytest.mark.parametrize("stop", [3, 4, 5, 7, 8, 11])
+def test_a_stop_anywhere_changes_neither_the_weights_nor_what_is_best(tmp_path, corpora, stop):
+    """Stops leave a checkpoint out of the rhythm: means, the rate's fall and the patience are as without."""
+    changes = {"max_steps": 12, "checkpoint_every": 2, "average_last": 3, "cooldown_steps": 5, "early_stop": 2}
+    config = CONFIG.model_copy(update=changes | {"best_metric": "loss"})
+    _, whole = _train(tmp_path / "whole", corpora, config)
+    _, half = _train(tmp_path / "halves", corpora, config, stop_after=stop)
+    assert half.step == stop
+    _, end = _train(tmp_path / "halves", corpora, config)
+    times = {"seconds": 0.0, "checkpoint_seconds": 0.0}
+    assert end.model_copy(update=times) == whole.model_copy(update=times)
+    dev = [[line for line in _losses(tmp_path / name) if line[1] == "dev"] for name in ("whole", "halves")]
+    assert dev[0] == dev[1]
+    assert len(dev[0]) == 5  # of 4 the model alone, as three checkpoints are not there yet; of 8 and 12 the mean too
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        last = Path("checkpoints") / "step-12" / name
+        assert (tmp_path / "halves" / last).read_bytes() == (tmp_path / "whole" / last).read_bytes()
+
+
+def test_going_on_reads_nothing_of_what_is_done(tmp_path, corpora, monkeypatch):
+    batches = _batches_in_an_epoch(corpora, CONFIG)
+    _train(tmp_path, corpora, CONFIG.model_copy(update={"max_steps": batches - 3}))
+    read = []
+    pair = corpora.train.pair
+
+    def notice(row: int) -> Any:
+        read.append(row)
+        return pair(row)
+
+    monkeypatch.setattr(corpora.train, "pair", notice)
+    _train(tmp_path, corpora, CONFIG.model_copy(update={"max_steps": batches}))
+    plan = [*plan_epoch(corpora.train, CONFIG.batch_tokens, CONFIG.seed, 0)]
+    assert sorted(read) == sorted(np.concatenate(plan[-3:]))
+
+
+def test_a_best_model_that_finds_no_room_is_tried_again(tmp_path, corpora, monkeypatch, caplog):
+    notes = Notes(bleus=[30.0, 20.0, 10.0])
+    save, calls = notes.save_best, []
+
+    def refuse_first(model: Transformer) -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            raise OSError(28, "No space left on device")
+        save(model)
+
+    monkeypatch.setattr(notes, "save_best", refuse_first)
+    _, progress = _train(tmp_path, corpora, CONFIG.model_copy(update={"max_steps": 12}), notes)
+    assert (progress.best_score, progress.best_step, progress.stale, len(calls)) == (20.0, 8, 1, 2)
+    assert "the best model could not be written: No space left on device" in caplog.text
+
+
+def test_a_damaged_checkpoint_leaves_only_the_mean_out(tmp_path, corpora, caplog):
+    config = CONFIG.model_copy(update={"average_last": 2})
+    _train(tmp_path, corpora, config, stop_after=4)
+    _train(tmp_path, corpora, config, stop_after=6)
+    weights = tmp_path / "checkpoints" / "step-4" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    _, progress = _train(tmp_path, corpora, config)
+    assert progress.step == 8
+    assert "no mean of 2 checkpoints is tried" in caplog.text

@@ -1,3 +1,6 @@
+import copy
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -6,7 +9,7 @@ from torch import nn
 from transduce.config import Corpus, DataConfig, RunConfig, TrainConfig, preset
 from transduce.data import Batch
 from transduce.models import LossSums, Tokens, build
-from transduce.training import compute_loss, make_optimizer, train_step
+from transduce.training import compute_loss, make_optimizer, step_seed, train_step
 
 PAD, BEGIN, END = 0, 1, 2
 LENGTHS = np.array([1, 1])
@@ -93,6 +96,32 @@ def test_the_gradient_is_the_mean_over_target_tokens_however_they_are_batched(cu
         # Adam's first moment after its first step is (1 - beta1) times the gradient.
         torch.testing.assert_close(optimizer.state[weight]["exp_avg"] / 0.5, expected[name], rtol=1e-4, atol=1e-6)
         assert weight.grad is None
+
+
+@pytest.mark.parametrize("cuts", [[1, 3], [2, 3], [1, 2, 3]])
+def test_dropout_is_the_pairs_own_however_they_are_batched(cuts):
+    """So that accumulated or parallel batches learn what one batch would."""
+    torch.manual_seed(2)
+    changes = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 12, "d_ff": 20, "heads": 3, "vocab_size": 23}
+    model = build(preset("base", changes | {"dropout": 0.3, "attention_dropout": 0.2, "relu_dropout": 0.1}))
+    pairs = [([5, 7, 11, 13, 17], [19]), ([3], [4, 6, 8, 10, 12, 14]), ([9, 9], [21, 22])]
+
+    def gradients(seed, *cuts):
+        batches = [
+            replace(_batch(pairs[start:stop]), rows=np.arange(101, 104)[start:stop])
+            for start, stop in zip([0, *cuts], cuts, strict=False)
+        ]
+        ours = copy.deepcopy(model)
+        optimizer = make_optimizer(ours, TrainConfig(adam_beta1=0.5))
+        sums = train_step(ours, optimizer, batches, 1e-3, torch.float32, seed)
+        return sums.nll.item(), [optimizer.state[weight]["exp_avg"] for weight in ours.parameters()]
+
+    loss, whole = gradients(step_seed(1, 7), 3)
+    found, parts = gradients(step_seed(1, 7), *cuts)
+    assert found == pytest.approx(loss, rel=1e-5)
+    torch.testing.assert_close(parts, whole, rtol=1e-4, atol=1e-6)
+    others = [gradients(seed, *cuts)[0] for seed in (step_seed(1, 8), step_seed(2, 7), step_seed(7, 1), None)]
+    assert len({loss, *others}) == 5
 
 
 def test_bfloat16_rounds_the_products_but_not_the_weights():

@@ -13,8 +13,15 @@ from transduce.data import DuplicateFinder, PairFilter
 from transduce.inference import Translator
 from transduce.models import build
 from transduce.text import TokenizerPair, learn_bpe, learn_tokenizer
-from transduce.training import Progress, is_over, learning_rate, list_checkpoints, make_optimizer
-from transduce.training.checkpoint import save_checkpoint
+from transduce.training import (
+    Progress,
+    is_over,
+    learning_rate,
+    list_checkpoints,
+    look,
+    make_optimizer,
+    save_checkpoint,
+)
 from transduce.training.validation import _candidates
 from transduce.workflows.prepare import prepare
 from transduce.workflows.run_directory import RunDirectory
@@ -70,7 +77,8 @@ def checkpoints(folder, keep, last):
     model = torch.nn.Linear(1, 1, bias=False)
     for step in range(1, last + 1):
         torch.nn.init.constant_(model.weight, float(step))
-        save_checkpoint(folder, model, make_optimizer(model, TrainConfig()), Progress(step=step), keep=keep)
+        optimizer = make_optimizer(model, TrainConfig())
+        save_checkpoint(folder, look(model, optimizer, Progress(step=step)), keep=keep)
     return model
 
 
@@ -84,7 +92,9 @@ def check_average_last(value, folder, _):
     model = checkpoints(folder, value, value + 2)
     torch.nn.init.constant_(model.weight, float(value + 3))
     config = TrainConfig(average_last=value, keep_checkpoints=value)
-    (_, one), (averaged, count) = _candidates(SimpleNamespace(model=model, config=config, checkpoints=folder))
+    (_, one), (averaged, count) = _candidates(
+        SimpleNamespace(model=model, config=config, checkpoints=folder), value + 3
+    )
     assert (one, count) == (1, value)
     assert averaged.weight.item() == pytest.approx(sum(range(4, value + 4)) / value)
 

@@ -75,7 +75,7 @@ class TestSeveralCorpora:
     def test_follow_each_other_in_the_store_the_tag_before_each_source(self, run_file, run):
         prepared = prepare(read_run(run_file), run)
         assert _texts(prepared)[4:] == [("y", "2 2 2 2 2 2"), ("<bt> z y", "3 2"), ("<bt> y z", "2 3")]
-        assert prepared.train.corpora.tolist() == [0] * 5 + [1] * 2
+        assert [block.corpora.tolist() for block in prepared.train.blocks] == [[0] * 5 + [1] * 2]
 
     def test_a_tag_and_a_symbol_are_one_token_each(self, run_file, run):
         prepared = prepare(read_run(run_file), run)
@@ -215,7 +215,7 @@ kind = "words"
 
 def test_memory_does_not_grow_with_the_corpus(tmp_path, monkeypatch):
     monkeypatch.setattr("transduce.workflows.prepare._LINES_AT_A_TIME", 100)
-    monkeypatch.setattr("transduce.data.store._ROWS_PER_BATCH", 100)
+    monkeypatch.setattr("transduce.data.store._ROWS_PER_BLOCK", 100)
     path = tmp_path / "copy.toml"
     path.write_text(COPY)
     peaks = []

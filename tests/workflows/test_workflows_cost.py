@@ -71,13 +71,12 @@ def test_a_rate_is_products_by_time(monkeypatch):
 def _expected(run, config, steps):
     """What the steps of the first epoch took: the plan, pair by pair."""
     store = Store(run.train_store)
-    sides = store.source_lengths + 1, store.target_lengths + 1
-    plan = plan_epoch(*sides, config.train.batch_tokens, config.train.seed, 0)
+    plan = list(plan_epoch(store, config.train.batch_tokens, config.train.seed, 0))
     assert len(plan) > max(steps)
     work = Work(steps=len(steps))
     for step in steps:
         for pair in plan[step]:
-            work += pair_work(*(int(side[pair]) for side in sides))
+            work += pair_work(*(len(side) + 1 for side in store.pair(pair)))
     return work
 
 

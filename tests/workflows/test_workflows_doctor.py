@@ -38,7 +38,7 @@ def texts(findings, kind):
 def test_a_run_that_is_well(tiny_run_file, tmp_path):
     findings = found(tiny_run_file, tmp_path / "out")
     assert not texts(findings, "problem")
-    shown = "\n".join(texts(findings, "ok"))
+    shown = "\n".join(finding.text for finding in findings)
     assert "train.src" in shown
     assert "211 pairs can be read" in shown
     # 400 steps of at most 256 target tokens, 1,000 of them a second
@@ -91,7 +91,7 @@ def test_an_empty_corpus(copied, tmp_path):
 def test_many_empty_sides(copied, tmp_path):
     (copied.parent / "train.src").write_text("\n" * 211)
     (warning,) = [text for text in texts(found(copied, tmp_path / "out"), "warning") if "pairs" in text]
-    assert warning.endswith("211 of them are no pairs: empty side")
+    assert warning.endswith("211 of them are left out: empty side 211")
 
 
 def test_a_pair_that_no_batch_holds(tiny_run_file, tmp_path):
@@ -109,7 +109,7 @@ def test_a_file_where_the_run_directory_belongs(tiny_run_file, tmp_path):
 def test_a_full_disk(tiny_run_file, tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 9, 1))
     (problem,) = texts(found(tiny_run_file, tmp_path), "problem")
-    assert "checkpoints take" in problem
+    assert "checkpoints and the store take" in problem
     assert "make room" in problem
 
 

@@ -12,6 +12,7 @@ from transduce.training import Progress, learning_rate, list_checkpoints
 from transduce.workflows import reproduce as module
 from transduce.workflows.corpus_folder import find_corpora
 from transduce.workflows.measurement import read_measurements
+from transduce.workflows.prepare import load_prepared, share_preparation
 from transduce.workflows.reproduce import Plan, reproduce_table3
 from transduce.workflows.run_directory import RunDirectory
 from transduce.workflows.table3_page import import_draw
@@ -198,8 +199,8 @@ def test_ten_epochs_are_the_default(plan, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "train_run", train)
     reproduce_table3(replace(plan, steps=None), tmp_path, silent)
     # 211 pairs of at most 6 words and end symbols: batches of 2,048 tokens a side.
-    store = module.load_prepared(RunDirectory(tmp_path / "base-seed1")).train
-    tokens = max(int(store.source_lengths.sum()), int(store.target_lengths.sum())) + len(store)
+    store = load_prepared(RunDirectory(tmp_path / "base-seed1")).train
+    tokens = max(store.tokens) + len(store)
     assert tokens <= 2048 * asked[0].max_steps / 10 < tokens + 2048
 
 
@@ -265,9 +266,9 @@ def test_where_a_disk_has_no_second_names_the_preparation_is_copied(plan, finish
     def refuse(*_):
         raise OSError
 
-    monkeypatch.setattr(module.os, "link", refuse)
+    monkeypatch.setattr("os.link", refuse)
     base, run = RunDirectory(finished[0] / "base-seed1"), RunDirectory(tmp_path / "copy")
-    module._share_preparation(base, run)
+    share_preparation(base, run)
     assert run.train_store.read_bytes() == base.train_store.read_bytes()
     assert run.train_store.stat().st_ino != base.train_store.stat().st_ino
-    assert module.load_prepared(run) is not None
+    assert load_prepared(run) is not None

@@ -5,12 +5,9 @@ from transduce.bundle.directory import (
     Bundle,
     find_model,
     load_bundle,
-    load_weights,
-    read_tensors,
-    replace_directory,
     save_bundle,
-    save_tensors,
 )
+from transduce.bundle.weights import load_weights, read_tensors, save_tensors
 
 __all__ = [
     "BEST",
@@ -19,7 +16,6 @@ __all__ = [
     "load_bundle",
     "load_weights",
     "read_tensors",
-    "replace_directory",
     "save_bundle",
     "save_tensors",
 ]

@@ -1,27 +1,26 @@
 """The model directory: configuration, weights, tokenizer and generation settings, written whole and read safely."""
 
 import json
-import os
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar, final
 
-import torch
 from pydantic import ValidationError
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-from torch import Tensor
 
+from transduce.bundle.weights import check_weights, load_weights, save_tensors
 from transduce.config import BadInputError, GenerationConfig, ModelConfig
-from transduce.models import Transformer, build
+from transduce.config.disk import flush_folder, replace_directory
+from transduce.config.files import check_place, check_size
+from transduce.models import Transformer, build, build_without_storage
 from transduce.text import TokenizerPair
 
 CONFIG: Final = "config.json"
 WEIGHTS: Final = "model.safetensors"
 GENERATION: Final = "generation_config.json"
 BEST: Final = "best"
+_MOST_BYTES: Final = 2**20  # of a file of settings
+_SHOWN: Final = 80  # characters of a value that is wrong
 
 T = TypeVar("T", ModelConfig, GenerationConfig)
 
@@ -56,20 +55,27 @@ def save_bundle(bundle: Bundle, path: Path) -> None:
     (unfinished / GENERATION).write_text(bundle.generation.model_dump_json(indent=2) + "\n", encoding="utf-8")
     bundle.tokenizers.save(unfinished)
     save_tensors(dict(bundle.model.state_dict()), unfinished / WEIGHTS)
+    flush_folder(unfinished)
     replace_directory(unfinished, path)
 
 
 def load_bundle(path: Path) -> Bundle:
     """Read a model directory, or the ``best`` of a run directory.
 
+    It may be a stranger's: nothing in it is run, no link out of it is followed, and no memory is taken for a model
+    before the weights are seen to be of its size.
+
     Raises:
         BadInputError: A file is missing, damaged, or does not fit the others; it is named.
     """
     directory = find_model(path)
+    for file in directory.iterdir():
+        check_place(file)
     config = _read_section(directory / CONFIG, ModelConfig)
     generation = _read_section(directory / GENERATION, GenerationConfig)
     tokenizers = TokenizerPair.load(directory)
     _check_sizes(tokenizers, config, directory)
+    check_weights(build_without_storage(config).state_dict(), directory / WEIGHTS)
     model = build(config)
     load_weights(model, directory / WEIGHTS)
     return Bundle(model.eval(), tokenizers, generation)
@@ -109,64 +115,8 @@ def find_model(path: Path) -> Path:
     )
 
 
-def load_weights(
-    model: torch.nn.Module, path: Path, part: Callable[[Tensor, Tensor], Tensor] = lambda tensor, _: tensor
-) -> None:
-    """Fill a model in place from a ``.safetensors`` file.
-
-    ``part`` takes a tensor of the file and one of the model, and lays the first out as the second is, where a model is
-    spread over processes.
-
-    Raises:
-        BadInputError: The file is missing or damaged, or its tensors' names or shapes are not the model's.
-    """
-    tensors = read_tensors(path)
-    wanted = model.state_dict()
-    different = sorted(wanted.keys() ^ tensors.keys())
-    if different:
-        raise BadInputError(f"{path}: weights of another model: {different[0]} is in only one of the two")
-    for name, tensor in tensors.items():
-        if tensor.shape != wanted[name].shape:
-            raise BadInputError(
-                f"{path}: {name} has shape {tuple(tensor.shape)} but the configuration asks for "
-                f"{tuple(wanted[name].shape)}"
-            )
-    model.load_state_dict({name: part(tensor, wanted[name]) for name, tensor in tensors.items()})
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a ``.safetensors`` file.
-
-    Raises:
-        BadInputError: The file is missing or damaged.
-    """
-    try:
-        with safe_open(path, framework="pt") as stored:
-            return {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 - not a mapping
-    except FileNotFoundError as error:
-        raise BadInputError(f"{path}: no such weights file") from error
-    except (SafetensorError, OSError) as error:
-        raise BadInputError(f"{path}: damaged weights file: {error}") from error
-
-
-def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
-    """Write a ``.safetensors`` file and flush it to disk."""
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
-    with path.open("rb") as stream:
-        os.fsync(stream.fileno())
-
-
-def replace_directory(finished: Path, path: Path) -> None:
-    """Put a finished directory in the place of an older one; the older one is whole until then."""
-    older = path.with_name(f"{path.name}.older")
-    if path.exists():  # otherwise the older one is all there is: an earlier replacement was interrupted
-        shutil.rmtree(older, ignore_errors=True)
-        path.rename(older)
-    finished.rename(path)
-    shutil.rmtree(older, ignore_errors=True)
-
-
 def _read_section(path: Path, section: type[T]) -> T:
+    check_size(path, _MOST_BYTES)
     try:
         return section.model_validate(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError as error:
@@ -174,9 +124,14 @@ def _read_section(path: Path, section: type[T]) -> T:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
-        place = f"{path}: {key} = {first['input']!r}" if key else str(path)
+        place = f"{path}: {key} = {_shorten(first['input'])}" if key else str(path)
         raise BadInputError(f"{place}: {first['msg'].removeprefix('Value error, ')}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadInputError(f"{path}: not readable JSON: {error}") from error
     except OSError as error:
         raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _shorten(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."

@@ -22,7 +22,8 @@ from transduce.cli.reproduce import reproduce
 from transduce.cli.score import score
 from transduce.cli.train import train
 from transduce.cli.translate import translate
-from transduce.config.errors import BadInputError, TransduceError
+from transduce.cli.verify_resume import verify_resume
+from transduce.config.errors import TransduceError
 
 app = typer.Typer(
     name="transduce",
@@ -31,7 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for verb in (demo, prepare, train, translate, score, evaluate, average, inspect, reproduce, doctor):
+for verb in (demo, prepare, train, translate, score, evaluate, average, inspect, reproduce, doctor, verify_resume):
     app.command()(verb)
 
 # Typer brings its own copy of click or uses the installed one, by its version; this is click's UsageError in either.
@@ -119,10 +120,8 @@ def _outcome(error: BaseException) -> tuple[str, int]:
             # A missing argument has no message of its own; format_message names it.
             message: str = error.format_message()  # type: ignore[attr-defined]
             return f"{message.rstrip('.')}: see transduce --help", 2
-        case BadInputError():
-            return str(error), 2
         case TransduceError():
-            return str(error), 1
+            return str(error), error.status
         case OSError():
             return f"{error.filename}: {error.strerror}" if error.filename else str(error), 1
         case typer.Abort() | KeyboardInterrupt():

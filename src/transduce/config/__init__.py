@@ -1,7 +1,7 @@
 """What a run is: frozen, validated data; published configurations; run files in TOML. Knows no torch."""
 
 from transduce.config.corpora import Corpus, DataConfig
-from transduce.config.errors import BadInputError, TransduceError
+from transduce.config.errors import BadInputError, StoppedError, TransduceError
 from transduce.config.model import ModelConfig
 from transduce.config.presets import PRESETS, PUBLISHED, preset
 from transduce.config.run import GenerationConfig, Parallel, Precision, RunConfig, TrainConfig
@@ -22,6 +22,7 @@ __all__ = [
     "Precision",
     "RunConfig",
     "SideConfig",
+    "StoppedError",
     "Table3Row",
     "TokenizerConfig",
     "TrainConfig",

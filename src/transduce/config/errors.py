@@ -2,8 +2,20 @@
 
 
 class TransduceError(Exception):
-    """Something failed that the user can act on; the command line prints it in one line and exits with 1."""
+    """Something failed that the user can act on; the command line prints it in one line and exits with ``status``."""
+
+    status: int = 1
 
 
 class BadInputError(TransduceError):
-    """The input, the run file or an option is wrong; the command line exits with 2."""
+    """The input, the run file or an option is wrong."""
+
+    status = 2
+
+
+class StoppedError(TransduceError):
+    """A signal ended the work; the status is 128 and its number, as shells have it."""
+
+    def __init__(self, message: str, number: int) -> None:
+        super().__init__(message)
+        self.status = 128 + number

@@ -2,7 +2,7 @@
 
 from typing import Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 NormPosition = Literal["post", "pre"]
 Positions = Literal["sinusoidal", "learned", "relative", "none"]
@@ -22,11 +22,26 @@ REGULARIZATION: Final = frozenset(
 )
 
 
+# Far beyond what anyone uses. Files may be damaged, or a stranger's: what they ask for is known to fit in numbers of 64
+# bits before anything is made of that size.
+MOST_LAYERS: Final = 1_000
+MOST_WIDE: Final = 2**20
+MOST_SYMBOLS: Final = 2**24
+_LARGEST: Final = 2**53  # the integers that floating-point numbers have, too
+
+
 class Section(BaseModel):
     """A frozen table of a configuration file: unknown keys are errors, values never change."""
 
     # Strict: `max_steps = true` is no 1, and `"yes"` no boolean; every number is one to calculate with.
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _check_magnitude(cls, value: object) -> object:
+        if isinstance(value, int) and abs(value) > _LARGEST:
+            raise ValueError(f"no number here may be beyond 2^53 = {_LARGEST:,}")
+        return value
 
 
 # TOML has lists, frozen sections have tuples.
@@ -51,13 +66,13 @@ class ModelConfig(Section):
     left out, is ``dropout``: the paper has one rate for both (section 5.4).
     """
 
-    encoder_layers: int = Field(6, ge=1, description="N of the encoder")
-    decoder_layers: int = Field(6, ge=1, description="N of the decoder")
-    d_model: int = Field(512, ge=1, description="width of every sub-layer's output")
-    d_ff: int = Field(2048, ge=1, description="width inside the feed-forward sub-layers")
-    heads: int = Field(8, ge=1, description="h, the number of attention heads")
-    d_k: int = Field(0, ge=0, description="width of a head's queries and keys; 0 means d_model / heads")
-    d_v: int = Field(0, ge=0, description="width of a head's values; 0 means d_model / heads")
+    encoder_layers: int = Field(6, ge=1, le=MOST_LAYERS, description="N of the encoder")
+    decoder_layers: int = Field(6, ge=1, le=MOST_LAYERS, description="N of the decoder")
+    d_model: int = Field(512, ge=1, le=MOST_WIDE, description="width of every sub-layer's output")
+    d_ff: int = Field(2048, ge=1, le=MOST_WIDE, description="width inside the feed-forward sub-layers")
+    heads: int = Field(8, ge=1, le=MOST_WIDE, description="h, the number of attention heads")
+    d_k: int = Field(0, ge=0, le=MOST_WIDE, description="width of a head's queries and keys; 0 means d_model / heads")
+    d_v: int = Field(0, ge=0, le=MOST_WIDE, description="width of a head's values; 0 means d_model / heads")
 
     dropout: float = Field(0.1, ge=0, lt=1, description="P_drop, on each sub-layer's output")
     embedding_dropout: float = Field(
@@ -67,9 +82,11 @@ class ModelConfig(Section):
     relu_dropout: float = Field(0.0, ge=0, lt=1, description="inside the feed-forward sub-layers; the paper: none")
     label_smoothing: float = Field(0.1, ge=0, lt=1, description="epsilon_ls of section 5.4")
 
-    vocab_size: int = Field(37_000, ge=1, description="symbols of the target's vocabulary, which the source shares")
+    vocab_size: int = Field(
+        37_000, ge=1, le=MOST_SYMBOLS, description="symbols of the target's vocabulary, which the source shares"
+    )
     source_vocab_size: int | None = Field(
-        None, ge=1, description="symbols of the source's own vocabulary, where it shares none"
+        None, ge=1, le=MOST_SYMBOLS, description="symbols of the source's own vocabulary, where it shares none"
     )
     tied_projection: bool = Field(
         True, description="the target's embedding also scores the output (section 3.4); false: a matrix of its own"
@@ -94,9 +111,12 @@ class ModelConfig(Section):
         "open",
         description="wavelengths up to, but without, 10000 2 pi, as in the paper's formula, or with it, as in its code",
     )
-    max_positions: int = Field(1024, ge=1, description="how many positions learned embeddings know")
+    max_positions: int = Field(1024, ge=1, le=MOST_SYMBOLS, description="how many positions learned embeddings know")
     max_relative_distance: int = Field(
-        16, ge=1, description="k of Shaw et al. 2018: all distances from here on are one to relative positions"
+        16,
+        ge=1,
+        le=MOST_WIDE,
+        description="k of Shaw et al. 2018: all distances from here on are one to relative positions",
     )
 
     compatibility: Compatibility = Field(
@@ -115,10 +135,10 @@ class ModelConfig(Section):
         "relu",
         description="relu: two linear maps around a ReLU (section 3.3); parameter_attention: attention over parameters",
     )
-    parameter_heads: int = Field(8, ge=1, description="h_p, heads of the attention over parameters")
-    parameter_d_k: int = Field(64, ge=1, description="d_pk, width of its queries and keys")
-    parameter_d_v: int = Field(64, ge=1, description="d_pv, width of its values")
-    parameter_keys: int = Field(1536, ge=1, description="n_p, key-value pairs of each of its heads")
+    parameter_heads: int = Field(8, ge=1, le=MOST_WIDE, description="h_p, heads of the attention over parameters")
+    parameter_d_k: int = Field(64, ge=1, le=MOST_WIDE, description="d_pk, width of its queries and keys")
+    parameter_d_v: int = Field(64, ge=1, le=MOST_WIDE, description="d_pv, width of its values")
+    parameter_keys: int = Field(1536, ge=1, le=MOST_WIDE, description="n_p, key-value pairs of each of its heads")
 
     norm: NormPosition = Field("post", description="post: LayerNorm(x + Sublayer(x)); pre: x + Sublayer(LayerNorm(x))")
     norm_epsilon: float = Field(1e-6, gt=0, description="added to the variance inside LayerNorm")

@@ -79,12 +79,14 @@ class TrainConfig(Section):
 class GenerationConfig(Section):
     """How the model writes (section 6.1); kept beside the model as its defaults."""
 
-    beam_size: int = Field(4, ge=1, description="1 is greedy search")
+    beam_size: int = Field(4, ge=1, le=1024, description="1 is greedy search")
     length_penalty: float = Field(
         0.6, ge=-MAX_LENGTH_PENALTY, le=MAX_LENGTH_PENALTY, description="alpha of ((5 + |y|) / 6)^alpha"
     )
     length_penalty_kind: Literal["gnmt", "none"] = "gnmt"
-    max_extra_length: int = Field(50, ge=0, description="longest output, in tokens beyond the input's length")
+    max_extra_length: int = Field(
+        50, ge=0, le=100_000, description="longest output, in tokens beyond the input's length"
+    )
 
 
 class RunConfig(Section):

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from transduce.config.model import FROM_LIST, Section, check_word
+from transduce.config.model import FROM_LIST, MOST_SYMBOLS, Section, check_word
 
 TokenizerKind = Literal["bpe", "wordpiece", "words", "characters", "sentencepiece", "existing"]
 
@@ -17,7 +17,9 @@ class VocabularyConfig(Section):
         description="bpe: with bytes for the unknown; wordpiece: longest pieces of words; words: between white space; "
         "characters; sentencepiece: a .model file; existing: the tokenizer of an earlier run or model",
     )
-    vocab_size: int = Field(8000, ge=5, description="at most so many symbols, special ones and bytes included")
+    vocab_size: int = Field(
+        8000, ge=5, le=MOST_SYMBOLS, description="at most so many symbols, special ones and bytes included"
+    )
     path: str | None = Field(
         None, description="the .model file, or the tokenizer.json, model or run that has it; from data.root"
     )

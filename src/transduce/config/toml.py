@@ -10,6 +10,7 @@ from typing import Any, get_args
 import tomlkit
 from pydantic import BaseModel, ValidationError
 
+from transduce.config.disk import write_whole
 from transduce.config.errors import BadInputError
 from transduce.config.model import VOCABULARY_SIZES, ModelConfig
 from transduce.config.presets import PRESETS, PUBLISHED, preset
@@ -29,7 +30,7 @@ def read_run(path: Path, settings: Iterable[str] = ()) -> RunConfig:
     text = _read_text(path)
     try:
         table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # besides its own, those of numbers and nests beyond measure
         raise BadInputError(f"{path}: not a TOML file: {error}") from error
     given = [_parse_setting(setting) for setting in settings]
     # A preset given on the command line replaces the file's model, whatever the order of the settings.
@@ -50,9 +51,7 @@ def read_run(path: Path, settings: Iterable[str] = ()) -> RunConfig:
 def write_run(config: RunConfig, path: Path) -> None:
     """Write a run as resolved: every field, no blanks (but the model's vocabulary, whose size is the tokenizer's)."""
     fields = config.model_dump(exclude_none=True, exclude={"model": set(VOCABULARY_SIZES)})
-    unfinished = path.with_name(f"{path.name}.unfinished")
-    unfinished.write_text(tomlkit.dumps(fields), encoding="utf-8")
-    unfinished.replace(path)
+    write_whole(path, tomlkit.dumps(fields))
 
 
 def _read_text(path: Path) -> str:
@@ -77,7 +76,7 @@ def _parse_setting(setting: str) -> tuple[str, object]:
         raise BadInputError(f"--set {setting}: expected key=value, for example --set train.max_steps=500")
     try:
         parsed = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         parsed = value  # a bare word is a string
     if key == "data.root":
         parsed = _resolve(str(parsed), Path(), "--set data.root")

@@ -1,17 +1,20 @@
 """Corpora, the memory-mapped store, and batches planned by a budget of tokens. Knows no torch."""
 
 from transduce.data.batches import Batch, Resegment, drop_symbols, make_batch, pad, read_batches
+from transduce.data.block import EncodedPair, Ids
 from transduce.data.corpus import corpus_paths, name_corpus, read_corpus, read_numbered
-from transduce.data.filters import DuplicateFinder, PairFilter, Tally, text_flaw
+from transduce.data.filters import DuplicateFinder, HeldOut, PairFilter, Tally, text_flaw
 from transduce.data.lines import is_text, open_binary, raw_lines, read_lines, read_pairs
-from transduce.data.plan import Plan, draw_rows, padding_share, plan_epoch
+from transduce.data.plan import Plan, padding_share, plan_epoch, plan_window
 from transduce.data.share import Share, deal, divide
-from transduce.data.store import EncodedPair, Store, write_store
+from transduce.data.store import Store, write_store
 
 __all__ = [
     "Batch",
     "DuplicateFinder",
     "EncodedPair",
+    "HeldOut",
+    "Ids",
     "PairFilter",
     "Plan",
     "Resegment",
@@ -21,7 +24,6 @@ __all__ = [
     "corpus_paths",
     "deal",
     "divide",
-    "draw_rows",
     "drop_symbols",
     "is_text",
     "make_batch",
@@ -30,6 +32,7 @@ __all__ = [
     "pad",
     "padding_share",
     "plan_epoch",
+    "plan_window",
     "raw_lines",
     "read_batches",
     "read_corpus",

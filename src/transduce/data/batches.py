@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from transduce.data.store import Ids, Store
+from transduce.data.block import Ids
+from transduce.data.plan import Rows
+from transduce.data.store import Store
 from transduce.text import SpecialIds
 
 Array = NDArray[np.int64]
@@ -20,8 +22,9 @@ class Batch:
     """Pairs as the model trains on them, padded on the right.
 
     ``source`` ends with the end symbol; ``target`` begins with the begin symbol; ``labels`` is ``target`` shifted
-    left by one (section 3.1) and ends with the end symbol. Lengths count these symbols. A ``stand_in`` goes through the
-    model like any other, for a process that a step has nothing for, but counts for nothing.
+    left by one (section 3.1) and ends with the end symbol. Lengths count these symbols. ``rows`` are the
+    pairs' numbers in their store, where they have any. A ``stand_in`` goes through the model like any other, for a
+    process that a step has nothing for, but counts for nothing.
     """
 
     source: Array
@@ -29,6 +32,7 @@ class Batch:
     target: Array
     labels: Array
     target_lengths: Array
+    rows: Array | None = None
     stand_in: bool = False
 
     @property
@@ -46,10 +50,10 @@ def pad(sequences: Sequence[Ids | list[int]], filler: int) -> tuple[Array, Array
 
 
 # Other tokens for the same texts: sources, targets and their rows in, sources and targets out.
-Resegment = Callable[[list[Ids], list[Ids], NDArray[np.int64]], tuple[list[Ids], list[Ids]]]
+Resegment = Callable[[list[Ids], list[Ids], Rows], tuple[list[Ids], list[Ids]]]
 
 
-def make_batch(store: Store, rows: NDArray[np.int64], special: SpecialIds, resegment: Resegment | None = None) -> Batch:
+def make_batch(store: Store, rows: Rows, special: SpecialIds, resegment: Resegment | None = None) -> Batch:
     """Read the pairs of one entry of the plan; of an empty one, the store's first pair as a stand-in."""
     stand_in = not len(rows)
     rows = np.zeros(1, np.int64) if stand_in else rows
@@ -60,28 +64,29 @@ def make_batch(store: Store, rows: NDArray[np.int64], special: SpecialIds, reseg
     source, source_lengths = pad([np.concatenate([ids, end]) for ids in sources], special.pad)
     target, target_lengths = pad([np.concatenate([begin, ids]) for ids in targets], special.pad)
     labels, _ = pad([np.concatenate([ids, end]) for ids in targets], special.pad)
-    return Batch(source, source_lengths, target, labels, target_lengths, stand_in)
+    return Batch(source, source_lengths, target, labels, target_lengths, rows, stand_in)
 
 
 def drop_symbols(batch: Batch, share: float, unknown: int, seed: Sequence[int]) -> Batch:
     """Symbol dropout: a random share of what the model reads becomes the unknown symbol; what it is to write stays.
 
-    Of the paper's source, in a remark beside section 5.4. The choice is a pure function of ``seed``.
+    Of the paper's source, in a remark beside section 5.4. What of a pair is hidden is a pure function of ``seed`` and
+    the pair's row, which must be known.
     """
-    chance = np.random.default_rng(seed)
-    source, target = (np.where(chance.random(ids.shape) < share, unknown, ids) for ids in (batch.source, batch.target))
+    assert batch.rows is not None
+    source, target = batch.source.copy(), batch.target.copy()
+    for number, row in enumerate(batch.rows):
+        chance = np.random.default_rng([*seed, int(row)])
+        for ids, lengths in ((source, batch.source_lengths), (target, batch.target_lengths)):
+            read = ids[number, : lengths[number]]
+            read[chance.random(len(read)) < share] = unknown
     return replace(batch, source=source, target=target)
 
 
 def read_batches(
-    store: Store,
-    plan: Iterable[NDArray[np.int64]],
-    special: SpecialIds,
-    resegment: Resegment | None = None,
-    *,
-    ahead: int = 8,
+    store: Store, plan: Iterable[Rows], special: SpecialIds, resegment: Resegment | None = None, *, ahead: int = 8
 ) -> Iterator[Batch]:
-    """The batches of a plan, at most ``ahead`` of them prepared before they are asked for.
+    """The batches of a plan or of a part of it, at most ``ahead`` of them prepared before they are asked for.
 
     With ``resegment``, lines may become longer than the plan thought.
     """

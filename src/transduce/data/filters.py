@@ -90,15 +90,27 @@ class DuplicateFinder:
 
 
 @final
+class HeldOut:
+    """The sentences of pairs that a model is judged by; case and white space make no other sentence."""
+
+    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
+        self._sides: tuple[set[str], set[str]] = (set(), set())
+        for pair in pairs:
+            for known, side in zip(self._sides, pair, strict=True):
+                known.add(_fold(side))
+
+    def overlaps(self, pair: tuple[str, str]) -> bool:
+        """Whether the source is one of the sources, or the target one of the targets."""
+        return any(_fold(side) in known for known, side in zip(self._sides, pair, strict=True))
+
+
+@final
 class PairFilter:
     """Finds what is wrong with a pair, before and after it is tokenized."""
 
     def __init__(self, config: DataConfig, dev: Iterable[tuple[str, str]], seen: DuplicateFinder) -> None:
         self._config = config
-        self._dev: tuple[set[str], set[str]] = (set(), set())
-        for pair in dev:
-            for known, side in zip(self._dev, pair, strict=True):
-                known.add(_fold(side))
+        self._dev = HeldOut(dev)
         self._seen = seen
 
     def accepts_text(self, number: int, pair: tuple[str, str], tally: Tally) -> bool:
@@ -106,9 +118,8 @@ class PairFilter:
         if (flaw := text_flaw(pair)) is not None:
             tally.notice(flaw, number, pair, dropped=True)
             return False
-        overlaps = any(_fold(side) in known for known, side in zip(self._dev, pair, strict=True))
         choices: list[tuple[Reason, bool, str]] = [
-            ("in dev", overlaps, self._config.dev_overlap),
+            ("in dev", self._dev.overlaps(pair), self._config.dev_overlap),
             ("duplicate", not self._seen.is_new(pair), self._config.duplicates),
         ]
         for reason, found, choice in choices:
@@ -130,9 +141,10 @@ class PairFilter:
 
 def text_flaw(pair: tuple[str, str]) -> Reason | None:
     """What keeps a pair from being one at all."""
-    if not all(is_text(side) for side in pair):
+    source, target = pair
+    if not (is_text(source) and is_text(target)):
         return "invalid UTF-8"
-    return None if all(side.strip() for side in pair) else "empty side"
+    return None if source.strip() and target.strip() else "empty side"
 
 
 def _fold(text: str) -> str:

@@ -4,13 +4,17 @@ import gzip
 import io
 import zlib
 from collections.abc import Iterator
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, Final, cast
 
 import pyarrow as pa
 
 from transduce.config import BadInputError
+
+# A small compressed file may hold a line of any length.
+LONGEST_LINE: Final = 2**24  # bytes
 
 
 def open_binary(path: Path) -> BinaryIO:
@@ -43,7 +47,12 @@ def raw_lines(stream: BinaryIO, name: object) -> Iterator[bytes]:
     """
     number = 0
     try:
-        for number, raw in enumerate(stream, start=1):  # noqa: B007 - the error message needs it
+        for number, raw in enumerate(iter(partial(stream.readline, LONGEST_LINE + 1), b""), start=1):
+            if len(raw) > LONGEST_LINE:
+                raise BadInputError(
+                    f"{name} line {number}: is longer than {LONGEST_LINE:,} bytes: break it (only a line feed ends a "
+                    f"line)"
+                )
             yield raw
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise BadInputError(f"{name}: damaged gzip file after line {number}: {error}") from error

@@ -1,7 +1,7 @@
 """Which pairs of a step each of several processes learns from."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transduce.config import BadInputError
-from transduce.data.plan import Plan
+from transduce.data.plan import Rows
 
-Rows = NDArray[np.int64]
+# Tokens of each of some pairs, both sides together.
+Sizes = Callable[[Rows], NDArray[np.int64]]
 
 
 @final
@@ -42,18 +43,18 @@ class Share:
         """Whether this process takes a part of the step's batch with that number, counted from 0."""
         return turn % self.groups == self.rank % self.groups
 
-    def part(self, rows: Rows, tokens: NDArray[np.int64]) -> Rows:
+    def part(self, rows: Rows, sizes: Sizes) -> Rows:
         """This process's part of a batch that it takes; where there are fewer pairs than processes, perhaps none."""
-        return divide(rows, tokens, self.parts)[self.rank // self.groups] if self.parts > 1 else rows
+        return divide(rows, sizes(rows), self.parts)[self.rank // self.groups] if self.parts > 1 else rows
 
-    def check(self, plan: Plan) -> None:
+    def check(self, plan: Sequence[Rows]) -> None:
         """See that there is something to divide.
 
         Raises:
             BadInputError: The batches have fewer pairs than processes divide each of them.
         """
         pairs = sum(map(len, plan)) / max(1, len(plan))
-        if self.parts > 1 and pairs < self.parts:
+        if plan and self.parts > 1 and pairs < self.parts:
             raise BadInputError(
                 f"{self.number} processes cannot divide the steps: {self.parts} of them share a batch, and those of "
                 f"this plan have {pairs:.1f} pairs in the mean: raise train.batch_tokens, set train.accumulate to a "
@@ -74,11 +75,8 @@ def divide(rows: Rows, tokens: NDArray[np.int64], parts: int) -> list[Rows]:
     return [rows[order[part == index]] for index in range(parts)]
 
 
-def deal(plan: Iterable[Rows], share: Share, tokens: NDArray[np.int64], turn: int) -> Iterator[Rows]:
-    """This process's parts of those batches that it takes; the first batch has number ``turn`` in its step.
-
-    ``tokens`` has the symbols of every pair that there is.
-    """
+def deal(plan: Iterable[Rows], share: Share, sizes: Sizes, turn: int) -> Iterator[Rows]:
+    """This process's parts of those batches that it takes; the first batch has number ``turn`` in its step."""
     for number, rows in enumerate(plan, start=turn):
         if share.takes(number % share.accumulate):
-            yield share.part(rows, tokens[rows])
+            yield share.part(rows, sizes)

@@ -2,9 +2,8 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Final, final
 
@@ -14,15 +13,12 @@ from numpy.typing import NDArray
 from pyarrow import ipc
 
 from transduce.config import BadInputError
+from transduce.data.block import SCHEMA, Block, EncodedPair, Facts, Ids
 
 _VERSION: Final = "2"
-_ROWS_PER_BATCH: Final = 65_536
-_IDS: Final = pa.list_(pa.int32())
-_SCHEMA: Final = pa.schema([("source", _IDS), ("target", _IDS), ("corpus", pa.uint8())])
-
-Ids = NDArray[np.int32]
-# Source, target, and the number of the corpus that they are of.
-EncodedPair = tuple[list[int], list[int], int]
+# What an epoch takes in a random order: small enough that many of them make a window of the plan.
+_ROWS_PER_BLOCK: Final = 16_384
+_FACTS: Final = b"facts"
 
 
 def write_store(path: Path, pairs: Iterable[EncodedPair], origin: dict[str, str]) -> None:
@@ -30,53 +26,38 @@ def write_store(path: Path, pairs: Iterable[EncodedPair], origin: dict[str, str]
 
     The file appears whole or not at all.
     """
-    schema = _SCHEMA.with_metadata({"version": _VERSION, "origin": json.dumps(origin)})
+    schema = SCHEMA.with_metadata({"version": _VERSION, "origin": json.dumps(origin)})
     unfinished = path.with_name(path.name + ".unfinished")
     with unfinished.open("wb") as stream:
         with ipc.new_file(stream, schema) as writer:
             for block in _blocks(pairs):
-                columns = [
-                    pa.array(values, type=field.type)
-                    for values, field in zip(zip(*block, strict=True), _SCHEMA, strict=True)
-                ]
-                writer.write_batch(pa.record_batch(columns, schema=schema))
+                writer.write_batch(block.to_arrow(), custom_metadata={_FACTS: block.facts().to_json()})
         stream.flush()
         os.fsync(stream.fileno())
     unfinished.replace(path)
 
 
-def _blocks(pairs: Iterable[EncodedPair]) -> Iterator[list[EncodedPair]]:
+def _blocks(pairs: Iterable[EncodedPair]) -> Iterator[Block]:
     remaining = iter(pairs)
-    while block := list(islice(remaining, _ROWS_PER_BATCH)):
-        yield block
-
-
-@dataclass(frozen=True)
-class _Side:
-    """One column as views on the mapped file: block b's row r is ``values[b][offsets[b][r] : offsets[b][r + 1]]``."""
-
-    offsets: tuple[Ids, ...]
-    values: tuple[Ids, ...]
-
-    def row(self, index: int) -> Ids:
-        block, row = divmod(index, _ROWS_PER_BATCH)
-        start, stop = self.offsets[block][row : row + 2]
-        return self.values[block][start:stop]
-
-    def lengths(self) -> Ids:
-        return np.concatenate([np.diff(offsets) for offsets in self.offsets] or [np.zeros(0, np.int32)])
+    while block := list(islice(remaining, _ROWS_PER_BLOCK)):
+        yield Block.join(block)
 
 
 @final
 class Store:
-    """A store opened for reading; ``len`` is the number of pairs, ``corpora`` says which corpus each is of."""
+    """A store opened for reading; ``len`` is the number of pairs.
+
+    Opening reads what is written about each block, and no pair: for every block of 16,384 pairs, some kilobytes are in
+    memory. ``facts`` has what is known of each of ``blocks``.
+    """
 
     def __init__(self, path: Path) -> None:
         """Map the file.
 
         Raises:
-            BadInputError: It is missing, damaged, or of another version.
+            BadInputError: It is missing, cut short, or of another version. Damage within it is for ``verify`` to find.
         """
+        self.path = path
         try:
             self._file = ipc.open_file(pa.memory_map(str(path)))
         except FileNotFoundError as error:
@@ -85,32 +66,84 @@ class Store:
             raise BadInputError(f"{path}: not a readable store ({error}): prepare the run again") from error
         metadata = self._file.schema.metadata or {}
         known = metadata.get(b"version") == _VERSION.encode() and b"origin" in metadata
-        if not known or not self._file.schema.equals(_SCHEMA):
+        if not known or not self._file.schema.equals(SCHEMA):
             raise BadInputError(f"{path}: a store of another version: prepare the run again")
         try:
             self.origin: dict[str, str] = json.loads(metadata[b"origin"])
-            blocks = [self._file.get_batch(index) for index in range(self._file.num_record_batches)]
-            for block in blocks:
-                block.validate(full=True)  # offsets that lead out of the file would end the process
+            opened = [_read(self._file, index) for index in range(self._file.num_record_batches)]
         except (ValueError, OSError) as error:  # Arrow's errors of format are ValueErrors
             raise BadInputError(f"{path}: a damaged store ({error}): prepare the run again") from error
-        self._source, self._target = (_views([block.column(side) for block in blocks]) for side in range(2))
-        self.source_lengths = self._source.lengths()
-        self.target_lengths = self._target.lengths()
-        self.corpora: NDArray[np.uint8] = np.concatenate(
-            [block.column("corpus").to_numpy() for block in blocks] or [np.zeros(0, np.uint8)]
-        )
+        self.blocks = tuple(block for block, _ in opened)
+        # Stores of older versions say nothing of their blocks: those are read.
+        self.facts = tuple(block.facts() if known is None else known for block, known in opened)
+        self._starts = np.array([0, *accumulate(len(block) for block in self.blocks)])
 
     def __len__(self) -> int:
-        return len(self.source_lengths)
+        return int(self._starts[-1])
+
+    @property
+    def longest(self) -> tuple[int, int]:
+        """Tokens of the longest source and the longest target."""
+        return _each(max, [known.longest for known in self.facts])
+
+    @property
+    def tokens(self) -> tuple[int, int]:
+        """Tokens of all sources and all targets."""
+        return _each(sum, [known.tokens for known in self.facts])
+
+    def count(self, corpus: int) -> int:
+        """How many pairs are of a corpus."""
+        return sum(facts.corpora.get(corpus, 0) for facts in self.facts)
 
     def pair(self, index: int) -> tuple[Ids, Ids]:
         """Source and target ids of one pair, as views."""
-        return self._source.row(index), self._target.row(index)
+        number = int(np.searchsorted(self._starts, index, side="right")) - 1
+        block, row = self.blocks[number], index - int(self._starts[number])
+        return block.source.row(row), block.target.row(row)
+
+    def rows(self, number: int) -> NDArray[np.int64]:
+        """The indices of the pairs of a block."""
+        return np.arange(self._starts[number], self._starts[number + 1])
+
+    def sizes(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Tokens of each of some pairs, both sides together."""
+        numbers = np.searchsorted(self._starts, rows, side="right") - 1
+        sizes = np.zeros(len(rows), np.int64)
+        for number in np.unique(numbers).tolist():
+            inside, block = numbers == number, self.blocks[number]
+            at = rows[inside] - self._starts[number]
+            sizes[inside] = sum(side.offsets[at + 1] - side.offsets[at] for side in (block.source, block.target))
+        return sizes
+
+    def verify(self) -> None:
+        """Read the whole file, a block at a time and past the mapping, and compare it with its checksums.
+
+        Raises:
+            BadInputError: It is damaged; the block is named.
+        """
+        with pa.OSFile(str(self.path)) as stream:
+            file = ipc.open_file(stream)
+            for number in range(len(self.blocks)):
+                if flaw := _flaw(file, number):
+                    raise BadInputError(f"{self.path}: block {number:,} is damaged ({flaw}): prepare the run again")
 
 
-def _views(columns: list[pa.ListArray]) -> _Side:
-    return _Side(
-        tuple(column.offsets.to_numpy(zero_copy_only=True) for column in columns),
-        tuple(column.values.to_numpy(zero_copy_only=True) for column in columns),
-    )
+def _read(file: ipc.RecordBatchFileReader, number: int, *, full: bool = False) -> tuple[Block, Facts | None]:
+    read = file.get_batch_with_custom_metadata(number)
+    read.batch.validate(full=full)
+    facts = (read.custom_metadata or {}).get(_FACTS)
+    return Block.view(read.batch), None if facts is None else Facts.from_json(facts)
+
+
+def _flaw(file: ipc.RecordBatchFileReader, number: int) -> str | None:
+    try:
+        block, known = _read(file, number, full=True)
+    except (ValueError, OSError) as error:
+        return str(error)
+    return "its checksum is another than when it was written" if known not in (None, block.facts()) else None
+
+
+def _each(summary: Callable[[Iterable[int]], int], figures: list[tuple[int, int]]) -> tuple[int, int]:
+    """Of the sources' figures, and of the targets'."""
+    source, target = zip((0, 0), *figures, strict=True)
+    return summary(source), summary(target)

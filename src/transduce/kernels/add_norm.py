@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from transduce.kernels.dropout import dropout
+from transduce.kernels.dropout import WHOLE, Dropped, dropout
 from transduce.kernels.native import Dropout, call, has_native
 from transduce.kernels.one_pass import in_one_pass
 
@@ -21,7 +21,7 @@ def add_norm(
     gain: Float[Tensor, " model"],
     bias: Float[Tensor, " model"],
     epsilon: float,
-    dropped: float,
+    dropped: Dropped,
     *,
     post: bool,
 ) -> tuple[Rows, Rows]:
@@ -33,8 +33,9 @@ def add_norm(
     narrow = _product_type(x)
     if x.dtype == torch.float32 and has_native(x, gain, x if output is None else output):
         output = None if output is None else output.to(narrow).contiguous()
+        seeds = None if output is None else dropped.rows(*x.shape[:-1], device=x.device)
         stream, ready = _AddNorm.apply(  # type: ignore[no-untyped-call]
-            x.contiguous(), output, gain, bias, epsilon, dropped, narrow, post
+            x.contiguous(), output, gain, bias, seeds, epsilon, dropped, narrow, post
         )
         return stream, stream if ready is None else ready
     return in_one_pass(_add_norm_plainly, x.device)(x, output, gain, bias, epsilon, dropped, narrow, post)
@@ -46,11 +47,11 @@ def _add_norm_plainly(
     gain: Tensor,
     bias: Tensor,
     epsilon: float,
-    dropped: float,
+    dropped: Dropped,
     narrow: torch.dtype,
     post: bool,
 ) -> tuple[Tensor, Tensor]:
-    total = x if output is None else x + dropout(output, dropped, training=True)
+    total = x if output is None else x + dropout(output, dropped)
     normalized = F.layer_norm(total, total.shape[-1:], gain, bias, epsilon)
     return normalized if post else total, normalized.to(narrow)
 
@@ -72,19 +73,20 @@ class _AddNorm(torch.autograd.Function):
         output: Tensor | None,
         gain: Tensor,
         bias: Tensor,
+        seeds: Tensor | None,
         epsilon: float,
-        dropped: float,
+        dropped: Dropped,
         narrow: torch.dtype,
         post: bool,
     ) -> tuple[Tensor, Tensor | None]:
         total, ready = torch.empty_like(x), torch.empty_like(x, dtype=narrow)
         wide = torch.empty_like(x) if post and narrow != x.dtype else None
         statistics = x.new_empty(2, x.numel() // x.shape[-1])
-        chance = Dropout.of(dropped if output is not None else 0.0)
+        chance = Dropout.of(WHOLE if seeds is None else dropped, seeds)
         sizes = statistics.shape[1], x.shape[-1]
         call("add_norm", narrow, x, output, total, ready, wide, *statistics, gain, bias, *sizes, epsilon, chance)
-        ctx.save_for_backward(total, statistics, gain)
-        ctx.constants = chance, sizes, narrow, output is not None, post
+        ctx.save_for_backward(total, statistics, gain, seeds)
+        ctx.constants = dropped, sizes, narrow, output is not None, post
         ctx.set_materialize_grads(False)
         if not post:
             return total, ready
@@ -97,8 +99,8 @@ class _AddNorm(torch.autograd.Function):
         of_stream: Tensor | None,
         of_ready: Tensor | None,
     ) -> tuple[Tensor | None, ...]:
-        total, statistics, gain = ctx.saved_tensors
-        chance, sizes, narrow, has_output, post = ctx.constants
+        total, statistics, gain, seeds = ctx.saved_tensors
+        dropped, sizes, narrow, has_output, post = ctx.constants
         of_stream, of_ready = (g if g is None else g.contiguous() for g in (of_stream, of_ready))
         of_total, of_wide = (None, of_stream) if post else (of_stream, None)
         if of_wide is None and of_ready is None:
@@ -110,6 +112,6 @@ class _AddNorm(torch.autograd.Function):
             "add_norm_backward",
             narrow,
             *(total, *statistics, gain, of_total, of_ready, of_wide),
-            *(of_x, of_output, *of_norm, *sizes, chance),
+            *(of_x, of_output, *of_norm, *sizes, Dropout.of(dropped, seeds)),
         )
-        return of_x, of_output, *of_norm, None, None, None, None
+        return of_x, of_output, *of_norm, None, None, None, None, None

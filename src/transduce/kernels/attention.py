@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from transduce.kernels.chunked import attend_in_chunks
+from transduce.kernels.dropout import WHOLE, Dropped
 from transduce.kernels.mask import Mask
 from transduce.kernels.restricted import attend_nearby, block_size
 from transduce.kernels.scores import PRODUCT, Scoring, attend_plainly, compare, weigh
@@ -23,14 +24,15 @@ def attend(
     value: Float[Tensor, "batch heads keys d_v"],
     mask: Mask,
     scoring: Scoring = PRODUCT,
-    dropped: float = 0.0,
+    dropped: Dropped = WHOLE,
 ) -> Float[Tensor, "batch heads queries d_v"]:
     """dropout(softmax(score(Q, K))) V, each query over the keys that ``mask`` lets it see.
 
-    The score is Q K^T where ``scoring`` says no more. ``dropped`` is the share of the weights that dropout leaves out.
-    The way of computing follows from the sizes; the result does not.
+    The score is Q K^T where ``scoring`` says no more. ``dropped`` says which weights dropout leaves out; its rows are
+    (batch, queries). The way of computing follows from the sizes; the result does not.
     """
-    queries, keys = query.shape[2], key.shape[2]
+    batch, heads, queries, _ = query.shape
+    keys, dropped = key.shape[2], dropped.heads(heads, (batch, queries), query.device)
     if mask.reach is not None and queries < keys:
         # All keys before the farthest that the first query sees are out of reach.
         seen = min(keys, queries + mask.reach)
@@ -38,7 +40,7 @@ def attend(
         keys = seen
     if mask.reach is not None and queries == keys and keys > 3 * block_size(mask.reach):
         return attend_nearby(query, key, value, mask, scoring, dropped)
-    if scoring.plain and query.shape[0] * query.shape[1] * queries * keys > _WEIGHTS:
+    if scoring.plain and batch * heads * queries * keys > _WEIGHTS:
         return attend_in_chunks(scoring.turn(query), key, value, mask, dropped)
     allowed = mask.matrix(queries, keys, query.device)
     return attend_plainly(query, key, value, allowed, _distance(query, key, scoring), scoring, dropped)

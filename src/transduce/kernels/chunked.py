@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from transduce.kernels.dropout import WHOLE, Dropped
 from transduce.kernels.mask import Mask
 
 # A constant number of queries at a time, and so many times sqrt(n) keys: as many weights as the publication's own code
@@ -23,7 +24,7 @@ def attend_in_chunks(
     key: Float[Tensor, "batch heads keys d_k"],
     value: Float[Tensor, "batch heads keys d_v"],
     mask: Mask,
-    dropped: float,
+    dropped: Dropped = WHOLE,
 ) -> Float[Tensor, "batch heads queries d_v"]:
     """dropout(softmax(Q K^T)) V without ever holding all weights.
 
@@ -35,8 +36,8 @@ def attend_in_chunks(
         dtype = torch.get_autocast_dtype(device)
         query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
     with torch.autocast(device, enabled=False):
-        seed = int(torch.randint(2**62, ())) if dropped else 0
-        result: Tensor = _Chunked.apply(query, key, value, mask, dropped, seed)  # type: ignore[no-untyped-call]
+        seeds = dropped.rows(*query.shape[:3], device=query.device)
+        result: Tensor = _Chunked.apply(query, key, value, seeds, mask, dropped)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -46,9 +47,9 @@ class _Chunks:
 
     query: Tensor
     key: Tensor
+    seeds: Tensor | None
     mask: Mask
-    dropped: float
-    seed: int
+    dropped: Dropped
 
     @property
     def exact(self) -> torch.dtype:
@@ -78,12 +79,10 @@ class _Chunks:
 
     def kept(self, weights: Tensor, queries: slice, keys: slice) -> Tensor | None:
         """What dropout multiplies a chunk's weights with, the same forward and backward."""
-        if not self.dropped:
+        if self.seeds is None:
             return None
-        generator = torch.Generator(weights.device)
-        generator.manual_seed(self.seed + queries.start * self.key.shape[2] + keys.start)
-        draws = torch.rand(weights.shape, generator=generator, device=weights.device)
-        return (draws >= self.dropped).to(weights.dtype) / (1 - self.dropped)
+        kept = self.dropped.keeps(self.seeds[:, :, queries], range(keys.start, keys.stop))
+        return kept.to(weights.dtype).mul_(self.dropped.scale)
 
 
 class _Chunked(torch.autograd.Function):
@@ -93,11 +92,11 @@ class _Chunked(torch.autograd.Function):
         query: Tensor,
         key: Tensor,
         value: Tensor,
+        seeds: Tensor | None,
         mask: Mask,
-        dropped: float,
-        seed: int,
+        dropped: Dropped,
     ) -> Tensor:
-        chunks = _Chunks(query, key, mask, dropped, seed)
+        chunks = _Chunks(query, key, seeds, mask, dropped)
         result = value.new_empty(*query.shape[:3], value.shape[3])
         log_sums = query.new_empty(*query.shape[:3], 1, dtype=chunks.exact)
         for queries in chunks.queries():
@@ -114,15 +113,15 @@ class _Chunked(torch.autograd.Function):
                 largest = newest
             result[:, :, queries] = gathered / total
             log_sums[:, :, queries] = largest + total.log()
-        ctx.save_for_backward(query, key, value, result, log_sums)
-        ctx.constants = mask, dropped, seed
+        ctx.save_for_backward(query, key, value, seeds, result, log_sums)
+        ctx.constants = mask, dropped
         return result
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
-        query, key, value, result, log_sums = ctx.saved_tensors
-        chunks = _Chunks(query, key, *ctx.constants)
+        query, key, value, seeds, result, log_sums = ctx.saved_tensors
+        chunks = _Chunks(query, key, seeds, *ctx.constants)
         query_gradient = torch.empty_like(query)
         key_gradient, value_gradient = (torch.zeros_like(x, dtype=chunks.exact) for x in (key, value))
         for queries in chunks.queries():

@@ -1,44 +1,90 @@
-"""Dropout (Srivastava et al. 2014) from cheap random bits."""
+"""Dropout (Srivastava et al. 2014) that knows what it falls on."""
 
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, final
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn import functional as F
+
+from transduce.kernels.seeds import advance, draw
 
 _LEVELS: Final = 2**16
+# The draws of a row are shared out: so many for each head of an attention, for a model's dropouts 2^12 times as many.
+_HEAD: Final = 2**20
+_SITE: Final = 2**32
 
 
-def dropout(x: Float[Tensor, "*shape"], probability: float, *, training: bool) -> Float[Tensor, "*shape"]:
-    """Zero each element with ``probability`` and scale the others so that the expectation stays, while training.
+@final
+@dataclass(frozen=True)
+class Dropped:
+    """What a dropout leaves out: a share of the elements of every row, which follow from the row's seed alone.
 
-    On CPUs, torch draws one float for each element, which was among the costliest operations of a step; there, one
-    draw of 64 bits serves four elements. The probability is then the nearest multiple of 2^-16 above zero,
-    and the scale is that multiple's.
+    A row is a symbol's (in an attention: a query's), so that a symbol's dropout is the same whatever shares its batch.
+    Without ``seeds``, they are drawn from torch's generator. The share is to the nearest multiple of 2^-16 above zero.
     """
-    if not training or probability == 0:
+
+    share: float = 0.0
+    seeds: Int[Tensor, "*rows"] | None = None
+
+    @property
+    def kept(self) -> int:
+        """How many of 65,536 levels of a draw stay."""
+        return _LEVELS if self.share == 0 else min(max(1, round((1 - self.share) * _LEVELS)), _LEVELS - 1)
+
+    @property
+    def scale(self) -> float:
+        """What an element that stays is multiplied with, so that the expectation stays."""
+        return _LEVELS / self.kept
+
+    def at(self, site: int) -> "Dropped":
+        """For one of a model's dropouts, by its number: they draw apart from each other."""
+        return self if self.seeds is None else Dropped(self.share, advance(self.seeds, site * _SITE))
+
+    def rows(self, *shape: int, device: torch.device) -> Int[Tensor, "*rows"] | None:
+        """The seeds of so many rows; None where nothing is left out."""
+        if self.share == 0:
+            return None
+        if self.seeds is None:
+            return torch.randint(-(2**63), 2**63 - 1, shape, device=device)
+        return self.seeds.expand(shape).contiguous()
+
+    def heads(self, number: int, rows: tuple[int, int], device: torch.device) -> "Dropped":
+        """For ``number`` heads of an attention over (batch, queries), whose rows these are."""
+        seeds = self.rows(*rows, device=device)
+        if seeds is None:
+            return self
+        places = torch.arange(number, device=device).mul_(_HEAD).unsqueeze(1)
+        return Dropped(self.share, advance(seeds.unsqueeze(1), places))
+
+    def keeps(self, seeds: Int[Tensor, "*rows"], columns: range) -> Bool[Tensor, "*rows columns"]:
+        """Which of some columns of rows with these seeds stay."""
+        return draw(seeds, columns) < self.kept - _LEVELS // 2
+
+
+WHOLE: Final = Dropped()  # nothing is left out
+
+
+def dropout(x: Float[Tensor, "*rows columns"], dropped: Dropped) -> Float[Tensor, "*rows columns"]:
+    """Zero the elements that are left out, and scale the others so that the expectation stays."""
+    seeds = dropped.rows(*x.shape[:-1], device=x.device)
+    if seeds is None:
         return x
-    if x.device.type != "cpu":
-        return F.dropout(x, probability)
-    dropped: Tensor = _CheapDropout.apply(x, probability)  # type: ignore[no-untyped-call]
-    return dropped
+    result: Tensor = _Dropout.apply(x, seeds, dropped)  # type: ignore[no-untyped-call]
+    return result
 
 
-class _CheapDropout(torch.autograd.Function):
+class _Dropout(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, probability: float) -> Tensor:  # noqa: ANN401 - torch gives the context no type
-        kept_levels = min(max(1, round((1 - probability) * _LEVELS)), _LEVELS - 1)
-        words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
-        draws = words.view(torch.int16)[: x.numel()].view(x.shape)
-        kept = (draws < kept_levels - _LEVELS // 2).to(x.dtype)
+    def forward(ctx: Any, x: Tensor, seeds: Tensor, dropped: Dropped) -> Tensor:  # noqa: ANN401 - torch gives it no type
+        kept = dropped.keeps(seeds, range(x.shape[-1])).to(x.dtype)
         ctx.save_for_backward(kept)
-        ctx.scale = _LEVELS / kept_levels
+        ctx.scale = dropped.scale
         return (x * kept).mul_(ctx.scale)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # noqa: ANN401
         (kept,) = ctx.saved_tensors
-        return (gradient * kept).mul_(ctx.scale), None
+        return (gradient * kept).mul_(ctx.scale), None, None

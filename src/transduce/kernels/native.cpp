@@ -45,9 +45,9 @@ inline float exponential(float x) {
   return p * power;
 }
 
-// 64 random bits for four neighbours (splitmix64 of a counter).
-inline std::uint64_t random_bits(std::uint64_t seed, std::uint64_t counter) {
-  std::uint64_t z = seed + counter * 0x9e3779b97f4a7c15ull;
+// Draw `number` of a seed's stream: 64 random bits for four neighbours (splitmix64; seeds.py draws the same).
+inline std::uint64_t random_bits(std::uint64_t seed, std::uint64_t number) {
+  std::uint64_t z = seed + number * 0x9e3779b97f4a7c15ull;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
   return z ^ (z >> 31);
@@ -56,26 +56,29 @@ inline std::uint64_t random_bits(std::uint64_t seed, std::uint64_t counter) {
 inline std::int64_t round_up(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 // Which elements stay, and what they are multiplied with: `kept` of 65,536 levels stay. The draws are a pure function of
-// seed and place, so that the backward pass draws them again and nothing has to be stored.
+// the row's seed and the column, so that the backward pass draws them again and nothing has to be stored.
 struct Dropout {
-  std::uint64_t seed;
-  std::uint32_t kept;
+  const std::uint64_t* seeds;
+  std::int32_t kept;
   float scale;
 
   bool active() const { return kept < 65536; }
 
-  // factor[i] = 0 or scale for the elements from `start` on, a multiple of four; left alone where nothing is dropped.
-  void draw(float* factor, std::int64_t n, std::uint64_t start) const {
+  // factor[i] = 0 or scale for the columns of a row, whose draws begin behind the `before` first of its seed's; left alone
+  // where nothing is dropped.
+  void draw(float* factor, std::int64_t n, std::int64_t row, std::uint64_t before) const {
     if (!active()) return;
+    const std::uint64_t seed = seeds[row];
+    const std::int32_t below = kept - 32768;
     alignas(64) std::uint64_t words[64];
-    alignas(64) std::uint16_t bits[256];
+    alignas(64) std::int16_t bits[256];
     for (std::int64_t i = 0; i < n; i += 256) {
       const std::int64_t m = std::min<std::int64_t>(256, n - i), groups = (m + 3) / 4;
 #pragma omp simd
-      for (std::int64_t g = 0; g < groups; ++g) words[g] = random_bits(seed, (start + i) / 4 + g);
+      for (std::int64_t g = 0; g < groups; ++g) words[g] = random_bits(seed, before + i / 4 + g);
       std::memcpy(bits, words, sizeof bits);
 #pragma omp simd
-      for (std::int64_t j = 0; j < m; ++j) factor[i + j] = bits[j] < kept ? scale : 0.0f;
+      for (std::int64_t j = 0; j < m; ++j) factor[i + j] = bits[j] < below ? scale : 0.0f;
     }
   }
 };
@@ -107,7 +110,7 @@ void add_norm(const float* x, const T* out, float* sum, T* y, float* wide, float
       float total = 0, squares = 0;
       if (out) {
         const T* o = out + r * d;
-        dropout.draw(factor.data(), d, r * round_up(d, 4));
+        dropout.draw(factor.data(), d, r, 0);
         const float* f = factor.data();
 #pragma omp simd reduction(+ : total)
         for (std::int64_t i = 0; i < d; ++i) {
@@ -177,7 +180,7 @@ void add_norm_backward(const float* sum, const float* mean, const float* inverse
         for (std::int64_t i = 0; i < d; ++i) xr[i] += t[i];
       }
       if (dout) {
-        dropout.draw(factor.data(), d, r * round_up(d, 4));
+        dropout.draw(factor.data(), d, r, 0);
         const float* f = factor.data();
         T* o = dout + r * d;
 #pragma omp simd
@@ -306,8 +309,9 @@ struct Task {
   // How many keys query i may look at: with fewer queries than keys, the first keys are the past.
   std::int64_t seen(const Sequences& s, std::int64_t i) const { return s.causal ? keys - queries + i + 1 : keys; }
 
-  std::uint64_t place(const Sequences& s, std::int64_t i) const {
-    return static_cast<std::uint64_t>((first_query + i) * s.heads + head) << 20;
+  // factor[j] for key j of query i: every head has 2^20 draws of a query's seed (as dropout.py shares them out).
+  void draw(const Dropout& dropout, float* factor, std::int64_t i) const {
+    dropout.draw(factor, width, first_query + i, static_cast<std::uint64_t>(head) << 20);
   }
 };
 
@@ -345,7 +349,7 @@ void attention(const T* q, const T* k, const T* v, T* o, float* lse, const Seque
         }
         lse[t.lse + i] = top + std::log(total);
         const float inverse = 1 / total;
-        dropout.draw(factor.data(), t.width, t.place(s, i));
+        t.draw(dropout, factor.data(), i);
         const float* f = factor.data();
 #pragma omp simd
         for (std::int64_t j = 0; j < t.width; ++j) pr[j] *= f[j] * inverse;
@@ -393,7 +397,7 @@ void attention_backward(const T* q, const T* k, const T* v, const T* o, const T*
         float inner = 0;
 #pragma omp simd reduction(+ : inner)
         for (std::int64_t c = 0; c < s.d_v; ++c) inner += g[c] * widen(out[c]);
-        dropout.draw(factor.data(), t.width, t.place(s, i));
+        t.draw(dropout, factor.data(), i);
         const float log_sum = lse[t.lse + i], *f = factor.data();
         float *pr = p.data() + i * t.width, *dr = ds.data() + i * t.width;
 #pragma omp simd

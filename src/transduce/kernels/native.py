@@ -7,9 +7,11 @@ from importlib.util import find_spec
 from typing import Final, final
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
-_LEVELS: Final = 2**16
+from transduce.kernels.dropout import Dropped
+
 # By what torch finds that the processor can do.
 _LIBRARIES: Final = {"AVX2": "native_avx2", "AVX512": "native_avx512"}
 _NAMES: Final = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
@@ -17,17 +19,14 @@ _NAMES: Final = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
 
 @final
 class Dropout(ctypes.Structure):
-    """Which elements stay, and what they are multiplied with."""
+    """Which elements stay, and what they are multiplied with; ``seeds`` is where those of the rows lie."""
 
-    _fields_ = (("seed", ctypes.c_uint64), ("kept", ctypes.c_uint32), ("scale", ctypes.c_float))
+    _fields_ = (("seeds", ctypes.c_void_p), ("kept", ctypes.c_int32), ("scale", ctypes.c_float))
 
     @classmethod
-    def of(cls, dropped: float) -> "Dropout":
-        """Dropout of that share, to the nearest multiple of 2^-16 above zero; the seed comes from torch's generator."""
-        if not dropped:
-            return cls(0, _LEVELS, 1.0)
-        kept = min(max(1, round((1 - dropped) * _LEVELS)), _LEVELS - 1)
-        return cls(int(torch.randint(2**62, ())), kept, _LEVELS / kept)
+    def of(cls, dropped: Dropped, seeds: Int[Tensor, "*rows"] | None) -> "Dropout":
+        """What a kernel has to know; ``seeds``, None where nothing is dropped, must outlive its use."""
+        return cls(None if seeds is None else seeds.data_ptr(), dropped.kept, dropped.scale)
 
 
 @final

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from transduce.kernels.attention import attend
+from transduce.kernels.dropout import WHOLE, Dropped
 from transduce.kernels.mask import Mask
 from transduce.kernels.native import Dropout, Sequences, call, has_native
 from transduce.kernels.packing import Packing
@@ -45,27 +46,32 @@ def attend_packed(
     *,
     causal: bool = False,
     reach: int | None = None,
-    dropped: float = 0.0,
+    dropped: Dropped = WHOLE,
 ) -> Float[Tensor, "tokens values"]:
     """``attend`` for each row of a batch on its own: row b's queries over row b's keys; heads side by side.
 
     ``projected`` holds queries, ``memory`` keys and values side by side; without memory, ``projected`` holds all three.
+    The rows of ``dropped`` are the queries' symbols.
     """
+    seeds = dropped.rows(len(projected), device=projected.device)
     short = keys.tokens <= _LONGEST * len(keys.lengths)
     if scoring.plain and reach is None and short and has_native(projected):
         result: Tensor = _Packed.apply(  # type: ignore[no-untyped-call]
             projected.contiguous(),
             None if memory is None else memory.contiguous(),
+            seeds,
             _Settings(queries, keys, heads, scoring.scale, causal, dropped),
         )
         return result
     query, key, value = (x.view(len(x), heads.number, -1) for x in _split(projected, memory, heads))
-    if scoring.plain and reach is None and not dropped and has_variable_length(query, value):
+    if scoring.plain and reach is None and dropped.share == 0 and has_variable_length(query, value):
         return attend_variable_length(query, key, value, queries, keys, scoring.scale, causal=causal).flatten(1)
     places = (query, queries), (key, keys), (value, keys)
     query, key, value = (packing.pad(x).transpose(1, 2) for x, packing in places)
     # Padding stands behind every real position, so a causal mask already hides it.
     mask = Mask(None if causal else keys.real, causal=causal, reach=reach)
+    if seeds is not None:
+        dropped = Dropped(dropped.share, queries.pad(seeds))
     return queries.pack(attend(query, key, value, mask, scoring, dropped).transpose(1, 2)).flatten(1)
 
 
@@ -85,7 +91,7 @@ class _Settings:
     heads: Heads
     scale: float
     causal: bool
-    dropped: float
+    dropped: Dropped
 
     def sequences(self, query: Tensor, key: Tensor, value: Tensor, output: Tensor) -> ctypes.Structure:
         heads = self.heads
@@ -101,29 +107,35 @@ class _Settings:
 @final
 class _Packed(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, projected: Tensor, memory: Tensor | None, settings: _Settings) -> Tensor:  # noqa: ANN401
+    def forward(
+        ctx: Any,  # noqa: ANN401 - torch gives the context no type
+        projected: Tensor,
+        memory: Tensor | None,
+        seeds: Tensor | None,
+        settings: _Settings,
+    ) -> Tensor:
         parts = _split(projected, memory, settings.heads)
         output = projected.new_empty(len(projected), settings.heads.widths[2])
         log_sums = projected.new_empty(settings.heads.number, len(projected), dtype=torch.float32)
-        sequences, chance = settings.sequences(*parts, output), Dropout.of(settings.dropped)
+        sequences, chance = settings.sequences(*parts, output), Dropout.of(settings.dropped, seeds)
         call("attention", projected.dtype, *parts, output, log_sums, sequences, chance)
-        ctx.save_for_backward(projected, memory, output, log_sums)
-        ctx.constants = settings, chance
+        ctx.save_for_backward(projected, memory, seeds, output, log_sums)
+        ctx.settings = settings
         return output
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
-        projected, memory, output, log_sums = ctx.saved_tensors
-        settings, chance = ctx.constants
+        projected, memory, seeds, output, log_sums = ctx.saved_tensors
+        settings: _Settings = ctx.settings
         of_projected = torch.empty_like(projected)
         of_memory = None if memory is None else torch.empty_like(memory)
         parts, gradients = (_split(p, m, settings.heads) for p, m in ((projected, memory), (of_projected, of_memory)))
-        sequences = settings.sequences(*parts, output)
+        sequences, chance = settings.sequences(*parts, output), Dropout.of(settings.dropped, seeds)
         gradient = gradient.contiguous()
         call(
             "attention_backward",
             projected.dtype,
             *(*parts, output, gradient, log_sums, *gradients, sequences, chance),
         )
-        return of_projected, of_memory, None
+        return of_projected, of_memory, None, None

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
+from transduce.kernels.seeds import derive
 from transduce.kernels.transfer import send
 
 
@@ -19,22 +20,31 @@ class Packing:
 
     ``lengths`` and ``offsets`` (where each row begins, and at last where all end) are on the CPU; ``places``, on the
     device of the symbols, is where each symbol stands in the padded batch of ``longest`` columns, read row by row.
+    ``row_seeds`` is what the random numbers of each row follow from, where that is given.
     """
 
     lengths: Int[Tensor, " batch"]
     offsets: Int[Tensor, " ends"]
     places: Int[Tensor, " tokens"]
     longest: int
+    row_seeds: Int[Tensor, " batch"] | None = None
 
     @classmethod
-    def of(cls, lengths: Int[Tensor, " batch"], longest: int, device: torch.device) -> "Packing":
+    def of(
+        cls,
+        lengths: Int[Tensor, " batch"],
+        longest: int,
+        device: torch.device,
+        seeds: Int[Tensor, " batch"] | None = None,
+    ) -> "Packing":
         """The packing of rows of so many symbols each, padded to ``longest``."""
         lengths = lengths.cpu()
         # Worked out on the processor, whatever the device: there, to count symbols is to wait for all work before it.
         counts = lengths.numpy()
         offsets = np.concatenate([np.zeros(1, np.int64), counts.cumsum(dtype=np.int64)])
         places = np.flatnonzero(np.arange(longest) < counts[:, np.newaxis])
-        return cls(lengths, torch.from_numpy(offsets), send(torch.from_numpy(places), device), longest)
+        seeds = None if seeds is None else send(seeds, device)
+        return cls(lengths, torch.from_numpy(offsets), send(torch.from_numpy(places), device), longest, seeds)
 
     @property
     def tokens(self) -> int:
@@ -50,6 +60,13 @@ class Packing:
     def columns(self) -> Int[Tensor, " tokens"]:
         """Each symbol's position in its row."""
         return self.places % self.longest
+
+    @cached_property
+    def seeds(self) -> Int[Tensor, " tokens"] | None:
+        """What each symbol's random numbers follow from: its row's seed and its column, and nothing else."""
+        if self.row_seeds is None:
+            return None
+        return derive(self.row_seeds.index_select(0, self.places // self.longest), self.columns)
 
     @cached_property
     def real(self) -> Bool[Tensor, "batch longest"]:

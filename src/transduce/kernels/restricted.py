@@ -7,8 +7,10 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from transduce.kernels.dropout import WHOLE, Dropped
 from transduce.kernels.mask import Mask
 from transduce.kernels.scores import Scoring, attend_plainly
+from transduce.kernels.seeds import advance
 
 # Products of smaller blocks would be faster to multiply than to start.
 _SMALLEST_BLOCK: Final = 16
@@ -25,7 +27,7 @@ def attend_nearby(
     value: Float[Tensor, "batch heads length d_v"],
     mask: Mask,
     scoring: Scoring,
-    dropped: float,
+    dropped: Dropped = WHOLE,
 ) -> Float[Tensor, "batch heads length d_v"]:
     """Attention of every position to those within ``mask.reach``, which is given, without the others' scores.
 
@@ -34,7 +36,9 @@ def attend_nearby(
     """
     assert mask.reach is not None
     batch, heads, length, _ = query.shape
-    size = block_size(mask.reach)
+    size, seeds = block_size(mask.reach), dropped.rows(batch, heads, length, device=query.device)
+    if seeds is not None:
+        size = -(-size // 4) * 4  # four neighbours share a draw
     blocks = -(-length // size)
     missing = blocks * size - length
     behind = 0 if mask.causal else size
@@ -51,6 +55,11 @@ def attend_nearby(
     real = mask.real if mask.real is not None else query.new_ones(1, length, dtype=torch.bool)
     real = F.pad(real, (size, missing + behind)).unfold(1, width, size)
     allowed = (mask.near(distance) & real.unsqueeze(2)).expand(batch, -1, -1, -1).flatten(0, 1)
+    if seeds is not None:
+        # A window's first draw is that of its first key.
+        first = (torch.arange(blocks, device=query.device) - 1).mul_(size // 4).unsqueeze(1)
+        seeds = advance(F.pad(seeds, (0, missing)).view(batch, heads, blocks, size), first)
+        dropped = Dropped(dropped.share, seeds.transpose(1, 2).flatten(0, 1))
     result = attend_plainly(
         queries.transpose(1, 2).flatten(0, 1), windows(key), windows(value), allowed, distance, scoring, dropped
     )

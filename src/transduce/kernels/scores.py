@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from transduce.kernels.dropout import dropout
+from transduce.kernels.dropout import WHOLE, Dropped, dropout
 
 
 @final
@@ -116,8 +116,8 @@ def attend_plainly(
     allowed: Bool[Tensor, "#batch #queries keys"] | None,
     distance: Int[Tensor, "queries keys"] | None,
     scoring: Scoring,
-    dropped: float,
+    dropped: Dropped = WHOLE,
 ) -> Float[Tensor, "batch heads queries d_v"]:
-    """dropout(softmax(score(Q, K))) V, by holding every weight."""
+    """dropout(softmax(score(Q, K))) V, by holding every weight; ``dropped`` has rows of (batch, heads, queries)."""
     weights = weigh(compare(query, key, distance, scoring), allowed)
-    return gather(dropout(weights, dropped, training=True), value, distance, scoring)
+    return gather(dropout(weights, dropped), value, distance, scoring)

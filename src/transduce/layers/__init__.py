@@ -1,6 +1,7 @@
 """The paper's building blocks: attention, masks, positions, feed-forward, residuals, embedding, key/value state."""
 
 from transduce.layers.attention import MultiHeadAttention
+from transduce.layers.dropout import Dropout
 from transduce.layers.embedding import Embedding
 from transduce.layers.feed_forward import FeedForward, feed_forward
 from transduce.layers.masks import padding_mask, recent_mask
@@ -11,6 +12,7 @@ from transduce.layers.sinusoids import sinusoid_shift, sinusoids
 from transduce.layers.state import KeyValues
 
 __all__ = [
+    "Dropout",
     "Embedding",
     "FeedForward",
     "KeyValues",

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from transduce.config import ModelConfig
 from transduce.kernels import Heads, Mask, Packing, Scoring, attend, attend_packed, attention_weights
 from transduce.layers.compatibility import additive_weights, bilinear_weights
+from transduce.layers.dropout import Dropout
 from transduce.layers.linear import make_linear
 from transduce.layers.relative import RelativePositions
 from transduce.layers.state import KeyValues
@@ -22,13 +23,14 @@ class MultiHeadAttention(nn.Module):
 
     Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V (section 3.2.1), or with another compatibility function where the
     configuration names one. The heads' projections stand side by side in one matrix: rows ``i d_k`` to ``(i + 1) d_k``
-    of ``query.weight`` are the transpose of W_i^Q. ``relative`` adds relative positions.
+    of ``query.weight`` are the transpose of W_i^Q. ``relative`` adds relative positions; ``number`` is its
+    dropout's in the model.
     """
 
-    def __init__(self, config: ModelConfig, *, relative: bool = False) -> None:
+    def __init__(self, config: ModelConfig, number: int = 0, *, relative: bool = False) -> None:
         super().__init__()
         self.heads = Heads(config.heads, config.d_k, config.d_v)
-        self.dropout, self.compatibility = config.attention_dropout, config.compatibility
+        self.dropout, self.compatibility = Dropout(config.attention_dropout, number), config.compatibility
         inputs, bias, initializer = config.d_model, config.attention_bias, config.initializer
         queries, keys, values = self.heads.widths
         self.query = make_linear(inputs, queries, bias=bias, initializer=initializer)
@@ -53,7 +55,6 @@ class MultiHeadAttention(nn.Module):
             projected, attended = _project(x, self.query, self.key, self.value), None
         else:
             projected, attended = self.query(x), _project(memory, self.key, self.value)
-        dropped = self.dropout if self.training else 0.0
         gathered = attend_packed(
             projected,
             attended,
@@ -63,7 +64,7 @@ class MultiHeadAttention(nn.Module):
             self._scoring(),
             causal=causal,
             reach=reach,
-            dropped=dropped,
+            dropped=self.dropout.at(queries.seeds),
         )
         result: Tensor = self.output(gathered)
         return result
@@ -76,8 +77,8 @@ class MultiHeadAttention(nn.Module):
         self, x: Float[Tensor, "batch queries model"], attended: KeyValues, mask: Mask
     ) -> Float[Tensor, "batch queries model"]:
         """Each position of ``x`` gathers from those of the keys and values kept that the mask lets it see."""
-        dropped = self.dropout if self.training else 0.0
-        heads = attend(self._split(self.query(x)), attended.key, attended.value, mask, self._scoring(), dropped)
+        query, dropped = self._split(self.query(x)), self.dropout.at(None)
+        heads = attend(query, attended.key, attended.value, mask, self._scoring(), dropped)
         projected: Tensor = self.output(heads.transpose(1, 2).flatten(2))
         return projected
 

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from transduce.config import ModelConfig
-from transduce.kernels import dropout
+from transduce.layers.dropout import Dropout
 from transduce.layers.linear import make_linear
 from transduce.layers.residual import Stream
 from transduce.layers.sinusoids import sinusoids
@@ -60,19 +60,24 @@ class LearnedPositions(nn.Module):
 class PositionalEncoding(nn.Module):
     """Joins positions to what stands at them: by a sum; or side by side, and mapped to d_model by a learned matrix."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, number: int = 0) -> None:
         super().__init__()
         self.table = _table(config)
         beside = config.position_combination == "concatenate"
         width, initializer = config.d_model, config.initializer
         self.join = make_linear(2 * width, width, bias=False, initializer=initializer) if beside else None
-        self.dropout, self.at_every_layer = config.embedding_dropout, config.positions_at_every_layer
+        self.dropout, self.at_every_layer = Dropout(config.embedding_dropout, number), config.positions_at_every_layer
 
     def forward(
-        self, x: Float[Tensor, "*positions model"], positions: Int[Tensor, "*#positions"], longest: int
+        self,
+        x: Float[Tensor, "*positions model"],
+        positions: Int[Tensor, "*#positions"],
+        longest: int,
+        seeds: Int[Tensor, "*positions"] | None = None,
     ) -> Float[Tensor, "*positions model"]:
         """What the first layer is given: Dropout(x + PE[positions]), x being embeddings, all below ``longest``."""
-        return dropout(self._join(x, positions, longest), self.dropout, training=self.training)
+        joined: Tensor = self.dropout(self._join(x, positions, longest), seeds)
+        return joined
 
     def again(self, x: Stream, positions: Int[Tensor, "*#positions"], longest: int) -> Stream:
         """What a later layer is given: x, or x + PE[positions] where positions come in at every layer."""

@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from typing import assert_never, final
 
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from transduce.config import ModelConfig
-from transduce.kernels import add_norm, dropout
+from transduce.kernels import WHOLE, Dropped, add_norm, dropout
+from transduce.layers.dropout import Dropout
 
 Rows = Float[Tensor, "*positions model"]
 
@@ -17,18 +18,18 @@ Rows = Float[Tensor, "*positions model"]
 class Stream:
     """What runs past the sub-layers.
 
-    ``pending`` is a sub-layer's output that is still to be added to ``total``, with dropout of that share: whoever
+    ``pending`` is a sub-layer's output that is still to be added to ``total``, less what is ``dropped``: whoever
     normalizes the sum adds it up in the same pass. ``ready`` is the total as a matrix product reads it.
     """
 
     total: Rows
     pending: Rows | None = None
-    dropped: float = 0.0
+    dropped: Dropped = WHOLE
     ready: Rows | None = None
 
     def settle(self) -> Rows:
         """The sum with all added up."""
-        return self.total if self.pending is None else self.total + dropout(self.pending, self.dropped, training=True)
+        return self.total if self.pending is None else self.total + dropout(self.pending, self.dropped)
 
     def normalize(self, norm: nn.LayerNorm) -> tuple["Stream", Rows]:
         """The stream with all added up, and its LayerNorm for a matrix product."""
@@ -53,11 +54,11 @@ class Residual(nn.Module):
     ``x, query = prepare(x)``. Without ``residual``, the ``x +`` is left out.
     """
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, number: int = 0) -> None:
         super().__init__()
         self.position, self.residual = config.norm, config.residual
         self.norm = nn.LayerNorm(config.d_model, eps=config.norm_epsilon)
-        self.dropout = config.dropout
+        self.dropout = Dropout(config.dropout, number)
 
     def prepare(self, x: Stream) -> tuple[Stream, Rows]:
         """The stream, and what the sub-layer is given."""
@@ -69,10 +70,10 @@ class Residual(nn.Module):
             case _:
                 assert_never(self.position)
 
-    def add(self, x: Stream, output: Rows) -> Stream:
-        """Join what the sub-layer made to what it was made from."""
-        dropped = self.dropout if self.training else 0.0
-        total = Stream(x.total, output, dropped) if self.residual else Stream(dropout(output, dropped, training=True))
+    def add(self, x: Stream, output: Rows, seeds: Int[Tensor, "*positions"] | None = None) -> Stream:
+        """Join what the sub-layer made to what it was made from; ``seeds`` are what dropout follows from."""
+        dropped = self.dropout.at(seeds)
+        total = Stream(x.total, output, dropped) if self.residual else Stream(dropout(output, dropped))
         match self.position:
             case "post":
                 return total.replace(self.norm)

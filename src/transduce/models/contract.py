@@ -14,15 +14,19 @@ from transduce.kernels import Packing
 class Tokens:
     """Sequences of ids, padded on the right: row b's ids are ``ids[b, :lengths[b]]``, whatever stands behind them.
 
-    Lengths may stay on the CPU, wherever the ids are: how the sequences are laid end to end is worked out there.
+    ``seeds``: what dropout leaves out of a row in training follows from the row's seed and the positions in it, so that
+    it is the same in whatever batch, at whatever place of it; without them, torch's generator gives some. A pair has
+    one seed for both its sides. Lengths and seeds may stay on the CPU, wherever the ids are: how the sequences are laid
+    end to end is worked out there.
     """
 
     ids: Int[Tensor, "batch length"]
     lengths: Int[Tensor, " batch"]
+    seeds: Int[Tensor, " batch"] | None = None
 
     def packing(self) -> Packing:
         """How the sequences lie without their padding."""
-        return Packing.of(self.lengths, self.ids.shape[1], self.ids.device)
+        return Packing.of(self.lengths, self.ids.shape[1], self.ids.device, self.seeds)
 
 
 @final

@@ -1,8 +1,9 @@
 """The encoder's and the decoder's layers (section 3.1)."""
 
+from collections.abc import Iterator
 from typing import final
 
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from transduce.config import ModelConfig
@@ -12,21 +13,22 @@ from transduce.layers import KeyValues, MultiHeadAttention, Residual, Stream, fe
 
 @final
 class EncoderLayer(nn.Module):
-    """Self-attention, then a feed-forward network, each inside its residual."""
+    """Self-attention, then a feed-forward network, each inside its residual; ``numbers`` are those of its dropouts."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, numbers: Iterator[int]) -> None:
         super().__init__()
-        self.self_attention = MultiHeadAttention(config, relative=config.positions == "relative")
-        self.self_attention_residual = Residual(config)
-        self.feed_forward = feed_forward(config)
-        self.feed_forward_residual = Residual(config)
+        self.self_attention = MultiHeadAttention(config, next(numbers), relative=config.positions == "relative")
+        self.self_attention_residual = Residual(config, next(numbers))
+        self.feed_forward = feed_forward(config, next(numbers))
+        self.feed_forward_residual = Residual(config, next(numbers))
 
     def forward(self, x: Stream, packing: Packing, reach: int | None) -> Stream:
         """Let every position look at those of its own row, at most so far away."""
         x, query = self.self_attention_residual.prepare(x)
-        x = self.self_attention_residual.add(x, self.self_attention(query, None, packing, packing, reach=reach))
+        output = self.self_attention(query, None, packing, packing, reach=reach)
+        x = self.self_attention_residual.add(x, output, packing.seeds)
         x, query = self.feed_forward_residual.prepare(x)
-        return self.feed_forward_residual.add(x, self.feed_forward(query))
+        return self.feed_forward_residual.add(x, self.feed_forward(query, packing.seeds), packing.seeds)
 
 
 @final
@@ -36,14 +38,14 @@ class DecoderLayer(nn.Module):
     All positions of known targets go through ``forward`` at once; ``step`` reads one after the other.
     """
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, numbers: Iterator[int]) -> None:
         super().__init__()
-        self.self_attention = MultiHeadAttention(config, relative=config.positions == "relative")
-        self.self_attention_residual = Residual(config)
-        self.cross_attention = MultiHeadAttention(config)
-        self.cross_attention_residual = Residual(config)
-        self.feed_forward = feed_forward(config)
-        self.feed_forward_residual = Residual(config)
+        self.self_attention = MultiHeadAttention(config, next(numbers), relative=config.positions == "relative")
+        self.self_attention_residual = Residual(config, next(numbers))
+        self.cross_attention = MultiHeadAttention(config, next(numbers))
+        self.cross_attention_residual = Residual(config, next(numbers))
+        self.feed_forward = feed_forward(config, next(numbers))
+        self.feed_forward_residual = Residual(config, next(numbers))
 
     def forward(
         self,
@@ -56,14 +58,15 @@ class DecoderLayer(nn.Module):
         """Let every position look at those before it, and at its row of the memory."""
         x = self.attend_past(x, packing, reach)
         x, query = self.cross_attention_residual.prepare(x)
-        x = self.cross_attention_residual.add(x, self.cross_attention(query, memory, packing, memory_packing))
-        return self._transform(x)
+        output = self.cross_attention(query, memory, packing, memory_packing)
+        x = self.cross_attention_residual.add(x, output, packing.seeds)
+        return self._transform(x, packing.seeds)
 
     def attend_past(self, x: Stream, packing: Packing, reach: int | None) -> Stream:
         """The self-attention sub-layer: the first of the three."""
         x, query = self.self_attention_residual.prepare(x)
         output = self.self_attention(query, None, packing, packing, causal=True, reach=reach)
-        return self.self_attention_residual.add(x, output)
+        return self.self_attention_residual.add(x, output, packing.seeds)
 
     def step(
         self, x: Stream, past: KeyValues, past_mask: Mask, memory: KeyValues, memory_mask: Mask
@@ -92,10 +95,10 @@ class DecoderLayer(nn.Module):
         """How the encoder-decoder attention weighs the source's positions."""
         return self.cross_attention.weights(_by_sentence(query, memory), memory, mask)
 
-    def _transform(self, x: Stream) -> Stream:
+    def _transform(self, x: Stream, seeds: Int[Tensor, " tokens"] | None = None) -> Stream:
         """The feed-forward sub-layer."""
         x, query = self.feed_forward_residual.prepare(x)
-        return self.feed_forward_residual.add(x, self.feed_forward(query))
+        return self.feed_forward_residual.add(x, self.feed_forward(query, seeds), seeds)
 
 
 def _by_sentence(x: Float[Tensor, "rows new model"], memory: KeyValues) -> Float[Tensor, "sentences queries model"]:

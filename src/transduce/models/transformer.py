@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import cast, final
 
 import torch
@@ -37,9 +38,11 @@ class Transformer(nn.Module):
         own = config.source_vocab_size
         self.source_embedding = None if own is None else Embedding(own, config.d_model)
         self.projection = None if config.tied_projection else Embedding(config.vocab_size, config.d_model)
-        self.encoder_positions, self.decoder_positions = PositionalEncoding(config), PositionalEncoding(config)
-        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
-        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        numbers = count()  # of the dropouts, each its own
+        self.encoder_positions = PositionalEncoding(config, next(numbers))
+        self.decoder_positions = PositionalEncoding(config, next(numbers))
+        self.encoder = nn.ModuleList(EncoderLayer(config, numbers) for _ in range(config.encoder_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(config, numbers) for _ in range(config.decoder_layers))
         # Pre-norm leaves the last sum of a stack without normalization; post-norm has none left to do.
         pre = config.norm == "pre"
         self.encoder_norm = nn.LayerNorm(config.d_model, eps=config.norm_epsilon) if pre else nn.Identity()
@@ -50,7 +53,7 @@ class Transformer(nn.Module):
         packing = source.packing()
         embedding = self.embedding if self.source_embedding is None else self.source_embedding
         places = packing.columns, packing.longest
-        x = Stream(self.encoder_positions(embedding(packing.pack(source.ids)), *places))
+        x = Stream(self.encoder_positions(embedding(packing.pack(source.ids)), *places, packing.seeds))
         for number, layer in enumerate(self.encoder):
             x = layer(self.encoder_positions.again(x, *places) if number else x, packing, self._reach)
         return Memory(_finish(x, self.encoder_norm), packing)
@@ -59,7 +62,7 @@ class Transformer(nn.Module):
         """Hidden states for all positions of known targets, which begin with the begin symbol."""
         packing = target.packing()
         places = packing.columns, packing.longest
-        x = Stream(self.decoder_positions(self.embedding(packing.pack(target.ids)), *places))
+        x = Stream(self.decoder_positions(self.embedding(packing.pack(target.ids)), *places, packing.seeds))
         attention: list[Tensor] = []
         for number, layer in enumerate(self._decoder_layers):
             x = self.decoder_positions.again(x, *places) if number else x

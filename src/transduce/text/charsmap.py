@@ -5,6 +5,7 @@ from typing import Final
 from tokenizers import Regex, normalizers
 
 from transduce.config import BadInputError
+from transduce.text.guard import guarded
 
 # Rules that amount to a composition of single characters' own (and, cf, to lower case).
 _COMPOSING: Final = frozenset({"nfkc", "nmt_nfkc", "nfkc_cf", "nmt_nfkc_cf"})
@@ -33,9 +34,7 @@ def character_rules(name: str, charsmap: bytes) -> list[normalizers.Normalizer]:
             f"its normalization rules {name!r} are its own: only models with the rules identity, "
             f"{', '.join(sorted(_COMPOSING))} can be read"
         )
-    try:
+    with guarded("its normalization rules are damaged"):
         mapped = normalizers.Precompiled(charsmap)
-    except Exception as error:  # the library raises bare Exception
-        raise BadInputError(f"its normalization rules are damaged: {error}") from error
     seams, joined = normalizers.Replace(Regex(_SEAMS), _SEAM), normalizers.Replace(_SEAM, "")
     return [normalizers.NFC(), seams, mapped, joined, normalizers.NFC()]

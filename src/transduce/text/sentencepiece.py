@@ -14,6 +14,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 
 from transduce.config import BadInputError
 from transduce.text.charsmap import character_rules
+from transduce.text.guard import guarded
 from transduce.text.sentencepiece_file import Piece, PieceKind, StoredModel, read_sentencepiece
 from transduce.text.symbols import check_symbols
 from transduce.text.tokenizer import BEGIN, END, PAD, SPECIAL_SYMBOLS, UNKNOWN, Tokenizer, add_special
@@ -33,7 +34,8 @@ def import_sentencepiece(path: Path, symbols: Iterable[str] = ()) -> Tokenizer:
     """
     stored, symbols = read_sentencepiece(path), check_symbols(symbols)
     try:
-        tokenizer = Tokenizer(_convert(stored, symbols))
+        with guarded("its pieces make no tokenizer"):
+            tokenizer = Tokenizer(_convert(stored, symbols))
         _check_symbols_survive(tokenizer, symbols)
     except BadInputError as error:
         raise BadInputError(f"{path}: {error}") from error

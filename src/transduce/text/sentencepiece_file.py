@@ -4,9 +4,13 @@ import math
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, Final, Literal, final
 
 from transduce.config import BadInputError, TransduceError
+from transduce.config.files import check_size
+
+_MOST_BYTES: Final = 2**27
+_LONGEST: Final = 1000  # characters of a piece; SentencePiece learns none of more than 16
 
 
 @final
@@ -77,6 +81,7 @@ def _parse(path: Path) -> Any:  # noqa: ANN401 - protobuf makes its classes as t
         raise TransduceError("SentencePiece models need an extra: pip install 'transduce[sentencepiece]'") from error
     if not path.is_file():
         raise BadInputError(f"{path}: no such SentencePiece model")
+    check_size(path, _MOST_BYTES)
     stored = ModelProto()
     try:
         stored.ParseFromString(path.read_bytes())
@@ -95,6 +100,7 @@ def _whole(stored: Any) -> bool:  # noqa: ANN401 - as above
         and stored.HasField("normalizer_spec")
         and all(isinstance(text, str) and text for text in texts)  # what is no UTF-8 comes as bytes
         and len(set(texts)) == len(texts)
+        and max(map(len, texts), default=0) <= _LONGEST
         and kinds.count(PieceKind.UNKNOWN) == 1
         and all(math.isfinite(piece.score) for piece in stored.pieces)
     )

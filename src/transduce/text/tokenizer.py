@@ -10,6 +10,8 @@ import tokenizers
 from tokenizers import AddedToken
 
 from transduce.config import BadInputError
+from transduce.text.guard import guarded
+from transduce.text.structure import read_checked
 
 # The special symbols and their ids are the same in every vocabulary: models and search take them as numbers.
 PAD: Final = "<pad>"
@@ -53,12 +55,12 @@ class Tokenizer:
         Raises:
             BadInputError: The file is missing or is not a tokenizer.
         """
-        if not path.is_file():
-            raise BadInputError(f"{path}: no such tokenizer file")
-        try:
-            backend = tokenizers.Tokenizer.from_file(str(path))
-        except Exception as error:  # the library raises bare Exception for every kind of damage
-            raise BadInputError(f"{path}: not a readable tokenizer: {error}") from error
+        text = read_checked(path)
+        with guarded(f"{path}: not a readable tokenizer"):
+            backend = tokenizers.Tokenizer.from_str(text)
+            ids = set(backend.get_vocab().values())
+        if ids != set(range(len(ids))) or len(ids) != backend.get_vocab_size():
+            raise BadInputError(f"{path}: its symbols are not numbered from 0, each once: it is damaged")
         try:
             return cls(backend)
         except BadInputError as error:
@@ -84,20 +86,23 @@ class Tokenizer:
 
     def pieces(self, text: str) -> list[str]:
         """The parts of a text that are tokenized each on its own, as they are after normalization."""
-        if self._backend.normalizer is not None:
-            text = self._backend.normalizer.normalize_str(text)
-        if self._backend.pre_tokenizer is None:
-            return [text] if text else []
-        return [piece for piece, _ in self._backend.pre_tokenizer.pre_tokenize_str(text)]
+        with guarded("the tokenizer cannot split a text"):
+            if self._backend.normalizer is not None:
+                text = self._backend.normalizer.normalize_str(text)
+            if self._backend.pre_tokenizer is None:
+                return [text] if text else []
+            return [piece for piece, _ in self._backend.pre_tokenizer.pre_tokenize_str(text)]
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text, without begin and end symbols."""
-        encodings = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [encoding.ids for encoding in encodings]
+        with guarded("the tokenizer cannot encode a text"):
+            encodings = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
+            return [encoding.ids for encoding in encodings]
 
     def decode(self, sequences: Sequence[Sequence[int]]) -> list[str]:
         """The text of each sequence of ids; special symbols vanish."""
-        return self._backend.decode_batch([list(ids) for ids in sequences], skip_special_tokens=True)
+        with guarded("the tokenizer cannot decode"):
+            return self._backend.decode_batch([list(ids) for ids in sequences], skip_special_tokens=True)
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Each id's symbol as it stands in the vocabulary, for people to look at."""

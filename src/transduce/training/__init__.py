@@ -3,54 +3,70 @@
 from transduce.training.averaging import average_weights
 from transduce.training.checkpoint import (
     MODEL,
+    OPTIMIZER,
     list_checkpoints,
     load_checkpoint,
     load_newest,
     read_progress,
-    save_checkpoint,
+    read_weights,
 )
-from transduce.training.loop import is_over, is_stale, train
+from transduce.training.circumstances import circumstances
+from transduce.training.loop import is_finished, is_over, is_stale, train
 from transduce.training.memory import keep_freed_memory
 from transduce.training.parallel import connect, gather_model, place_model
 from transduce.training.processes import Processes, join_processes
 from transduce.training.progress import Progress
 from transduce.training.report import Report
+from transduce.training.requests import Abandoned, Requests, listen
 from transduce.training.schedule import cooldown, learning_rate
 from transduce.training.session import Corpora, Hooks, Training
-from transduce.training.step import compute_loss, make_optimizer, train_step
+from transduce.training.snapshot import Snapshot, look
+from transduce.training.step import compute_loss, make_optimizer, step_seed, train_step
 from transduce.training.tracking import require_tensorboard
 from transduce.training.watch import Watch
 from transduce.training.work import Work, pair_work, step_work
+from transduce.training.writer import CheckpointWriter, save_checkpoint
 
 __all__ = [
     "MODEL",
+    "OPTIMIZER",
+    "Abandoned",
+    "CheckpointWriter",
     "Corpora",
     "Hooks",
     "Processes",
     "Progress",
     "Report",
+    "Requests",
+    "Snapshot",
     "Training",
     "Watch",
     "Work",
     "average_weights",
+    "circumstances",
     "compute_loss",
     "connect",
     "cooldown",
     "gather_model",
+    "is_finished",
     "is_over",
     "is_stale",
     "join_processes",
     "keep_freed_memory",
     "learning_rate",
     "list_checkpoints",
+    "listen",
     "load_checkpoint",
     "load_newest",
+    "look",
     "make_optimizer",
     "pair_work",
     "place_model",
     "read_progress",
+    "read_weights",
     "require_tensorboard",
     "save_checkpoint",
+    "step_seed",
     "step_work",
     "train",
     "train_step",

@@ -1,9 +1,7 @@
-"""Checkpoints: written whole under another name, then renamed; pruned only when a newer one is safe."""
+"""Checkpoints as they lie on disk: the folders ``step-N`` of a run, read and verified."""
 
 import logging
-import os
 import re
-import shutil
 from pathlib import Path
 from typing import Final
 
@@ -11,10 +9,11 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from transduce.bundle import load_weights, read_tensors, replace_directory, save_tensors
+from transduce.bundle import load_weights, read_tensors
 from transduce.config import BadInputError
-from transduce.training.parallel import gather, part_like
-from transduce.training.processes import ALONE, Processes
+from transduce.config.disk import replace_directory
+from transduce.training.manifest import check_files
+from transduce.training.parallel import part_like
 from transduce.training.progress import Progress
 
 _log = logging.getLogger(__name__)
@@ -24,48 +23,28 @@ OPTIMIZER: Final = "optimizer.safetensors"
 STATE: Final = "state.json"
 
 
-def save_checkpoint(
-    folder: Path,
-    model: nn.Module,
-    optimizer: torch.optim.Adam,
-    progress: Progress,
-    *,
-    keep: int,
-    processes: Processes = ALONE,
-) -> Path:
-    """Write ``folder/step-N``, then delete all but the newest ``keep``.
-
-    All processes call it, as they may hold a part of the tensors each, and the first one writes: the same files for any
-    number of processes.
-    """
-    path = folder / f"step-{progress.step}"
-    weights = gather(dict(model.state_dict()), processes)
-    moments = gather(_optimizer_tensors(model, optimizer), processes)
-    if not processes.first:
-        return path
-    unfinished = folder / f"{path.name}.unfinished"
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
-    save_tensors(weights, unfinished / MODEL)
-    save_tensors(moments, unfinished / OPTIMIZER)
-    _write_flushed(unfinished / STATE, progress.model_dump_json(indent=2) + "\n")
-    replace_directory(unfinished, path)
-    for _, older in list_checkpoints(folder)[:-keep]:
-        # Under another name first: a crash must not leave half a checkpoint under a whole one's.
-        shutil.rmtree(older.rename(older.with_name(f"{older.name}.unfinished")))
-    return path
-
-
 def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Adam) -> Progress:
     """Fill model and optimizer in place.
 
     Raises:
         BadInputError: A file is missing, damaged, or of another model.
     """
+    if not check_files(path, MODEL, OPTIMIZER, STATE):
+        _log.warning(f"{path}: no manifest, an older version wrote it: damage might not be noticed")
     progress = read_progress(path)
     load_weights(model, path / MODEL, part_like)
     _load_optimizer(model, optimizer, path / OPTIMIZER)
     return progress
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """The weights of a checkpoint by name.
+
+    Raises:
+        BadInputError: They are missing or damaged.
+    """
+    check_files(path, MODEL)
+    return read_tensors(path / MODEL)
 
 
 def read_progress(path: Path) -> Progress:
@@ -108,13 +87,16 @@ def list_checkpoints(folder: Path) -> list[tuple[int, Path]]:
     return sorted((int(match[1]), path) for match, path in found if match)
 
 
-def _optimizer_tensors(model: nn.Module, optimizer: torch.optim.Adam) -> dict[str, Tensor]:
-    """Adam's state by parameter name: ``NAME.exp_avg`` and so on."""
-    return {
-        f"{name}.{key}": value
-        for name, parameter in model.named_parameters()
-        for key, value in optimizer.state[parameter].items()
-    }
+def list_regular(folder: Path) -> list[tuple[int, Path]]:
+    """Those of ``list_checkpoints`` that the settings asked for, and no signal."""
+    return [(step, path) for step, path in list_checkpoints(folder) if not _is_asked(path)]
+
+
+def _is_asked(path: Path) -> bool:
+    try:
+        return read_progress(path).asked
+    except BadInputError:
+        return False  # whoever reads it will say so
 
 
 def _load_optimizer(model: nn.Module, optimizer: torch.optim.Adam, path: Path) -> None:
@@ -127,10 +109,3 @@ def _load_optimizer(model: nn.Module, optimizer: torch.optim.Adam, path: Path) -
                 raise BadInputError(f"{path}: {name}.{key} is missing or of another shape: not this run's optimizer")
             spread = stored.to(parameter.device) if key == "step" else part_like(stored, parameter)
             optimizer.state[parameter][key] = spread
-
-
-def _write_flushed(path: Path, text: str) -> None:
-    with path.open("w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())

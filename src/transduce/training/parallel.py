@@ -71,15 +71,20 @@ def gather(tensors: Mapping[str, Tensor], processes: Processes) -> dict[str, Ten
 
     All processes must call it.
     """
-    whole = {}
+    gathered = {}
     for name, tensor in tensors.items():
         if not isinstance(tensor, DTensor):
-            whole[name] = tensor
+            gathered[name] = tensor
             continue
-        full = tensor.full_tensor()
+        full = whole(tensor)
         if processes.first:
-            whole[name] = full.cpu()
-    return whole
+            gathered[name] = full.cpu()
+    return gathered
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """A tensor that may be spread over processes, whole on each of them; then all must call it."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def gather_model(model: Transformer, processes: Processes) -> Transformer:
@@ -92,9 +97,9 @@ def gather_model(model: Transformer, processes: Processes) -> Transformer:
     weights = gather(model.state_dict(), processes)
     if not processes.first:
         return model
-    whole = build(model.config)
-    whole.load_state_dict(weights)
-    return whole.to(processes.device)
+    copy = build(model.config)
+    copy.load_state_dict(weights)
+    return copy.to(processes.device)
 
 
 def part_like(tensor: Tensor, like: Tensor) -> Tensor:

@@ -15,7 +15,8 @@ class Progress(BaseModel):
     fixed: dict[str, Any] = {}  # what the training began with and must go on with, by its key in the run file
     step: int = 0
     epoch: int = 0
-    batch: int = 0  # batches of this epoch's plan that are done
+    window: int = 0  # of this epoch's plan
+    batch: int = 0  # of this window that are done
     target_tokens: int = 0  # end symbols counted, padding not
     seconds: float = 0.0  # of training, without validation
     work: Work = Work()  # what the batches were like
@@ -23,3 +24,6 @@ class Progress(BaseModel):
     best_step: int | None = None
     stale: int = 0  # validations since the best
     checkpoint_seconds: float = 0.0  # of training at the last checkpoint
+    asked: bool = False  # the checkpoint is no regular one: never averaged, and gone with the next
+    unvalidated: bool = False  # the training was stopped before dev was measured at this step, as it should have been
+    circumstances: dict[str, str] = {}  # what the last bits of a sum depend on, by its name

@@ -2,8 +2,7 @@
 
 import json
 import logging
-import math
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self, final
@@ -11,6 +10,7 @@ from typing import Self, final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from transduce.training.journal import Journal
 from transduce.training.tracking import Tracking, perplexity
 
 _log = logging.getLogger(__name__)
@@ -23,9 +23,18 @@ class Report:
     On a terminal there is a bar; elsewhere a line for each measurement. Neither where the log is not shown.
     """
 
-    def __init__(self, path: Path | None, *, max_steps: int, step: int, tensorboard: Path | None = None) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        *,
+        max_steps: int,
+        step: int,
+        unvalidated: bool = False,
+        tensorboard: Path | None = None,
+    ) -> None:
         """Go on after ``step``: measurements beyond it are of steps that are trained again, and are dropped.
 
+        With ``unvalidated``, dev is to be measured at ``step`` too, and measurements of it there are dropped.
         Without a path nothing is written.
 
         Raises:
@@ -34,10 +43,10 @@ class Report:
         self._open = ExitStack()
         self._tracking = Tracking(tensorboard, step=step) if tensorboard else None
         if self._tracking:
-            self._open.callback(self._tracking.close)
-        if path is not None:
-            _truncate(path, step)
-        self._file = None if path is None else self._open.enter_context(path.open("a", encoding="utf-8"))
+            self._open.callback(self._close_tracking)
+        self._file = None if path is None else Journal(path, lambda line: _is_before(line, step, unvalidated))
+        if self._file:
+            self._open.callback(self._file.close)
         console = Console(stderr=True)
         self._has_bar = console.is_terminal and _log.isEnabledFor(logging.INFO)
         self._bar = Progress(
@@ -88,31 +97,36 @@ class Report:
             + ("  (best so far)" if best else "")
         )
 
+    def flush(self) -> None:
+        """See on disk what is measured."""
+        if self._file:
+            self._file.flush()
+
     def say(self, message: str) -> None:
         """A line for people."""
         _log.info(message)
 
+    def _close_tracking(self) -> None:
+        with suppress(OSError):  # after a first error, every call has it
+            if self._tracking:
+                self._tracking.close()
+
     def _write(self, metrics: dict[str, float | int | str], tokens_per_second: float | None = None) -> None:
-        if self._file is not None:
-            self._file.write(json.dumps(metrics) + "\n")
-            self._file.flush()
-        if self._tracking:
-            self._tracking.write(metrics, tokens_per_second)
+        if self._file:
+            self._file.write(json.dumps(metrics))
+        try:
+            if self._tracking:
+                self._tracking.write(metrics, tokens_per_second)
+        except OSError as error:
+            _log.warning(f"TensorBoard gets no more: {error}")
+            self._tracking = None
 
 
-def _truncate(path: Path, step: int) -> None:
-    if not path.exists():
-        return
-    # A crash may have cut the last line short: what is no JSON is dropped too.
-    kept = [line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if _step(line) <= step]
-    # The last line may lack no more than its line feed.
-    shortened = path.with_name(f"{path.name}.unfinished")
-    shortened.write_text("".join(line.rstrip("\n") + "\n" for line in kept), encoding="utf-8")
-    shortened.replace(path)
-
-
-def _step(line: str) -> float:
+def _is_before(line: str, step: int, unvalidated: bool) -> bool:
+    """Whether a line of an earlier sitting is of what is not done again."""
     try:
-        return float(json.loads(line)["step"])
+        entry = json.loads(line)
+        again = unvalidated and entry.get("split") == "dev"
+        return bool(entry["step"] < step or (entry["step"] == step and not again))
     except (ValueError, KeyError, TypeError):
-        return math.inf
+        return False  # a crash may have cut the last line short

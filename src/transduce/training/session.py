@@ -1,7 +1,7 @@
 """What a training works with, and how it speaks of how far it is."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -14,6 +14,7 @@ from transduce.text import SpecialIds
 from transduce.training.processes import ALONE, Processes
 from transduce.training.progress import Progress
 from transduce.training.report import Report
+from transduce.training.requests import Requests
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Training:
     checkpoints: Path
     report: Report
     hooks: Hooks
+    requests: Requests = field(default_factory=Requests)
     processes: Processes = ALONE
 
     @property

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from transduce.config import TrainConfig
 from transduce.data import Batch
-from transduce.kernels import send
+from transduce.kernels import derive, make_seed, send
 from transduce.models import LossSums, Tokens
 from transduce.training.parallel import postpone
 
@@ -26,20 +26,22 @@ def train_step(
     batches: Sequence[Batch],
     rate: float,
     dtype: torch.dtype,
+    seed: Int[Tensor, ""] | None = None,
     *,
     tokens: int | None = None,
 ) -> LossSums:
     """Move the weights once, against the mean gradient over all batches' target tokens; return the sums before.
 
-    Batches are gone through one at a time, so that several need no more memory than one. ``tokens`` counts the target
-    tokens where other processes have batches of this step too; the sums are of these batches only.
+    Batches are gone through one at a time, so that several need no more memory than one. With a ``seed``, what dropout
+    leaves out of a pair follows from that and the pair's row, however the pairs are cut into batches. ``tokens`` counts
+    the target tokens where other processes have batches of this step too; the sums are of these batches only.
     """
     model.train()
     tokens = sum(batch.target_tokens for batch in batches) if tokens is None else tokens
     total: LossSums | None = None
     for number, batch in enumerate(batches, start=1):
         with postpone(model, last=number == len(batches)):
-            sums = compute_loss(model, batch, dtype)
+            sums = compute_loss(model, batch, dtype, seed)
             (sums.objective / tokens).backward()  # type: ignore[no-untyped-call]
         sums = LossSums(sums.objective.detach(), sums.nll, sums.tokens)
         total = sums if total is None else total + sums
@@ -51,11 +53,17 @@ def train_step(
     return total
 
 
-def compute_loss(model: nn.Module, batch: Batch, dtype: torch.dtype) -> LossSums:
-    """The summed losses of a batch, matrix products in ``dtype``."""
+def step_seed(seed: int, step: int) -> Int[Tensor, ""]:
+    """What a step's dropout follows from: the training's seed and the step's number."""
+    return derive(make_seed(seed), step)
+
+
+def compute_loss(model: nn.Module, batch: Batch, dtype: torch.dtype, seed: Int[Tensor, ""] | None = None) -> LossSums:
+    """The summed losses of a batch, matrix products in ``dtype``; ``seed`` is for dropout, as in ``train_step``."""
     device = next(model.parameters()).device
-    source = Tokens(_tensor(batch.source, device), torch.from_numpy(batch.source_lengths))
-    target = Tokens(_tensor(batch.target, device), torch.from_numpy(batch.target_lengths))
+    seeds = None if seed is None or batch.rows is None else derive(seed, torch.from_numpy(batch.rows))
+    source = Tokens(_tensor(batch.source, device), torch.from_numpy(batch.source_lengths), seeds)
+    target = Tokens(_tensor(batch.target, device), torch.from_numpy(batch.target_lengths), seeds)
     with torch.autocast(device.type, dtype=dtype, enabled=dtype != torch.float32):
         sums: LossSums = model(source, target, _tensor(batch.labels, device))
     return LossSums(0 * sums.objective, 0 * sums.nll, 0 * sums.tokens) if batch.stand_in else sums

@@ -1,37 +1,56 @@
 """Measuring dev on the way, and keeping the best model."""
 
 import copy
+import logging
 import math
 from collections.abc import Iterator
+from itertools import chain
 
 import torch
 
-from transduce.bundle import read_tensors
+from transduce.config import BadInputError
 from transduce.data import plan_epoch, read_batches
 from transduce.models import Transformer
 from transduce.training.averaging import average_weights
-from transduce.training.checkpoint import MODEL, list_checkpoints
+from transduce.training.checkpoint import list_regular, read_weights
 from transduce.training.progress import Progress
 from transduce.training.session import Sums, Training, describe
 from transduce.training.step import compute_loss
 
+_log = logging.getLogger(__name__)
+
 
 def validate(training: Training, progress: Progress, rate: float) -> Progress:
-    """Measure dev, and keep the model where it is the best so far."""
+    """Measure dev, and keep the model where it is the best so far; where that is abandoned, nothing is reported."""
     improved = False
-    for model, count in _candidates(training):
+    measured = []
+    for model, count in _candidates(training, progress.step):
         loss = dev_loss(training, model)
         bleu = training.hooks.dev_bleu(model)
         score = bleu if training.config.best_metric == "bleu" else -loss
         # A loss that is no number is never the best, and never stands in the way of a better one.
         best = not math.isnan(score) and (progress.best_score is None or score > progress.best_score)
-        if best:
-            improved = True
-            training.hooks.save_best(model)
+        improved |= best
+        if best and _save_best(training, model):
             progress = progress.model_copy(update={"best_score": score, "best_step": progress.step})
-        measured = describe("dev", progress, loss, rate) | {"bleu": bleu}
-        training.report.dev(measured | ({"average": count} if count > 1 else {}), best=best)
+        figures = describe("dev", progress, loss, rate) | {"bleu": bleu}
+        measured.append((figures | ({"average": count} if count > 1 else {}), best))
+    for figures, best in measured:
+        training.report.dev(figures, best=best)
     return progress.model_copy(update={"stale": 0 if improved else progress.stale + 1})
+
+
+def _save_best(training: Training, model: Transformer) -> bool:
+    """Whether it is on disk. Where it is not, the next model that is better than the one that is there is tried."""
+    try:
+        training.hooks.save_best(model)
+    except OSError as error:
+        _log.warning(
+            f"{error.filename or 'best'}: the best model could not be written: {error.strerror or error}; the older "
+            f"one stays, the training goes on"
+        )
+        return False
+    return True
 
 
 @torch.no_grad()
@@ -39,24 +58,29 @@ def dev_loss(training: Training, model: Transformer) -> float:
     """Nats per target token of dev, without label smoothing."""
     model.eval()
     dev = training.corpora.dev
-    lengths = dev.source_lengths + 1, dev.target_lengths + 1
     # Dev is measured whole: a pair longer than the training's budget gets a batch of its own.
-    budget = max(training.config.batch_tokens, int(max(side.max() for side in lengths)))
+    budget = max(training.config.batch_tokens, max(dev.longest) + 1)
     sums = Sums.zero(training.device)
-    for batch in read_batches(dev, plan_epoch(*lengths, budget, 0, 0), training.corpora.special):
+    for batch in read_batches(dev, plan_epoch(dev, budget, 0, 0), training.corpora.special):
         sums = sums.add(compute_loss(model, batch, training.dtype).nll, batch.target_tokens)
     return sums.mean()
 
 
-def _candidates(training: Training) -> Iterator[tuple[Transformer, int]]:
+def _candidates(training: Training, step: int) -> Iterator[tuple[Transformer, int]]:
     """The model as it is, then its mean with the newest checkpoints, where there are enough; and how many are in it."""
     yield training.model, 1
     count = training.config.average_last
-    older = [path for _, path in list_checkpoints(training.checkpoints)[1 - count :]]
-    if count == 1 or len(older) < count - 1:
+    if count == 1:
+        return
+    older = [path for number, path in list_regular(training.checkpoints) if number < step][1 - count :]
+    if len(older) < count - 1:
+        return
+    current = {name: tensor.cpu() for name, tensor in training.model.state_dict().items()}
+    try:
+        mean = average_weights(chain([current], map(read_weights, older)))
+    except BadInputError as error:
+        _log.warning(f"{error}: no mean of {count} checkpoints is tried")
         return
     averaged = copy.deepcopy(training.model)
-    weights = (read_tensors(path / MODEL) for path in older)
-    current = {name: tensor.cpu() for name, tensor in training.model.state_dict().items()}
-    averaged.load_state_dict(average_weights([current, *weights]))
+    averaged.load_state_dict(mean)
     yield averaged, count

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from transduce.bundle import Bundle, read_tensors, save_bundle
+from transduce.bundle import Bundle, save_bundle
 from transduce.config import BadInputError, read_run
 from transduce.models import build
 from transduce.text import TokenizerPair
-from transduce.training import MODEL, average_weights, list_checkpoints
+from transduce.training import average_weights, list_checkpoints, read_weights
 from transduce.workflows.run_directory import RunDirectory
 
 
@@ -25,6 +25,6 @@ def average(run: RunDirectory, last: int, out: Path) -> list[int]:
         )
     config, tokenizers = read_run(run.config), TokenizerPair.load(run.root)
     model = build(config.model.model_copy(update=tokenizers.sizes))
-    model.load_state_dict(average_weights(read_tensors(path / MODEL) for _, path in checkpoints[-last:]))
+    model.load_state_dict(average_weights(read_weights(path) for _, path in checkpoints[-last:]))
     save_bundle(Bundle(model, tokenizers, config.generation), out)
     return [step for step, _ in checkpoints[-last:]]

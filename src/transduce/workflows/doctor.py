@@ -4,35 +4,24 @@ import os
 import platform
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import Final, Literal, final
+from typing import Final
 
 import torch
 
 from transduce.config import BadInputError, ModelConfig, RunConfig
-from transduce.data import Tally, name_corpus, plan_epoch, read_numbered, text_flaw
+from transduce.data import corpus_paths, plan_epoch
 from transduce.kernels import has_native, resolve_precision
+from transduce.models import build_without_storage
 from transduce.training import list_checkpoints
-from transduce.workflows.flops import build_without_storage
-from transduce.workflows.prepare import Prepared, check_files, load_prepared
+from transduce.workflows.corpus_check import examine_corpora
+from transduce.workflows.finding import Finding
+from transduce.workflows.prepare import Prepared, load_prepared
 from transduce.workflows.run_directory import RunDirectory
 from transduce.workflows.trial import OutOfMemoryError, Trial, full_batch, try_training
 
-_LINES: Final = 10_000  # of each corpus are read
-_MANY: Final = 0.1  # of which, so many left out make one wonder
 _TYPICAL: Final = 25  # tokens of a sentence, where nothing is known of the corpus
 _GIB: Final = 2**30
-
-
-@final
-@dataclass(frozen=True)
-class Finding:
-    """``ok``, ``warning`` (it will run, but perhaps not as meant) or ``problem`` (it will not run)."""
-
-    kind: Literal["ok", "warning", "problem"]
-    text: str
 
 
 def examine(config: RunConfig, run: RunDirectory) -> Iterator[Finding]:
@@ -44,9 +33,9 @@ def examine(config: RunConfig, run: RunDirectory) -> Iterator[Finding]:
     prepared = load_prepared(run)
     model = config.model.model_copy(update=_sizes(config, prepared))
     yield from _installation()
-    yield from _corpora(config)
+    yield from examine_corpora(config, prepared)
     yield from _settings(config, prepared)
-    yield from _run_directory(config, run, model)
+    yield from _run_directory(config, run, model, prepared)
     yield from _training(config, model, prepared, device)
 
 
@@ -62,36 +51,6 @@ def _installation() -> Iterator[Finding]:
             "no C++ kernels: PyTorch's operations do their work, more slowly. They are built at installation, on Linux "
             "with an x86-64 processor: install a C++ compiler (g++), then transduce once more",
         )
-
-
-def _corpora(config: RunConfig) -> Iterator[Finding]:
-    """The beginning of each corpus, as the preparation reads it."""
-    try:
-        check_files(config)
-    except BadInputError as error:
-        yield Finding("problem", str(error))
-        return
-    for corpus in (*config.data.train, config.data.dev):
-        tally = Tally(name_corpus(corpus, config.data.folder))
-        drop = corpus is not config.data.dev and config.data.invalid_utf8 == "drop"
-        try:
-            read = 0
-            lines = read_numbered(corpus, config.data.folder, keep_invalid=drop)
-            for number, source, target in islice(lines, _LINES):
-                read += 1
-                if (flaw := text_flaw((source, target))) is not None:
-                    tally.notice(flaw, number, (source, target), dropped=True)
-        except BadInputError as error:
-            yield Finding("problem", str(error))
-            continue
-        if not read:
-            yield Finding("problem", f"{tally.name}: no pair in it")
-            continue
-        which = f"the first {read:,} pairs" if read == _LINES else f"{read:,} pairs"
-        dropped = tally.dropped.total()
-        kind: Literal["ok", "warning"] = "warning" if dropped > _MANY * read else "ok"
-        why = f"; {dropped:,} of them are no pairs: {', '.join(tally.dropped)}" if dropped else ""
-        yield Finding(kind, f"{tally.name}: {which} can be read{why}")
 
 
 def _settings(config: RunConfig, prepared: Prepared | None) -> Iterator[Finding]:
@@ -111,28 +70,44 @@ def _settings(config: RunConfig, prepared: Prepared | None) -> Iterator[Finding]
         )
     if prepared is None:
         return
-    lengths = prepared.train.source_lengths + 1, prepared.train.target_lengths + 1
+    weights = [corpus.weight for corpus in config.data.train]
     try:
-        steps = len(plan_epoch(*lengths, train.batch_tokens, train.seed, 0)) / train.accumulate
+        plan = plan_epoch(prepared.train, train.batch_tokens, train.seed, 0, weights)
     except BadInputError as error:
         yield Finding("problem", str(error))
         return
+    steps = plan.count_batches() / train.accumulate
     yield Finding("ok", f"{len(prepared.train):,} pairs are prepared: {train.max_steps / steps:.1f} epochs of them")
 
 
-def _run_directory(config: RunConfig, run: RunDirectory, model: ModelConfig) -> Iterator[Finding]:
+def _store_size(config: RunConfig) -> int:
+    """Bytes, by experience: four for a token, which has about four characters; compressed text grows to four times."""
+    paths = [path for corpus in config.data.train for path in corpus_paths(corpus, config.data.folder)]
+    return sum(
+        path.stat().st_size * (4 if path.suffix in (".gz", ".zst", ".parquet") else 1)
+        for path in paths
+        if path.is_file()
+    )
+
+
+def _run_directory(
+    config: RunConfig, run: RunDirectory, model: ModelConfig, prepared: Prepared | None
+) -> Iterator[Finding]:
     """Whether it is free, can be written, and has the room."""
-    if checkpoints := list_checkpoints(run.checkpoints):
-        yield Finding("ok", f"{run.root} holds a training at step {checkpoints[-1][0]:,}: train --resume goes on")
+    if there_are := list_checkpoints(run.checkpoints):
+        yield Finding("ok", f"{run.root} holds a training at step {there_are[-1][0]:,}: train --resume goes on")
     there = next(path for path in (run.root, *run.root.absolute().parents) if path.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
         yield Finding("problem", f"{run.root}: {there} is not a folder that can be written: give another --out")
         return
     parameters = sum(weight.numel() for weight in build_without_storage(model).parameters())
     # Weights and Adam's two moments, in float32; one checkpoint more is there while it is written; best: the weights.
-    needed = 12 * parameters * (config.train.keep_checkpoints + 1) + 4 * parameters
+    checkpoints = 12 * parameters * (config.train.keep_checkpoints + 1) + 4 * parameters
+    store = 0 if prepared else _store_size(config)
+    needed = checkpoints + store
     free = shutil.disk_usage(there).free
-    text = f"{run.root}: checkpoints take {needed / _GIB:.1f} GiB, {free / _GIB:.1f} GiB are free"
+    what = "checkpoints and the store" if store else "checkpoints"
+    text = f"{run.root}: {what} take {needed / _GIB:.1f} GiB, {free / _GIB:.1f} GiB are free"
     if needed > free:
         yield Finding("problem", f"{text}: make room, give another --out, or lower train.keep_checkpoints")
     else:
@@ -199,9 +174,8 @@ def _lengths(config: RunConfig, prepared: Prepared | None) -> tuple[int, int]:
     budget = config.train.batch_tokens
     if prepared is None:
         return min(config.data.max_length, budget), min(_TYPICAL, budget)
-    lengths = prepared.train.source_lengths, prepared.train.target_lengths
-    longest = max(int(side.max()) for side in lengths) + 1
-    return min(longest, budget), min(int(lengths[1].mean()) + 1, budget)
+    train = prepared.train
+    return min(max(train.longest) + 1, budget), min(train.tokens[1] // len(train) + 1, budget)
 
 
 def _sizes(config: RunConfig, prepared: Prepared | None) -> dict[str, int | None]:

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from transduce.config import ModelConfig
-from transduce.models import Tokens, Transformer, build
+from transduce.models import Tokens, Transformer, build_without_storage
 from transduce.training import Work, pair_work
 
 # Lengths of source and target that tell the five terms of a batch's operations apart.
@@ -38,12 +38,6 @@ class Flops:
     def both(self) -> int:
         """Forward and backward."""
         return self.forward + self.backward
-
-
-def build_without_storage(config: ModelConfig) -> Transformer:
-    """A model that has shapes and no values."""
-    with torch.device("meta"):
-        return build(config)
 
 
 def count_parts(config: ModelConfig, length: int) -> dict[str, Flops]:

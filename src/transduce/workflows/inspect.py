@@ -6,8 +6,8 @@ from typing import Any
 
 from transduce.bundle import load_bundle
 from transduce.config import PRESETS, PUBLISHED, BadInputError, ModelConfig
-from transduce.models import Transformer
-from transduce.workflows.flops import Flops, build_without_storage, count_parts
+from transduce.models import Transformer, build_without_storage
+from transduce.workflows.flops import Flops, count_parts
 
 
 def inspect_model(name: str, length: int = 25) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 import transduce
 from transduce.bundle import load_bundle, load_weights
 from transduce.config import BadInputError, read_run
+from transduce.config.disk import write_whole
 from transduce.data import corpus_paths
 from transduce.inference import Translator
 from transduce.training import MODEL, list_checkpoints, read_progress
@@ -83,13 +84,6 @@ def read_measurements(folder: Path, name: str) -> list[Measurement]:
 def is_measured(run: RunDirectory) -> bool:
     """Whether the training is finished and its measurement kept."""
     return (run.root / _FILE).is_file()
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file that appears whole or not at all."""
-    unfinished = path.with_name(f"{path.name}.unfinished")
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(path)
 
 
 def _read(path: Path) -> Measurement:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, final
 
 from transduce.config import PRESETS, TABLE3
-from transduce.workflows.flops import build_without_storage
+from transduce.models import build_without_storage
 
 _MILLION: Final = 1_000_000
 

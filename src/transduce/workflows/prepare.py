@@ -2,13 +2,17 @@
 
 import hashlib
 import json
+import os
+import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
 from typing import Final
 
 from transduce.config import BadInputError, Corpus, RunConfig, write_run
+from transduce.config.disk import flush_folder
 from transduce.data import (
     DuplicateFinder,
     EncodedPair,
@@ -82,6 +86,28 @@ def load_prepared(run: RunDirectory) -> Prepared | None:
         return None
 
 
+def share_preparation(base: RunDirectory, run: RunDirectory) -> None:
+    """Give a run that has none the preparation of another, which is the same; it takes no more room on the disk."""
+    if load_prepared(run) is not None:
+        return
+    run.train_store.parent.mkdir(parents=True, exist_ok=True)
+    _link(base.train_store, run.train_store)
+    _link(base.dev_store, run.dev_store)
+    for path in [base.report, *base.root.glob("tokenizer*.json")]:
+        shutil.copy2(path, run.root / path.relative_to(base.root))
+    for folder in (run.train_store.parent, run.root):
+        flush_folder(folder)
+
+
+def _link(source: Path, target: Path) -> None:
+    """A second name of a store, which is never written to, only replaced; or, where the disk has none, a copy."""
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
 def _check_readable(run: RunDirectory) -> None:
     try:
         _read_prepared(run)
@@ -94,7 +120,10 @@ def _check_readable(run: RunDirectory) -> None:
 
 def _read_prepared(run: RunDirectory) -> Prepared:
     report = run.report.read_text(encoding="utf-8").splitlines() if run.report.is_file() else []
-    return Prepared(TokenizerPair.load(run.root), Store(run.train_store), Store(run.dev_store), tuple(report))
+    tokenizers, train, dev = TokenizerPair.load(run.root), Store(run.train_store), Store(run.dev_store)
+    for store in (train, dev):
+        store.verify()
+    return Prepared(tokenizers, train, dev, tuple(report))
 
 
 def _prepare_anew(config: RunConfig, run: RunDirectory, origin: dict[str, str]) -> Prepared:
@@ -115,13 +144,16 @@ def _prepare_anew(config: RunConfig, run: RunDirectory, origin: dict[str, str]) 
     run.report.write_text("".join(f"{line}\n" for line in report), encoding="utf-8")
     tokenizers.save(run.root)
     write_run(config, run.config)
+    # A training can go on with this very preparation only: it must not be lost with the power.
+    for folder in (run.train_store.parent, run.root):
+        flush_folder(folder)
     return replace(_read_prepared(run), new=True)
 
 
 def _fits(dev: Store, config: RunConfig) -> bool:
     """Whether the learned positions, which may have become fewer, still reach for dev: if not, its line is named."""
     longest = config.model.longest
-    return longest is None or max(dev.source_lengths.max(), dev.target_lengths.max()) < longest
+    return longest is None or max(dev.longest) < longest
 
 
 def _encode_dev(config: RunConfig, tokenizers: TokenizerPair, tally: Tally) -> Iterator[EncodedPair]:

@@ -1,8 +1,6 @@
 """Table 3 at a smaller size: every row trained with several seeds, in as many sittings as it takes."""
 
 import math
-import os
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +22,7 @@ from transduce.config import (
 from transduce.data import plan_epoch
 from transduce.training import list_checkpoints, read_progress
 from transduce.workflows.measurement import is_measured, measure
-from transduce.workflows.prepare import Prepared, load_prepared, prepare
+from transduce.workflows.prepare import Prepared, prepare, share_preparation
 from transduce.workflows.run_directory import RunDirectory
 from transduce.workflows.table3_page import PAGE, import_draw, write_table3
 from transduce.workflows.train import train_run
@@ -102,8 +100,7 @@ def _settle(plan: Plan, base: RunDirectory, say: Callable[[str], None]) -> RunCo
 
 def _count_batches(prepared: Prepared) -> int:
     """Of an epoch."""
-    lengths = prepared.train.source_lengths + 1, prepared.train.target_lengths + 1
-    return len(plan_epoch(*lengths, _BATCH_TOKENS, seed=1, epoch=0))
+    return plan_epoch(prepared.train, _BATCH_TOKENS, seed=1, epoch=0).count_batches()
 
 
 def _regime(steps: int) -> TrainConfig:
@@ -154,7 +151,7 @@ def _configure(base: RunConfig, row: Table3Row, seed: int) -> RunConfig:
 
 def _train(config: RunConfig, run: RunDirectory, base: RunDirectory, seconds: float) -> bool:
     """Go on for at most so long; whether it is finished."""
-    _share_preparation(base, run)
+    share_preparation(base, run)
     checkpoints = list_checkpoints(run.checkpoints)
     before = read_progress(checkpoints[-1][1]).seconds if checkpoints else 0.0
     limit = (before + seconds) / 60 if math.isfinite(seconds) else None
@@ -162,23 +159,3 @@ def _train(config: RunConfig, run: RunDirectory, base: RunDirectory, seconds: fl
     progress = train_run(limited, run, resume=True)
     write_run(config, run.config)  # the limit was this sitting's, not the training's
     return progress.step >= config.train.max_steps
-
-
-def _share_preparation(base: RunDirectory, run: RunDirectory) -> None:
-    """Give a run the preparation of base's first, which is the same; the text takes no more room on the disk."""
-    if load_prepared(run) is not None:
-        return
-    run.train_store.parent.mkdir(parents=True, exist_ok=True)
-    _link(base.train_store, run.train_store)
-    _link(base.dev_store, run.dev_store)
-    for path in [base.report, *base.root.glob("tokenizer*.json")]:
-        shutil.copy2(path, run.root / path.relative_to(base.root))
-
-
-def _link(source: Path, target: Path) -> None:
-    """A second name of a store, which is never written to, only replaced; or, where the disk has none, a copy."""
-    target.unlink(missing_ok=True)
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from transduce.config import PRESETS, TABLE3, ModelConfig, RunConfig, TrainConfig, scale_preset, scale_steps
-from transduce.workflows.measurement import read_measurements, write_whole
+from transduce.config.disk import write_whole
+from transduce.workflows.measurement import read_measurements
 from transduce.workflows.table3 import Figure, Line, make_lines
 
 Draw = Callable[[Sequence[Line], Path], None]

@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from signal import Signals
 from typing import Final
 
 import numpy as np
@@ -11,31 +12,33 @@ import torch
 from numpy.typing import NDArray
 
 from transduce.bundle import BEST, Bundle, find_model, save_bundle
-from transduce.config import BadInputError, Precision, RunConfig, TrainConfig, TransduceError, write_run
-from transduce.config.model import REGULARIZATION, VOCABULARY_SIZES
-from transduce.data import Resegment, read_corpus
-from transduce.data.store import Ids
+from transduce.config import BadInputError, Precision, RunConfig, StoppedError, TrainConfig, TransduceError, write_run
+from transduce.data import Ids, Resegment, read_corpus
 from transduce.evaluation import corpus_score
 from transduce.inference import Translator
 from transduce.kernels import resolve_precision
 from transduce.models import Transformer, build
 from transduce.text import BpeDropout, TokenizerPair
 from transduce.training import (
+    Abandoned,
     Corpora,
     Hooks,
     Processes,
     Progress,
     Report,
+    Requests,
     Training,
-    is_over,
-    is_stale,
+    circumstances,
+    is_finished,
     list_checkpoints,
+    listen,
     load_newest,
     make_optimizer,
     place_model,
     require_tensorboard,
     train,
 )
+from transduce.workflows.changes import fix, tell_changes, tell_circumstances
 from transduce.workflows.cost import describe_cost
 from transduce.workflows.initialize import initialize
 from transduce.workflows.prepare import Prepared, load_prepared, prepare
@@ -53,6 +56,7 @@ def train_run(
     resume: bool,
     init: Path | None = None,
     carry_vocabulary: bool = False,
+    stop_after: int | None = None,
     processes: Processes | None = None,
 ) -> Progress:
     """Prepare where needed, then train to ``max_steps``; with ``resume``, go on from the newest checkpoint.
@@ -60,11 +64,45 @@ def train_run(
     Several ``processes`` all call it, alike; the first one prepares, measures dev and writes.
 
     ``init`` is a finished model whose weights a training begins with; where one is resumed, it no longer matters.
+    ``stop_after`` is a step behind which it is interrupted, as by a signal.
 
     Raises:
-        BadInputError: The directory already holds a training and ``resume`` was not given, what it holds is damaged, or
-            ``init`` is another model than the run file's.
+        BadInputError: The directory already holds a training and ``resume`` was not given, what it holds is damaged,
+            ``init`` is another model than the run file's, or settings have changed that may not.
+        StoppedError: A signal ended it.
+        TransduceError: The last checkpoint could not be written.
     """
+    requests = Requests(stop_after)
+    try:
+        with listen(requests):
+            progress = _train_run(
+                config, run, processes or Processes.single(), requests, resume, init, carry_vocabulary
+            )
+    except Abandoned:
+        progress = None
+    if requests.stopped_by is None:
+        assert progress is not None
+        return progress
+    if progress is not None and is_finished(config.train, progress):
+        return progress
+    raise _stopped(requests.stopped_by, run)
+
+
+def _stopped(by: Signals, run: RunDirectory) -> StoppedError:
+    checkpoints = list_checkpoints(run.checkpoints)
+    left = f"{checkpoints[-1][1]} is written, --resume goes on from there" if checkpoints else "no step is trained yet"
+    return StoppedError(f"stopped by {by.name}: {left}", by)
+
+
+def _train_run(
+    config: RunConfig,
+    run: RunDirectory,
+    processes: Processes,
+    requests: Requests,
+    resume: bool,
+    init: Path | None,
+    carry_vocabulary: bool,
+) -> Progress:
     checkpoints = list_checkpoints(run.checkpoints)
     if checkpoints and not resume:
         raise BadInputError(
@@ -77,7 +115,8 @@ def train_run(
         find_model(init)  # a wrong path should not cost a preparation
     if resume and not checkpoints and run.metrics.exists():
         _log.warning(f"{run.root}: no checkpoint was written yet: starting anew{f' from {init}' if init else ''}")
-    processes = processes or Processes.single()
+    if checkpoints:
+        tell_changes(config, run)
     prepared, device = _prepare(config, run, processes), processes.device
     torch.manual_seed(config.train.seed)
     model = build(config.model.model_copy(update=prepared.tokenizers.sizes))
@@ -87,16 +126,22 @@ def train_run(
     optimizer = make_optimizer(model, config.train)
     progress = _load(run, model, optimizer, processes) if checkpoints else Progress()
     settings = _resolve_precision(config.train, progress, device)
-    progress = _fix(progress, config, settings, run)
+    progress = fix(progress, config, settings, run)
     _check_alike(settings, progress, processes)
     if processes.first:
+        progress = tell_circumstances(progress, circumstances(device, processes))
         write_run(config, run.config)
     tensorboard = run.tensorboard if settings.tensorboard and processes.first else None
-    metrics = run.metrics if processes.first else None
-    with Report(metrics, max_steps=settings.max_steps, step=progress.step, tensorboard=tensorboard) as report:
+    with Report(
+        run.metrics if processes.first else None,
+        max_steps=settings.max_steps,
+        step=progress.step,
+        unvalidated=progress.unvalidated,
+        tensorboard=tensorboard,
+    ) as report:
         for line in prepared.report if prepared.new else ():
             report.say(line)
-        if is_over(settings, progress.step, progress.seconds) or is_stale(settings, progress):
+        if is_finished(settings, progress):
             report.say(f"already trained to step {progress.step:,}: nothing to do")
             return progress
         beginning = "going on from" if checkpoints else "starting at"
@@ -112,9 +157,12 @@ def train_run(
             checkpoints=run.checkpoints,
             report=report,
             hooks=_hooks(config, settings.precision, run, prepared),
+            requests=requests,
             processes=processes,
         )
         progress = train(training, progress)
+        if not is_finished(settings, progress):
+            return progress
         for line in describe_cost(model.config, progress, training.dtype, device, processes.number):
             report.say(line)
         return progress
@@ -195,25 +243,6 @@ def _resolve_precision(config: TrainConfig, progress: Progress, device: torch.de
         return config.model_copy(update={"precision": progress.fixed["train.precision"]})
     name = str(resolve_precision(config.precision, device)).removeprefix("torch.")
     return config.model_copy(update={"precision": name})
-
-
-def _fix(progress: Progress, config: RunConfig, settings: TrainConfig, run: RunDirectory) -> Progress:
-    """Write down what may not change from here on, and refuse what has changed since the training began.
-
-    Weights of the same shapes may mean another model, and another seed or budget another order of the data.
-    """
-    model = config.model.model_dump(exclude={*VOCABULARY_SIZES, *REGULARIZATION})
-    fixed = {f"model.{key}": value for key, value in model.items()}
-    fixed |= {f"train.{key}": getattr(settings, key) for key in ("seed", "batch_tokens", "accumulate", "precision")}
-    fixed["data.train.weight"] = [corpus.weight for corpus in config.data.train]
-    fixed["tokenizer.bpe_dropout"] = config.tokenizer.bpe_dropout
-    began = progress.fixed or fixed
-    different = [
-        f"{key} was {began.get(key)!r} and is {value!r}" for key, value in fixed.items() if began.get(key) != value
-    ]
-    if different:
-        raise BadInputError(f"{run.root}: cannot go on with other settings: {'; '.join(different)}")
-    return progress.model_copy(update={"fixed": fixed})
 
 
 def _hooks(config: RunConfig, precision: Precision, run: RunDirectory, prepared: Prepared) -> Hooks:

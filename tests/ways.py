@@ -1,9 +1,6 @@
 """Kernels that are written twice are tested twice: in PyTorch's operations, and in C++ where that was built."""
 
 import pytest
-import torch
-
-from transduce.kernels import native
 
 _CAPABILITIES = {"AVX2": ["plain", "native_avx2"], "AVX512": ["plain", "native_avx2", "native_avx512"]}
 
@@ -11,6 +8,10 @@ _CAPABILITIES = {"AVX2": ["plain", "native_avx2"], "AVX512": ["plain", "native_a
 @pytest.fixture(params=["plain", "native_avx2", "native_avx512"])
 def way(request, monkeypatch):
     """Which of them runs."""
+    import torch  # many tests do without
+
+    from transduce.kernels import native
+
     if request.param not in _CAPABILITIES.get(torch.backends.cpu.get_cpu_capability(), ["plain"]):
         pytest.skip("this processor cannot run it")
     library = None if request.param == "plain" else native.open_library(request.param)

@@ -1,0 +1,107 @@
+"""Weights in ``.safetensors`` files: what a file holds is compared with what is asked for before any of it is read."""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from transduce.config import BadInputError
+from transduce.config.disk import flush
+from transduce.config.files import check_size
+
+# As the format names them.
+_FLOATING: Final = ("F64", "F32", "F16", "BF16")
+_MOST_BYTES: Final = 2**42
+
+
+def load_weights(
+    model: torch.nn.Module, path: Path, part: Callable[[Tensor, Tensor], Tensor] = lambda tensor, _: tensor
+) -> None:
+    """Fill a model in place from a ``.safetensors`` file, tensor by tensor.
+
+    ``part`` takes a tensor of the file and one of the model, and lays the first out as the second is, where a model is
+    spread over processes.
+
+    Raises:
+        BadInputError: The file is missing or damaged, its tensors' names or shapes are not the model's, or a weight is
+            no finite number.
+    """
+    wanted = model.state_dict()
+    with _opened(path) as stored:
+        _compare(stored, wanted, path)
+        for name, place in wanted.items():
+            tensor = stored.get_tensor(name)
+            if not bool(tensor.to(place.dtype).isfinite().all()):
+                raise BadInputError(f"{path}: {name} has entries that are no finite numbers: the file is damaged")
+            place.copy_(part(tensor, place))
+
+
+def check_weights(wanted: Mapping[str, Tensor], path: Path) -> None:
+    """Compare names and shapes, of which ``wanted`` needs no more, with a file's; no tensor is read.
+
+    Raises:
+        BadInputError: The file is missing or damaged, or holds other tensors.
+    """
+    with _opened(path) as stored:
+        _compare(stored, wanted, path)
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a ``.safetensors`` file.
+
+    Raises:
+        BadInputError: The file is missing or damaged.
+    """
+    with _opened(path) as stored:
+        return {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 - not a mapping
+
+
+def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
+    """Write a ``.safetensors`` file and flush it to disk.
+
+    Raises:
+        OSError: The disk does not take it.
+    """
+    try:
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+    except SafetensorError as error:
+        # The library says only in words which of the system's errors it met.
+        if not (code := re.search(r"os error (\d+)", str(error))):
+            raise
+        raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) from error
+    flush(path)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """The file, mapped: the library has compared the places of all tensors with its size."""
+    check_size(path, _MOST_BYTES)
+    try:
+        with safe_open(path, framework="pt") as stored:
+            yield stored
+    except FileNotFoundError as error:
+        raise BadInputError(f"{path}: no such weights file") from error
+    except (SafetensorError, OSError) as error:
+        raise BadInputError(f"{path}: damaged weights file: {error}") from error
+
+
+def _compare(stored: Any, wanted: Mapping[str, Tensor], path: Path) -> None:  # noqa: ANN401 - the library's own
+    different = sorted(wanted.keys() ^ set(stored.keys()))
+    if different:
+        raise BadInputError(f"{path}: weights of another model: {different[0]} is in only one of the two")
+    for name, tensor in wanted.items():
+        part = stored.get_slice(name)
+        shape = tuple(part.get_shape())
+        if shape != tuple(tensor.shape):
+            raise BadInputError(
+                f"{path}: {name} has shape {shape} but the configuration asks for {tuple(tensor.shape)}"
+            )
+        if part.get_dtype() not in _FLOATING:
+            raise BadInputError(f"{path}: {name} is of type {part.get_dtype()}: weights are floating-point numbers")

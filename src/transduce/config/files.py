@@ -1,0 +1,41 @@
+"""Files that may come from a stranger: looked at before they are opened."""
+
+import stat
+from pathlib import Path
+
+from transduce.config.errors import BadInputError
+
+
+def check_size(path: Path, most: int) -> None:
+    """Let pass what is a plain file of at most so many bytes, or does not exist.
+
+    Raises:
+        BadInputError: It is larger; or it is a folder, a pipe or a device, which one could wait at for ever.
+    """
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error
+    if not stat.S_ISREG(status.st_mode):
+        raise BadInputError(f"{path}: is no plain file: one of that name belongs here")
+    if status.st_size > most:
+        raise BadInputError(
+            f"{path}: has {status.st_size:,} bytes, more than such a file ever needs ({most:,}): it is damaged, or "
+            f"something else"
+        )
+
+
+def check_place(path: Path) -> None:
+    """Let pass what lies in the folder that it is looked for in, or does not exist.
+
+    Raises:
+        BadInputError: It is a link out of that folder.
+    """
+    try:
+        target, folder = path.resolve(), path.parent.resolve()
+    except (OSError, RuntimeError) as error:  # links in a circle
+        raise BadInputError(f"{path}: a link that leads nowhere: put the file itself there") from error
+    if not target.is_relative_to(folder):
+        raise BadInputError(f"{path}: a link out of its folder, to {target}: put the file itself there")

@@ -1,0 +1,170 @@
+"""Writing checkpoints while the training goes on: whole under another name, then renamed; then older ones go."""
+
+import errno
+import logging
+import shutil
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, final
+
+import torch
+from torch import nn
+
+from transduce.bundle import save_tensors
+from transduce.config import TransduceError
+from transduce.config.disk import flush, replace_directory, write_flushed
+from transduce.training.checkpoint import MODEL, OPTIMIZER, STATE, list_checkpoints, list_regular
+from transduce.training.manifest import write_manifest
+from transduce.training.processes import ALONE, Processes
+from transduce.training.progress import Progress
+from transduce.training.snapshot import Copies, Snapshot, look
+
+_log = logging.getLogger(__name__)
+
+_REMEDIES: Final = {
+    errno.ENOSPC: "make room on this disk",
+    errno.EDQUOT: "make room within this user's quota",
+    errno.EROFS: "mount this disk for writing again",
+    errno.EACCES: "let this user write there",
+    errno.EPERM: "let this user write there",
+}
+
+
+@final
+class CheckpointWriter:
+    """Writes one checkpoint at a time in a thread of its own; the training waits for the snapshot only.
+
+    Of several processes, the first one writes, and all call ``write`` and ``finish``, as they may hold a part of the
+    tensors each: the files are the same for any number of processes.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        model: nn.Module,
+        optimizer: torch.optim.Adam,
+        *,
+        keep: int,
+        before: Callable[[], None],
+        processes: Processes = ALONE,
+    ) -> None:
+        """``before`` puts on disk what belongs with a checkpoint, and runs in the thread too."""
+        self._folder, self._model, self._optimizer, self._keep, self._before = folder, model, optimizer, keep, before
+        self._copies, self._processes = Copies(), processes
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._busy: Future[OSError | None] = self._thread.submit(self._reserve)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """What is being written is finished, whatever else goes wrong."""
+        self._thread.shutdown(wait=True)
+
+    def write(self, progress: Progress) -> None:
+        """Write ``step-N`` of the training as it is now; waits for the one before it."""
+        self._processes.lead("writing a checkpoint", self._become_free)
+        start = time.perf_counter()
+        snapshot = self._copies.take(look(self._model, self._optimizer, progress), self._processes)
+        _log.debug(f"step {progress.step}: the snapshot took {time.perf_counter() - start:.2f} s")
+        if self._processes.first:
+            self._busy = self._thread.submit(self._write, snapshot)
+
+    def wait(self) -> OSError | None:
+        """Until nothing is being written; why the last one could not be, if it could not."""
+        return self._busy.result()
+
+    def finish(self) -> None:
+        """Wait for the last checkpoint of a training.
+
+        Raises:
+            TransduceError: It could not be written.
+        """
+        self._processes.lead("writing the last checkpoint", self._end)
+
+    def _become_free(self) -> str:
+        self.wait()  # why the one before could not be written was said then
+        return ""
+
+    def _end(self) -> str:
+        if error := self.wait():
+            raise TransduceError(
+                f"{describe_failure(self._folder, error)}. The training is ended, and its last steps are not on disk: "
+                f"{_remedy(error)}, then --resume trains them again"
+            ) from error
+        return ""
+
+    def _reserve(self) -> None:
+        if self._processes.first:
+            self._copies.reserve(self._model)
+
+    def _write(self, snapshot: Snapshot) -> OSError | None:
+        start, step = time.perf_counter(), snapshot.progress.step
+        try:
+            self._before()
+            path = save_checkpoint(self._folder, snapshot, keep=self._keep)
+        except OSError as error:
+            _log.warning(
+                f"{describe_failure(self._folder, error)}. The training goes on and tries again with the next "
+                f"checkpoint: {_remedy(error)}"
+            )
+            return error
+        level = logging.INFO if snapshot.progress.asked else logging.DEBUG
+        _log.log(level, f"step {step}: checkpoint written in {time.perf_counter() - start:.2f} s: {path}")
+        return None
+
+
+def save_checkpoint(folder: Path, snapshot: Snapshot, *, keep: int) -> Path:
+    """Write ``folder/step-N``, then delete all older ones but the newest ``keep``.
+
+    Raises:
+        OSError: It could not be written: the older ones are all there.
+    """
+    path = folder / f"step-{snapshot.progress.step}"
+    unfinished = folder / f"{path.name}.unfinished"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    try:
+        unfinished.mkdir(parents=True)
+        save_tensors(snapshot.weights, unfinished / MODEL)
+        save_tensors(snapshot.optimizer, unfinished / OPTIMIZER)
+        write_flushed(unfinished / STATE, snapshot.progress.model_dump_json(indent=2) + "\n")
+        write_manifest(unfinished)
+        for above in (unfinished, folder.parent):
+            flush(above)
+        replace_directory(unfinished, path)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)  # it may be what fills the disk
+        raise
+    _prune(folder, keep)
+    return path
+
+
+def describe_failure(folder: Path, error: OSError) -> str:
+    """What could not be written, why, and what there is instead."""
+    newest = [path.name for _, path in list_checkpoints(folder)[-1:]]
+    left = f"{newest[0]} is whole and stays" if newest else "there is no older one"
+    return f"{error.filename or folder}: the checkpoint could not be written: {error.strerror or error}; {left}"
+
+
+def _remedy(error: OSError) -> str:
+    return _REMEDIES.get(error.errno or 0, "see to this disk")
+
+
+def _prune(folder: Path, keep: int) -> None:
+    """Delete what newer checkpoints replace: regular ones beyond ``keep``, asked ones that are not the newest."""
+    checkpoints = [path for _, path in list_checkpoints(folder)]
+    kept = {path for _, path in list_regular(folder)[-keep:]} | {checkpoints[-1]}
+    try:
+        for older in checkpoints:
+            if older not in kept:
+                # Under another name first: a crash must not leave half a checkpoint under a whole one's.
+                older.rename(older.with_name(f"{older.name}.unfinished"))
+        for rest in folder.glob("step-*.unfinished"):
+            shutil.rmtree(rest)
+    except OSError as error:
+        _log.warning(f"{error.filename or folder}: an older checkpoint could not be deleted: {error.strerror or error}")

@@ -1,0 +1,175 @@
+"""Settings that differ from those that a training began with: which it can go on with, and which would corrupt it."""
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal, assert_never, final
+
+from transduce.config import BadInputError, GenerationConfig, RunConfig, TrainConfig, read_run
+from transduce.config.model import REGULARIZATION, VOCABULARY_SIZES
+from transduce.training import Progress
+from transduce.workflows.run_directory import RunDirectory
+
+_log = logging.getLogger(__name__)
+
+Effect = Literal["safe", "allowed", "refused"]
+
+# How long, how often, where and with what beside: the weights of a step stay what they would have been.
+_SAFE: Final = frozenset(
+    {
+        "train.max_steps",
+        "train.max_minutes",
+        "train.log_every",
+        "train.validate_every",
+        "train.checkpoint_every",
+        "train.checkpoint_minutes",
+        "train.keep_checkpoints",
+        "train.average_last",
+        "train.early_stop",
+        "train.best_metric",
+        "train.tensorboard",
+        "train.parallel",
+        "train.hang_minutes",
+        "data.root",
+        "data.test",
+        *(f"generation.{name}" for name in GenerationConfig.model_fields),
+    }
+)
+# Another training from here on, of the same model on the same data.
+_ALLOWED: Final = frozenset(
+    {
+        "train.learning_rate_factor",
+        "train.warmup_steps",
+        "train.cooldown_steps",
+        "train.adam_beta1",
+        "train.adam_beta2",
+        "train.adam_epsilon",
+        "train.symbol_dropout",
+        *(f"model.{name}" for name in REGULARIZATION),
+    }
+)
+
+
+@final
+@dataclass(frozen=True)
+class Change:
+    """A key of the run file, and its values."""
+
+    key: str
+    before: Any
+    after: Any
+    effect: Effect
+
+    def __str__(self) -> str:
+        match self.effect:
+            case "safe":
+                says = "safe: what is learned stays the same"
+            case "allowed":
+                says = "allowed: from here on it is another training than the one that was begun"
+            case "refused":
+                says = "refused: what is learned so far would be of no use, or the order of the data another"
+            case _:
+                assert_never(self.effect)
+        return f"{self.key}: was {self.before!r} and is {self.after!r} ({says})"
+
+
+def find_changes(began: RunConfig, now: RunConfig) -> list[Change]:
+    """Every key whose value differs, in the order of the run file."""
+    before, after = _flatten(began), _flatten(now)
+    if "auto" in (began.train.precision, now.train.precision):
+        # What it meant, and whether it is the same, only the checkpoint knows.
+        before["train.precision"] = after["train.precision"]
+    keys = dict.fromkeys([*after, *before])
+    return [
+        Change(key, before.get(key), after.get(key), _effect(key, now))
+        for key in keys
+        if before.get(key) != after.get(key)
+    ]
+
+
+def tell_changes(config: RunConfig, run: RunDirectory) -> None:
+    """Say what differs from the settings that the training went on with the last time.
+
+    Raises:
+        BadInputError: It cannot go on with some of them.
+    """
+    try:
+        began = read_run(run.config)
+    except BadInputError as error:
+        _log.warning(f"{error}: what has changed since the training began cannot be shown")
+        return
+    changes = find_changes(began, config)
+    for change in changes:
+        _log.info(str(change))
+    refuse(run, (change for change in changes if change.effect == "refused"))
+
+
+def refuse(run: RunDirectory, changes: Iterable[Change]) -> None:
+    """Raise an error that names these changes, if there are any.
+
+    Raises:
+        BadInputError: There are some.
+    """
+    named = [f"{change.key} was {change.before!r} and is {change.after!r}" for change in changes]
+    if named:
+        raise BadInputError(
+            f"{run.root}: cannot go on with other settings: {'; '.join(named)}: set them back, or train anew with "
+            f"another --out"
+        )
+
+
+def fix(progress: Progress, config: RunConfig, settings: TrainConfig, run: RunDirectory) -> Progress:
+    """Write down what may not change from here on, and refuse what has changed since the training began.
+
+    Weights of the same shapes may mean another model, and another seed or budget another order of the data. Unlike the
+    run file, which people may edit, a checkpoint knows what it began with.
+
+    Raises:
+        BadInputError: Something of it has changed.
+    """
+    model = config.model.model_dump(exclude={*VOCABULARY_SIZES, *REGULARIZATION})
+    fixed = {f"model.{key}": value for key, value in model.items()}
+    fixed |= {f"train.{key}": getattr(settings, key) for key in ("seed", "batch_tokens", "accumulate", "precision")}
+    fixed["data.train.weight"] = [corpus.weight for corpus in config.data.train]
+    fixed["tokenizer.bpe_dropout"] = config.tokenizer.bpe_dropout
+    began = progress.fixed or fixed
+    different = [key for key, value in fixed.items() if began.get(key) != value]
+    refuse(run, (Change(key, began.get(key), fixed[key], "refused") for key in different))
+    return progress.model_copy(update={"fixed": fixed})
+
+
+def tell_circumstances(progress: Progress, now: dict[str, str]) -> Progress:
+    """Say what differs of that which the last bits of all sums depend on, and write down what it is from here on."""
+    # Older versions wrote no number of processes, as there was one.
+    began = {"processes": "1"} | progress.circumstances if progress.circumstances else now
+    different = [f"{key} was {began.get(key)} and is {value}" for key, value in now.items() if began.get(key) != value]
+    if different:
+        _log.warning(
+            f"{'; '.join(different)}: sums may round differently, so that from here on the training is no longer bit "
+            f"for bit what it would have been"
+        )
+    return progress.model_copy(update={"circumstances": now})
+
+
+def _effect(key: str, now: RunConfig) -> Effect:
+    if key.startswith("data.test"):
+        return "safe"
+    if key in _SAFE:
+        # The end of the training is what the fall of the rate is measured from.
+        return "allowed" if key == "train.max_steps" and now.train.cooldown_steps else "safe"
+    return "allowed" if key in _ALLOWED else "refused"
+
+
+def _flatten(config: RunConfig) -> dict[str, Any]:
+    return dict(_leaves("", config.model_dump(exclude={"model": set(VOCABULARY_SIZES)})))
+
+
+def _leaves(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - whatever a setting may be
+    """Settings by their dotted keys; of several tables, the first has the number 0, as with --set."""
+    if isinstance(value, tuple) and value and isinstance(value[0], dict):
+        value = {str(number): each for number, each in enumerate(value)}
+    if not isinstance(value, dict):
+        yield prefix, value
+        return
+    for name, each in value.items():
+        yield from _leaves(f"{prefix}.{name}" if prefix else name, each)

@@ -1,0 +1,184 @@
+"""What is wrong with the text of a run, before it is prepared."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import Final
+
+from transduce.config import BadInputError, Corpus, RunConfig
+from transduce.data import (
+    DuplicateFinder,
+    HeldOut,
+    PairFilter,
+    Tally,
+    name_corpus,
+    read_corpus,
+    read_numbered,
+    text_flaw,
+)
+from transduce.workflows.finding import Finding
+from transduce.workflows.prepare import Prepared, check_files
+
+_LINES: Final = 100_000  # of each corpus are read
+_MANY: Final = 0.1  # of which, so many left out make one wonder
+_ODD: Final = 0.01  # and so many of odd lengths
+_RATIO: Final = 4  # one side so many times as long as the other, in characters, is hardly a translation
+_SHORT: Final = 40  # characters, up to which that says little
+_FEW: Final = 20  # occurrences of a symbol on average that it is hardly learned from
+_RARE: Final = 0.001  # share of dev's characters that may be new
+_SHOWN: Final = 10
+_NOTICED: Final[dict[str, str]] = {
+    "duplicate": 'occurred before, and stay (data.duplicates = "drop"',
+    "in dev": 'have a sentence of dev, and stay (data.dev_overlap = "drop"',
+}
+
+
+@dataclass
+class _Sample:
+    """What was counted in the beginnings of the training corpora."""
+
+    complete: bool = True
+    words: int = 0
+    characters: Counter[str] = field(default_factory=Counter)
+
+
+def examine_corpora(config: RunConfig, prepared: Prepared | None) -> Iterator[Finding]:
+    """The beginning of each corpus as the preparation reads it, then how dev and the vocabulary fit to it."""
+    try:
+        check_files(config)
+    except BadInputError as error:
+        yield Finding("problem", str(error))
+        return
+    sample, broken = _Sample(), False
+    for finding in chain(_examine_training(config, sample), _examine_held_out(config)):
+        broken = broken or finding.kind == "problem"
+        yield finding
+    if not broken:
+        yield from _examine_characters(config, sample)
+        yield from _examine_vocabulary(config, sample, prepared)
+
+
+def _examine_training(config: RunConfig, sample: _Sample) -> Iterator[Finding]:
+    data = config.data
+    try:
+        dev, test = (list(read_corpus(corpus, data.folder)) if corpus else [] for corpus in (data.dev, data.test))
+    except BadInputError:  # named where dev and test themselves are examined
+        dev, test = [], []
+    held_out = HeldOut(test)
+    with closing(DuplicateFinder()) as seen:
+        accepted = PairFilter(data, dev, seen)
+        for corpus in data.train:
+            yield from _examine_one(config, corpus, accepted, held_out, sample)
+
+
+def _examine_one(
+    config: RunConfig, corpus: Corpus, accepted: PairFilter, test: HeldOut, sample: _Sample
+) -> Iterator[Finding]:
+    tally, read, odd, long, in_test = Tally(name_corpus(corpus, config.data.folder)), 0, 0, 0, 0
+    keep_invalid = config.data.invalid_utf8 == "drop"
+    try:
+        for number, *pair in islice(read_numbered(corpus, config.data.folder, keep_invalid=keep_invalid), _LINES):
+            read += 1
+            source, target = pair
+            if not accepted.accepts_text(number, (source, target), tally):
+                continue
+            odd += _is_odd(source, target)
+            words = len(source.split()), len(target.split())
+            long += max(words) >= config.data.max_length
+            in_test += test.overlaps((source, target))
+            sample.words += sum(words)
+            sample.characters.update(source)
+            sample.characters.update(target)
+    except BadInputError as error:
+        yield Finding("problem", str(error))
+        return
+    sample.complete &= read < _LINES
+    if not read:
+        yield Finding("problem", f"{tally.name}: no pair in it")
+        return
+    yield _describe(tally, read)
+    if in_test:
+        yield Finding("warning", f"{tally.name}: {in_test:,} pairs have a sentence of data.test, which flatters")
+    if odd > _ODD * read:
+        yield Finding(
+            "warning",
+            f"{tally.name}: in {odd:,} pairs one side is over {_RATIO} times as long as the other: the files may be "
+            f"out of step; data.max_length_ratio leaves such pairs out",
+        )
+    if long:
+        yield Finding(
+            "ok" if long <= _ODD * read else "warning",
+            f"{tally.name}: {long:,} pairs have a side beyond data.max_length = {config.data.max_length:,}, and are "
+            f"left out",
+        )
+
+
+def _describe(tally: Tally, read: int) -> Finding:
+    which = f"the first {read:,} pairs" if read == _LINES else f"{read:,} pairs"
+    dropped = tally.dropped.total()
+    counts = ", ".join(f"{reason} {count:,}" for reason, count in tally.dropped.items())
+    why = f"; {dropped:,} of them are left out: {counts}" if dropped else ""
+    also = "".join(f"; {count:,} {_NOTICED[reason]} leaves them out)" for reason, count in tally.noticed.items())
+    alarming = (
+        dropped > _MANY * read or tally.noticed["duplicate"] > _MANY * read or tally.noticed["in dev"] > _ODD * read
+    )
+    return Finding("warning" if alarming else "ok", f"{tally.name}: {which} can be read{why}{also}")
+
+
+def _is_odd(source: str, target: str) -> bool:
+    shorter, longer = sorted((len(source), len(target)))
+    return longer > _SHORT and longer > _RATIO * shorter
+
+
+def _examine_held_out(config: RunConfig) -> Iterator[Finding]:
+    """Dev and test are read whole, and nothing of them is left out but what is no pair."""
+    for corpus in (config.data.dev, config.data.test):
+        if corpus is None:
+            continue
+        tally = Tally(name_corpus(corpus, config.data.folder))
+        try:
+            for number, source, target in read_numbered(corpus, config.data.folder):
+                tally.kept += 1
+                if (flaw := text_flaw((source, target))) is not None:
+                    tally.notice(flaw, number, (source, target), dropped=True)
+        except BadInputError as error:
+            yield Finding("problem", str(error))
+            continue
+        if not tally.kept:
+            yield Finding("problem", f"{tally.name}: no pair in it")
+        else:
+            yield _describe(tally, tally.kept)
+
+
+def _examine_characters(config: RunConfig, sample: _Sample) -> Iterator[Finding]:
+    """Characters of dev that training does not have: a model cannot know what they mean."""
+    text = Counter(chain.from_iterable(chain.from_iterable(read_corpus(config.data.dev, config.data.folder))))
+    new = Counter({character: count for character, count in text.items() if character not in sample.characters})
+    if not new:
+        yield Finding("ok", "every character of dev occurs in training")
+        return
+    shown = " ".join(character for character, _ in new.most_common(_SHOWN))
+    where = "training" if sample.complete else f"the first {_LINES:,} pairs of training"
+    yield Finding(
+        "warning" if new.total() > _RARE * text.total() else "ok",
+        f"{len(new):,} characters of dev ({new.total() / text.total():.2%} of its text) are not in {where}: {shown}",
+    )
+
+
+def _examine_vocabulary(config: RunConfig, sample: _Sample, prepared: Prepared | None) -> Iterator[Finding]:
+    """Whether there is text enough for as many symbols."""
+    if prepared is not None:
+        sizes = " and ".join(f"{size:,}" for size in reversed(prepared.tokenizers.sizes.values()))
+        yield Finding("ok", f"the prepared vocabulary has {sizes} symbols")
+        return
+    wanted = sum(side.vocab_size for side in config.tokenizer.sides if side.path is None)
+    if not wanted or not sample.complete:
+        return
+    text = f"tokenizer.vocab_size = {wanted:,} for {sample.words:,} words of training"
+    if sample.words < _FEW * wanted:
+        few = max(300, sample.words // _FEW)
+        yield Finding("warning", f"{text}: many symbols will hardly be seen; {few:,} or fewer would be")
+    else:
+        yield Finding("ok", f"{text}: {sample.words / wanted:,.0f} for each symbol")

@@ -1,0 +1,79 @@
+"""Whether a training that is interrupted ends exactly where one that is not does: tried, on the run itself."""
+
+import multiprocessing
+from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from transduce.bundle import read_tensors
+from transduce.config import RunConfig
+from transduce.training import MODEL, OPTIMIZER, Progress, read_progress
+from transduce.workflows.prepare import load_prepared, prepare, share_preparation
+from transduce.workflows.run_directory import RunDirectory
+from transduce.workflows.train import train_run
+
+# A clock says something else each time, and only the second of two halves knows that it is one.
+_MAY_DIFFER: Final = {"seconds", "checkpoint_seconds"}
+
+
+def verify_resume(
+    config: RunConfig, prepared: RunDirectory, folder: Path, steps: int, say: Callable[[str], None]
+) -> bool:
+    """Train 2 ``steps`` in one process, and ``steps`` and ``steps`` in two others; whether all of it is the same.
+
+    ``folder`` is empty and takes both run directories; where ``prepared`` holds a preparation, they begin with it.
+    """
+    train = config.train.model_copy(update={"max_steps": 2 * steps, "max_minutes": None, "checkpoint_minutes": None})
+    config = config.model_copy(update={"train": train})
+    whole, halves = RunDirectory(folder / "whole"), RunDirectory(folder / "halves")
+    if load_prepared(prepared):
+        share_preparation(prepared, whole)
+    prepare(config, whole)
+    share_preparation(whole, halves)
+    for run, stop_after in ((whole, None), (halves, steps), (halves, None)):
+        _train_elsewhere(config, run, stop_after)
+    ends = [run.checkpoints / f"step-{2 * steps}" for run in (whole, halves)]
+    same = [
+        _compare(name, read_tensors(ends[0] / file), read_tensors(ends[1] / file), say)
+        for name, file in (("weights", MODEL), ("optimizer", OPTIMIZER))
+    ]
+    same.append(_compare_progress(read_progress(ends[0]), read_progress(ends[1]), say))
+    say(
+        f"{2 * steps} steps in one process and {steps} + {steps} in two end "
+        + ("bit for bit alike" if all(same) else "differently")
+    )
+    return all(same)
+
+
+def _train_elsewhere(config: RunConfig, run: RunDirectory, stop_after: int | None) -> None:
+    """In a process of its own, which begins with nothing but the files."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        process.submit(train_run, config, run, resume=True, stop_after=stop_after).result()
+
+
+def _compare(name: str, one: Mapping[str, Tensor], other: Mapping[str, Tensor], say: Callable[[str], None]) -> bool:
+    different = sorted(one.keys() ^ other.keys())
+    for key in one.keys() & other.keys():
+        # As bytes: a number that is none is equal to itself, and minus zero is not zero.
+        if one[key].shape != other[key].shape or not torch.equal(_bytes(one[key]), _bytes(other[key])):
+            different.append(key)
+    numbers = sum(tensor.numel() for tensor in one.values())
+    result = "the same bits" if not different else f"{len(different)} differ: {', '.join(sorted(different)[:5])}"
+    say(f"{name}: {len(one)} tensors, {numbers:,} numbers: {result}")
+    return not different
+
+
+def _bytes(tensor: Tensor) -> Tensor:
+    return tensor.reshape(-1).contiguous().view(torch.uint8)
+
+
+def _compare_progress(one: Progress, other: Progress, say: Callable[[str], None]) -> bool:
+    names = [name for name in Progress.model_fields if name not in _MAY_DIFFER]
+    different = [name for name in names if getattr(one, name) != getattr(other, name)]
+    said = [f"{name} was {getattr(one, name)} and is {getattr(other, name)}" for name in different]
+    say(f"state: {', '.join(names)}: {'; '.join(said) or 'the same'}")
+    return not different

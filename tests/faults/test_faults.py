@@ -1,0 +1,111 @@
+"""A training that is killed, at any moment, and goes on, ends where one that nothing happens to does."""
+
+import random
+import shutil
+import time
+
+import pytest
+
+from tests.faults.command import run, start
+from tests.faults.faults import POINTS
+from transduce.training import list_checkpoints, read_progress
+
+pytest_plugins = ["tiny_run"]
+
+STEPS = 13
+SETTINGS = {
+    "max_steps": STEPS,
+    "checkpoint_every": 2,  # 13 is no multiple: the last step's is one of its own
+    "validate_every": 3,
+    "log_every": 1,
+    "keep_checkpoints": 1,  # an older one that goes too early is missed
+    "batch_tokens": 64,
+}
+
+
+@pytest.fixture(scope="module")
+def train(tiny_run_file):
+    def command(root, **more):
+        settings = [f"--set=train.{key}={value}" for key, value in (SETTINGS | more).items()]
+        return ["train", str(tiny_run_file), "--out", str(root), "--resume", *settings]
+
+    return command
+
+
+@pytest.fixture(scope="module")
+def whole(train, tmp_path_factory):
+    """A training that nothing happens to."""
+    folder = tmp_path_factory.mktemp("whole")
+    assert run(train(folder / "run"), folder / "said") == 0, (folder / "said").read_text()
+    return folder / "run"
+
+
+@pytest.fixture
+def root(whole, tmp_path):
+    """A run that is prepared and not begun."""
+    path = tmp_path / "run"
+    ignored = shutil.ignore_patterns("checkpoints", "best", "metrics.jsonl")
+    return shutil.copytree(whole, path, ignore=ignored)
+
+
+def ends_alike(root, whole):
+    ends = [list_checkpoints(each / "checkpoints")[-1][1] for each in (root, whole)]
+    assert [end.name for end in ends] == [f"step-{STEPS}"] * 2
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        assert (ends[0] / name).read_bytes() == (ends[1] / name).read_bytes(), name
+    assert (root / "best/model.safetensors").read_bytes() == (whole / "best/model.safetensors").read_bytes()
+    states = [read_progress(end).model_dump(exclude={"seconds", "checkpoint_seconds"}) for end in ends]
+    assert states[0] == states[1]
+    kept = [sorted(path.name for path in (each / "checkpoints").iterdir()) for each in (root, whole)]
+    assert kept[0] == kept[1]
+    return True
+
+
+def die_and_go_on(train, root, whole, point, count):
+    said = root.with_suffix(".said")
+    status = run(train(root), said, root, point, count)
+    assert status == -9, f"the training has no event {count} of {point}: {said.read_text()}"
+    checkpoints = list_checkpoints(root / "checkpoints")
+    assert run(train(root), said) == 0, said.read_text()
+    assert "damaged" not in said.read_text()
+    assert ends_alike(root, whole)
+    return checkpoints
+
+
+@pytest.mark.parametrize(("point", "count"), [*zip(POINTS, (5, 23, 3, 9, 4), strict=True)])
+def test_a_fault_inside_a_checkpoint_loses_at_most_an_interval(train, root, whole, point, count):
+    assert die_and_go_on(train, root, whole, point, count)  # by then there is one
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("count", [1, 2, 6, 7, 8, 10, 12])
+def test_a_fault_at_any_of_many_moments(train, root, whole, point, count):
+    if point == "manifest" and count > 7:
+        pytest.skip("seven checkpoints are written")
+    die_and_go_on(train, root, whole, point, count)
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.slow)])
+def test_killed_at_random_moments(train, root, whole, kills):
+    chance, said = random.Random(kills), root.with_suffix(".said")
+    begun = time.monotonic()
+    assert run(train(root), said) == 0
+    duration = time.monotonic() - begun
+    while True:
+        shutil.rmtree(root / "checkpoints")
+        ended = False
+        while kills and not ended:
+            process = start(train(root), said)
+            process.join(chance.uniform(0.2, 1) * duration)
+            ended = process.exitcode == 0
+            if not ended:
+                process.kill()
+                process.join()
+                kills -= 1
+        if not ended:
+            assert run(train(root), said) == 0, said.read_text()
+        assert "damaged" not in said.read_text()
+        assert ends_alike(root, whole)
+        if not kills:
+            return

@@ -1,0 +1,100 @@
+"""Corpora spoiled by hand, and what is said of them."""
+
+import itertools
+
+import pytest
+
+from transduce.config import read_run
+from transduce.workflows.corpus_check import examine_corpora
+
+RUN = """
+[data]
+train = { source = "a", target = "b" }
+dev = { source = "c", target = "d" }
+test = { source = "e", target = "f" }
+max_length = 30
+[tokenizer]
+vocab_size = 300
+"""
+WORDS = ("red", "blue", "green", "dog", "cat", "cow", "runs", "sits", "eats", "now", "here")
+# 11 x 10 x 9 x 8 sentences of 4 different words are 7,920: no two alike, and 31,680 words a side.
+SENTENCES = [" ".join(words) for words in itertools.permutations(WORDS, 4)]
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes the corpora, changed by what is given, and returns what is found."""
+
+    def examine(prepared=None, **changes):
+        whole = dict.fromkeys("ab", SENTENCES) | {name: [f"the {WORDS[0]}"] for name in "cd"}
+        whole |= {name: [f"a {WORDS[1]}"] for name in "ef"} | changes
+        for name, lines in whole.items():
+            text = "".join(f"{line}\n" for line in lines)
+            (tmp_path / name).write_text(text, encoding="utf-8")
+        (tmp_path / "run.toml").write_text(RUN)
+        return list(examine_corpora(read_run(tmp_path / "run.toml"), prepared))
+
+    return examine
+
+
+def said(findings, kind):
+    return [finding.text for finding in findings if finding.kind == kind]
+
+
+def test_nothing_is_said_against_corpora_that_are_well(write):
+    findings = write()
+    assert {finding.kind for finding in findings} == {"ok"}
+    shown = "\n".join(said(findings, "ok"))
+    assert "a: 7,920 pairs can be read\n" in shown
+    assert "every character of dev occurs in training" in shown
+    assert "tokenizer.vocab_size = 300 for 63,360 words of training: 211 for each symbol" in shown
+
+
+def test_duplicates_and_pairs_with_a_sentence_of_dev(write):
+    (line,) = said(write(a=SENTENCES[:80] + SENTENCES[:17], b=SENTENCES[:80] + SENTENCES[:17]), "warning")[:1]
+    assert '97 pairs can be read; 17 occurred before, and stay (data.duplicates = "drop" leaves them out)' in line
+    (line,) = said(write(c=[*SENTENCES[:101], "x"], d=[*SENTENCES[:101], "x"]), "warning")[:1]
+    assert '101 have a sentence of dev, and stay (data.dev_overlap = "drop" leaves them out)' in line
+
+
+def test_pairs_with_a_sentence_of_test(write):
+    (line,) = said(write(e=[SENTENCES[5].upper(), "x"], f=["y", SENTENCES[7]]), "warning")
+    assert "2 pairs have a sentence of data.test" in line
+
+
+def test_lines_that_are_no_pairs(write):
+    (line,) = said(write(a=SENTENCES[:50] + [" "] * 7, b=SENTENCES[:57]), "warning")[:1]
+    assert "57 pairs can be read; 7 of them are left out: empty side 7" in line
+
+
+def test_sides_that_do_not_belong_together(write):
+    """Of 7,920 pairs, 80 are more than one in a hundred."""
+    changed = ["now " * 13] * 80
+    (line,) = said(write(a=changed + SENTENCES[80:], b=["now"] * 80 + SENTENCES[80:]), "warning")
+    assert "in 80 pairs one side is over 4 times as long as the other: the files may be out of step" in line
+
+
+def test_sentences_beyond_the_limit(write):
+    changed = [" ".join(WORDS * 3)] * 3 + SENTENCES
+    assert any(
+        "3 pairs have a side beyond data.max_length = 30" in text for text in said(write(a=changed, b=changed), "ok")
+    )
+
+
+def test_characters_that_training_does_not_have(write):
+    (line,) = said(write(c=["the \u0436\u0436 \u0444"], d=["the red"]), "warning")
+    # 8 of the source's characters and 7 of the target's, of which three are new.
+    assert "2 characters of dev (20.00% of its text) are not in training: \u0436 \u0444" in line
+
+
+def test_a_vocabulary_that_is_too_large(write):
+    """400 pairs of 4 + 4 words are 3,200, which is not 20 for each of 300 symbols."""
+    (line,) = said(write(a=SENTENCES[:400], b=SENTENCES[:400]), "warning")
+    assert "tokenizer.vocab_size = 300 for 3,200 words of training: many symbols will hardly be seen" in line
+
+
+def test_a_problem_is_all_there_is_to_say_of_a_corpus(write):
+    findings = write(c=["one", "two"])
+    (problem,) = said(findings, "problem")
+    assert "has 2 lines but" in problem
+    assert not any("characters of dev" in finding.text for finding in findings)

@@ -1,0 +1,58 @@
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from transduce.cli.main import _run
+from transduce.config import read_run
+from transduce.training.manifest import write_manifest
+from transduce.workflows import verify_resume as module
+from transduce.workflows.run_directory import RunDirectory
+
+pytest_plugins = ["tiny_run"]
+
+
+@pytest.mark.parametrize("processes", ["one", pytest.param("three", marks=pytest.mark.slow)])
+def test_two_halves_are_the_whole(tiny_run_file, tmp_path, capsys, monkeypatch, processes):
+    def train_here(config, run, stop_after):
+        module.train_run(config, run, resume=True, stop_after=stop_after)
+
+    if processes == "one":
+        monkeypatch.setattr(module, "_train_elsewhere", train_here)
+    out = tmp_path / "run"
+    settings = ["--set", "model.dropout=0.3", "--set", "tokenizer.bpe_dropout=0.2", "--set", "train.batch_tokens=64"]
+    status = _run(["verify-resume", str(tiny_run_file), "--out", str(out), "--steps", "3", *settings])
+    printed = capsys.readouterr()
+    assert status == 0, printed.err
+    weights, optimizer, state, verdict = printed.out.splitlines()
+    assert weights.startswith("weights: ")
+    assert weights.endswith("numbers: the same bits")
+    assert optimizer.startswith("optimizer: ")
+    assert optimizer.endswith("numbers: the same bits")
+    assert state.startswith("state: fixed, step, epoch, batch, target_tokens, work, best_score, best_step, stale, ")
+    assert state.endswith(": the same")
+    assert verdict == "6 steps in one process and 3 + 3 in two end bit for bit alike"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_bit_is_noticed_and_named(tiny_run_file, tmp_path, monkeypatch):
+    train = module.train_run
+
+    def train_here(config, run, stop_after):
+        train(config, run, resume=True, stop_after=stop_after)
+        path = run.checkpoints / "step-4"
+        if run.root.name == "halves" and path.exists():
+            tensors = load_file(path / "optimizer.safetensors")
+            tensors["embedding.weight.exp_avg"].view(torch.int32)[2, 3] ^= 1
+            save_file(tensors, path / "optimizer.safetensors")
+            write_manifest(path)
+
+    monkeypatch.setattr(module, "_train_elsewhere", train_here)
+    said = []
+    folder, config = tmp_path / "both", read_run(tiny_run_file)
+    assert not module.verify_resume(config, RunDirectory(tmp_path / "none"), folder, 2, said.append)
+    assert said[0].endswith("the same bits")
+    assert said[1].endswith("numbers: 1 differ: embedding.weight.exp_avg")
+    assert said[-1] == "4 steps in one process and 2 + 2 in two end differently"
+    shutil.rmtree(folder)
