@@ -27,7 +27,7 @@ def agree(found, expected):
     assert [hypothesis.score for hypothesis in found] == pytest.approx([score for _, score in expected[:3]])
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_outputs_begin_with_their_own_prefix(seed):
     model, prefixes = tiny(seed), {11: (6, 6), 13: (5,)}
     found = search(model, Prefixes(prefixes))
@@ -43,7 +43,7 @@ def test_a_prefix_is_one_sentences_only_and_leaves_the_other_alone():
     assert [each.ids for each in found[0]] == [each.ids for each in free[0]]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_no_n_symbols_stand_there_twice(seed, n):
     model = tiny(seed)
@@ -57,7 +57,7 @@ def test_no_n_symbols_stand_there_twice(seed, n):
         agree(found[row], best(model, row, LIMIT, allowed))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("phrases", [[(5,)], [(4, 4), (6, 5)], [(4,), (5, 6), (6, 6, 6)]])
 def test_banned_phrases_stand_nowhere(seed, phrases):
     model = tiny(seed)
@@ -66,7 +66,7 @@ def test_banned_phrases_stand_nowhere(seed, phrases):
         agree(found[row], best(model, row, LIMIT, lambda ids: not any(contains(ids, phrase) for phrase in phrases)))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("phrases", [[(5,)], [(4, 4), (6,)], [(4, 5, 6)], [(4,), (5,), (6,)], [(5, 5), (5, 5)]])
 def test_wanted_phrases_stand_somewhere(seed, phrases):
     model = tiny(seed)

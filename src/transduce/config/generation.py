@@ -39,12 +39,19 @@ class GenerationConfig(Section):
     diversity: float = Field(
         0.0, ge=0, le=MAX_PENALTY, description="gamma of Li et al. (2016): siblings' ranks count against them; 0: none"
     )
-    max_extra_length: int = Field(50, ge=0, le=MAX_TOKENS, description="longest output, in tokens beyond the input's length")
+    max_extra_length: int = Field(
+        50, ge=0, le=MAX_TOKENS, description="longest output, in tokens beyond the input's length"
+    )
     max_length: int | None = Field(
-        None, ge=0, le=MAX_TOKENS, description="longest output in tokens, whatever the input's length, in place of max_extra_length"
+        None,
+        ge=0,
+        le=MAX_TOKENS,
+        description="longest output in tokens, whatever the input's length, in place of max_extra_length",
     )
     min_length: int = Field(0, ge=0, le=MAX_TOKENS, description="shortest output in tokens")
-    no_repeat_ngram: int | None = Field(None, ge=1, le=MAX_TOKENS, description="no so many tokens stand twice in an output")
+    no_repeat_ngram: int | None = Field(
+        None, ge=1, le=MAX_TOKENS, description="no so many tokens stand twice in an output"
+    )
     sampling: bool = Field(False, description="outputs are drawn by chance, and there is no beam")
     temperature: float = Field(1.0, gt=0, le=MAX_PENALTY, description="below 1 sharpens the distribution drawn from")
     top_k: int | None = Field(None, ge=1, le=MAX_VOCABULARY, description="draw from so many most probable tokens")

@@ -5,8 +5,15 @@ from transduce.models.contract import Decoded, LossSums, Model, State, Step, Tok
 from transduce.models.ensemble import Ensemble
 from transduce.models.transformer import Transformer
 
-<<<<<<< HEAD
-__all__ = ["Decoded", "LossSums", "Model", "State", "Step", "Tokens", "Transformer", "build", "build_without_storage"]
-=======
-__all__ = ["Decoded", "Ensemble", "LossSums", "Model", "State", "Step", "Tokens", "Transformer", "build"]
->>>>>>> 0ff65fb (Search: constraints over ids, sampling, diverse outputs, coverage, stopping rules; ensembles; alignments)
+__all__ = [
+    "Decoded",
+    "Ensemble",
+    "LossSums",
+    "Model",
+    "State",
+    "Step",
+    "Tokens",
+    "Transformer",
+    "build",
+    "build_without_storage",
+]
