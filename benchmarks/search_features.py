@@ -59,13 +59,7 @@ def features(sentences: int) -> dict[str, dict[str, Any]]:
         "no 3-gram twice": {"constraints": (NoRepeat(3),)},
         "prefix of 3": {"constraints": (Prefixes({number: words(number, 3) for number in numbers}),)},
         "100 phrases banned": {"constraints": (Without(banned),)},
-        "2 phrases of 2 wanted": {
-            "constraints": (
-                Containing(
-                    {number: [words(number, 2), words(number + sentences, 2)] for number in numbers}, SPECIAL.end
-                ),
-            )
-        },
+        "2 phrases of 2 wanted": {"constraints": (Containing(wanted, SPECIAL.end),)},
         "sampling": {"beam_size": 1, "sampling": Sampling()},
         "sampling, top-k 10": {"beam_size": 1, "sampling": Sampling(top_k=10)},
         "sampling, top-p 0.9": {"beam_size": 1, "sampling": Sampling(top_p=0.9)},
