@@ -93,11 +93,9 @@ class Translator:
         """
         if isinstance(texts, str):
             raise BadInputError("translate takes a list of texts, not one string: put it in brackets")
-        if changes.get("sampling") and beam_size is not None:
+        generation = self._defaults.changed({"beam_size": beam_size, "length_penalty": length_penalty, **changes})
+        if generation.sampling and beam_size is not None:
             raise BadInputError(f"beam size {beam_size}: sampling has no beam: leave it out (n-best says how many)")
-        generation = self._defaults.changed(
-            {"beam_size": beam_size, "length_penalty": length_penalty, **changes},
-        )
         settings = self._settings(generation, n_best)
         wishes = Wishes(prefixes, must_contain, must_not_contain)
         looks = return_attention, return_alignment
