@@ -169,6 +169,78 @@ def test_paragraphs_are_translated_sentence_by_sentence(translate, translator):
     assert errors.startswith("error: language 'german'")
 
 
+def test_every_option_of_the_search_arrives(translate, translator):
+    """Each changes the outputs or their scores as the same argument in Python does."""
+    lines = ["bamo dulu kari", "wemo kari"]
+    options = {
+        "beam_size": 3,
+        "length_penalty": 0.9,
+        "length_penalty_kind": "marian",
+        "stopping": "full_beam",
+        "coverage_penalty": 0.4,
+        "min_length": 4,
+        "max_length": 6,
+        "no_repeat_ngram": 1,
+        "diversity": 0.3,
+        "n_best": 2,
+    }
+    arguments = [part for name, value in options.items() for part in ("--" + name.replace("_", "-"), str(value))]
+    status, shown, _ = translate("\n".join(lines).encode(), *arguments, "--format", "jsonl")
+    assert status == 0
+    for line, expected in zip(map(json.loads, shown[:-1]), translator.translate(lines, **options), strict=True):
+        assert tuple(line["tokens"]) == expected.tokens
+        assert line["score"] == pytest.approx(expected.score, abs=1e-4)
+        assert [each["text"] for each in line["alternatives"]] == [each.text for each in expected.alternatives]
+
+
+def test_samples_follow_from_the_line(translate, translator):
+    arguments = ["--sampling", "--temperature", "2", "--top-k", "50", "--top-p", "0.9", "--seed", "7"]
+    options = {"sampling": True, "temperature": 2.0, "top_k": 50, "top_p": 0.9, "seed": 7}
+    _, shown, _ = translate(b"bamo dulu\n" * 3, *arguments)
+    assert shown[:-1] == [each.text for each in translator.translate(["bamo dulu"] * 3, **options)]
+    assert len(set(shown[:-1])) > 1
+
+
+def test_prefixes_and_phrases_come_in_files(translate, tmp_path):
+    (tmp_path / "prefixes").write_text("nal\n\n\n")
+    (tmp_path / "wanted").write_text("\nmup hax\tti\n\n")
+    (tmp_path / "banned").write_text("sor\nyob ved\n")
+    files = [f"--{name}={tmp_path / file}" for name, file in (("prefixes", "prefixes"), ("must-contain", "wanted"))]
+    status, lines, _ = translate(
+        b"bamo\nwemo\ndulu kari\n", *files, f"--must-not-contain={tmp_path / 'banned'}", "--max-length", "6"
+    )
+    assert status == 0
+    assert lines[0].startswith("nal")
+    assert "mup hax" in lines[1]
+    assert "ti" in lines[1]
+    assert "sor" not in lines[2]
+
+
+@pytest.mark.parametrize(("lines", "more_or_fewer"), [("nal\n", "fewer"), ("nal\n\n\n", "more")])
+def test_a_file_beside_the_input_has_as_many_lines(translate, tmp_path, lines, more_or_fewer):
+    (tmp_path / "beside").write_text(lines)
+    for option in ("--prefixes", "--must-contain"):
+        status, _, errors = translate(b"bamo\nwemo\n", option, str(tmp_path / "beside"))
+        assert status == 2
+        assert f"beside: has {more_or_fewer} lines than the input" in errors
+
+
+def test_alignments_stand_behind_the_outputs_and_in_jsonl(translate):
+    _, lines, _ = translate(b"bamo dulu\n\n", "--alignment")
+    text, pairs = lines[0].split(" ||| ")
+    assert (text, lines[1]) == ("ti sor", "")
+    assert {pair.split("-")[1] for pair in pairs.split()} == {"0", "1"}
+    _, lines, _ = translate(b"bamo dulu\n", "--alignment", "--format", "jsonl")
+    assert json.loads(lines[0])["alignment"] == pairs
+
+
+def test_an_ensemble(translate, trained_run, monkeypatch, capfdbinary):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"bamo\nluso gozu\n")))
+    models = [str(trained_run), str(trained_run / "best")]
+    assert main._run(["translate", *models, "--precision", "float32"]) == 0
+    assert capfdbinary.readouterr().out.decode().split("\n") == ["ti", "hax ved", ""]
+
+
 def test_an_output_that_was_cut_is_named_by_its_line(translate):
     status, lines, errors = translate(b"wemo\n" * 2999 + b"q" * 29 + b"\n", "--beam-size", "1")
     assert (status, len(lines)) == (0, 3001)

@@ -417,7 +417,7 @@ class TestWrongValues:
             ("tokenizer", "symbols", "['a b']", "['a b']"),
             ("generation", "beam_size", "0", "0"),
             ("generation", "length_penalty", "nan", "nan"),
-            ("generation", "length_penalty_kind", "'marian'", "'marian'"),
+            ("generation", "length_penalty_kind", "'amun'", "'amun'"),
             ("model", "norm", "'sandwich'", "'sandwich'"),
         ],
     )

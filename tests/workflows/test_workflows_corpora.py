@@ -95,7 +95,7 @@ class TestSeveralCorpora:
         assert not prepare(other, run).new
         progress = train_run(other, run, resume=False)
         assert progress.target_tokens == 14 + 5 + 4 + 2  # tokens and end symbols of either corpus
-        with pytest.raises(BadInputError, match=r"data\.train\.weight was \[1\.0, 1\.0\] and is \[1\.0, 2\.5\]"):
+        with pytest.raises(BadInputError, match=r"data\.train\.1\.weight was 1\.0 and is 2\.5"):
             train_run(config, run, resume=True)
 
     def test_another_tag_of_the_test_set_prepares_again(self, run_file, run):

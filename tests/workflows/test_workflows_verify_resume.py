@@ -30,7 +30,7 @@ def test_two_halves_are_the_whole(tiny_run_file, tmp_path, capsys, monkeypatch, 
     assert weights.endswith("numbers: the same bits")
     assert optimizer.startswith("optimizer: ")
     assert optimizer.endswith("numbers: the same bits")
-    assert state.startswith("state: fixed, step, epoch, batch, target_tokens, work, best_score, best_step, stale, ")
+    assert state.startswith("state: fixed, step, epoch, window, batch, target_tokens, work, best_score, best_step, ")
     assert state.endswith(": the same")
     assert verdict == "6 steps in one process and 3 + 3 in two end bit for bit alike"
     assert list(tmp_path.iterdir()) == []

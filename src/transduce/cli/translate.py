@@ -4,24 +4,58 @@ import json
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final, Literal
 
 import typer
 
-from transduce.cli.options import BeamSize, ModelPath, PrecisionOption
+from transduce.cli.options import BeamSize, PrecisionOption
 
 if TYPE_CHECKING:
     from transduce.inference import Translation
 
 
+_DEFAULT: Final = "[default: the model's]"
+
+
 def translate(
-    model: ModelPath,
+    model: Annotated[
+        list[Path], typer.Argument(metavar="MODEL...", help="Model or run directories; several: ensemble.")
+    ],
     input_: Annotated[str, typer.Option("--input", metavar="F", help="A text file, plain, .gz or .zst.")] = "-",
     output: Annotated[str, typer.Option("--output", metavar="F", help="Where the translations go.")] = "-",
     beam_size: BeamSize = None,
-    length_penalty: Annotated[float | None, typer.Option(help="Alpha. [default: the model's]")] = None,
-    length_penalty_kind: Annotated[Literal["gnmt", "none"] | None, typer.Option(help="[default: the model's]")] = None,
+    length_penalty: Annotated[float | None, typer.Option(help=f"Alpha. {_DEFAULT}")] = None,
+    length_penalty_kind: Annotated[Literal["gnmt", "marian", "none"] | None, typer.Option(help=_DEFAULT)] = None,
+    stopping: Annotated[
+        Literal["exact", "full_beam"] | None, typer.Option(help=f"When the search of a line ends. {_DEFAULT}")
+    ] = None,
+    coverage_penalty: Annotated[float | None, typer.Option(help=f"Beta. {_DEFAULT}")] = None,
+    min_length: Annotated[int | None, typer.Option(help=f"Fewest tokens of an output. {_DEFAULT}")] = None,
+    max_length: Annotated[int | None, typer.Option(help=f"Most tokens of an output. {_DEFAULT}")] = None,
+    max_extra_length: Annotated[int | None, typer.Option(help=f"Most tokens beyond the input's. {_DEFAULT}")] = None,
+    no_repeat_ngram: Annotated[int | None, typer.Option(help=f"No so many tokens twice. {_DEFAULT}")] = None,
+    diversity: Annotated[float | None, typer.Option(help=f"Gamma: how much the n best differ. {_DEFAULT}")] = None,
     n_best: Annotated[int, typer.Option(help="Outputs for each line, best first.")] = 1,
+    sampling: Annotated[
+        bool | None, typer.Option("--sampling/--no-sampling", help=f"Draw outputs by chance. {_DEFAULT}")
+    ] = None,
+    temperature: Annotated[float | None, typer.Option(help=f"Of sampling. {_DEFAULT}")] = None,
+    top_k: Annotated[int | None, typer.Option(help=f"Draw from so many tokens. {_DEFAULT}")] = None,
+    top_p: Annotated[float | None, typer.Option(help=f"Draw from this much probability. {_DEFAULT}")] = None,
+    seed: Annotated[int | None, typer.Option(help=f"Of sampling. {_DEFAULT}")] = None,
+    prefixes: Annotated[
+        Path | None, typer.Option(metavar="F", help="How each line's output begins; a line each, empty for free.")
+    ] = None,
+    must_contain: Annotated[
+        Path | None,
+        typer.Option(metavar="F", help="What each line's output must have; a line each, tabs between phrases."),
+    ] = None,
+    must_not_contain: Annotated[
+        Path | None, typer.Option(metavar="F", help="What no output may have; a phrase a line.")
+    ] = None,
+    alignment: Annotated[
+        bool, typer.Option("--alignment", help="Behind each output, ||| and its words' sources, such as 0-0 1-2.")
+    ] = False,
     format_: Annotated[Literal["text", "jsonl"], typer.Option("--format", help="How to write them.")] = "text",
     paragraphs: Annotated[bool, typer.Option("--paragraphs", help="Translate each line sentence by sentence.")] = False,
     language: Annotated[
@@ -30,33 +64,53 @@ def translate(
     precision: PrecisionOption = "auto",
 ) -> None:
     """Translate lines: one line out for one line in (--n-best lines, where more are asked for)."""
-    from transduce.data import open_binary
+    from transduce.data import open_binary, read_lines
     from transduce.inference import load
-    from transduce.workflows.translate import translate_stream
+    from transduce.workflows.translate import Beside, translate_stream
 
     translator = load(model, precision)
+    prefixes_, must_contain_ = Beside.open(prefixes), Beside.open(must_contain)
+    banned = [] if must_not_contain is None else list(read_lines(must_not_contain))
     with ExitStack() as files:
         source: BinaryIO = sys.stdin.buffer if input_ == "-" else files.enter_context(open_binary(Path(input_)))
         target = sys.stdout.buffer if output == "-" else files.enter_context(_create(Path(output), input_))
+
+        def translate_texts(texts: list[str], first_number: int) -> list["Translation"]:
+            phrases = must_contain_.take(len(texts))
+            return translator.translate(
+                texts,
+                beam_size,
+                length_penalty,
+                n_best,
+                return_alignment=alignment,
+                prefixes=prefixes_.take(len(texts)),
+                must_contain=None if phrases is None else [line.split("\t") if line else [] for line in phrases],
+                must_not_contain=banned,
+                paragraphs=paragraphs,
+                language=language,
+                first_number=first_number,
+                length_penalty_kind=length_penalty_kind,
+                stopping=stopping,
+                coverage_penalty=coverage_penalty,
+                min_length=min_length,
+                max_length=max_length,
+                max_extra_length=max_extra_length,
+                no_repeat_ngram=no_repeat_ngram,
+                diversity=diversity,
+                sampling=sampling,
+                temperature=temperature,
+                top_k=top_k,
+                top_p=top_p,
+                seed=seed,
+            )
 
         def write(translation: "Translation") -> None:
             target.write(("\n".join(_lines(translation, format_, n_best)) + "\n").encode())
             target.flush()
 
-        translate_stream(
-            source,
-            lambda texts, first_number: translator.translate(
-                texts,
-                beam_size,
-                length_penalty,
-                n_best,
-                length_penalty_kind=length_penalty_kind,
-                paragraphs=paragraphs,
-                language=language,
-                first_number=first_number,
-            ),
-            write,
-        )
+        translate_stream(source, translate_texts, write)
+    for beside in (prefixes_, must_contain_):
+        beside.check_end()
 
 
 def _create(path: Path, input_: str) -> BinaryIO:
@@ -75,11 +129,19 @@ def _lines(translation: "Translation", format_: Literal["text", "jsonl"], n_best
 
     if format_ == "jsonl":
         return [json.dumps(_describe(translation), ensure_ascii=False)]
-    lines = [one_line(each.text) for each in (translation, *translation.alternatives)]
+    lines = [one_line(each.text) + _aligned(each) for each in (translation, *translation.alternatives)]
     return lines + [""] * (n_best - len(lines))  # an empty input has one output: readers count lines
 
 
+def _aligned(translation: "Translation") -> str:
+    from transduce.inference import pharaoh
+
+    return "" if translation.alignment is None else f" ||| {pharaoh(translation.alignment)}"
+
+
 def _describe(translation: "Translation") -> dict[str, Any]:
+    from transduce.inference import pharaoh
+
     described: dict[str, Any] = {
         "text": translation.text,
         "score": translation.score,
@@ -87,6 +149,8 @@ def _describe(translation: "Translation") -> dict[str, Any]:
         "tokens": translation.tokens,
         "at_limit": translation.at_limit,
     }
+    if translation.alignment is not None:
+        described["alignment"] = pharaoh(translation.alignment)
     if translation.alternatives:
         described["alternatives"] = [_describe(each) for each in translation.alternatives]
     return described

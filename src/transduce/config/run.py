@@ -1,19 +1,17 @@
 """What a run is: corpora, tokenizer, model, training and generation settings, as one frozen value."""
 
-from typing import Final, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 
 from transduce.config.corpora import DataConfig
+from transduce.config.generation import GenerationConfig
 from transduce.config.model import ModelConfig, Section
 from transduce.config.tokenizer import TokenizerConfig
 
 Precision = Literal["auto", "float32", "bfloat16"]
 BestMetric = Literal["bleu", "loss"]
 Parallel = Literal["data", "sharded"]
-
-# Far beyond what anyone uses; further out, powers of lengths leave the floating-point numbers.
-MAX_LENGTH_PENALTY: Final = 10
 
 
 class TrainConfig(Section):
@@ -74,19 +72,6 @@ class TrainConfig(Section):
                 f"{self.keep_checkpoints}: raise that"
             )
         return self
-
-
-class GenerationConfig(Section):
-    """How the model writes (section 6.1); kept beside the model as its defaults."""
-
-    beam_size: int = Field(4, ge=1, le=1024, description="1 is greedy search")
-    length_penalty: float = Field(
-        0.6, ge=-MAX_LENGTH_PENALTY, le=MAX_LENGTH_PENALTY, description="alpha of ((5 + |y|) / 6)^alpha"
-    )
-    length_penalty_kind: Literal["gnmt", "none"] = "gnmt"
-    max_extra_length: int = Field(
-        50, ge=0, le=100_000, description="longest output, in tokens beyond the input's length"
-    )
 
 
 class RunConfig(Section):

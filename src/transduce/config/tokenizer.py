@@ -43,7 +43,7 @@ class TokenizerConfig(VocabularyConfig):
     bpe_dropout: float = Field(
         0.0, ge=0, lt=1, description="share of merges left out in training (Provilkov et al. 2020)"
     )
-    learn_from: int = Field(2_000_000, ge=1, description="at most so many pairs, evenly spread, are learned from")
+    learn_from: int = Field(500_000, ge=1, description="at most so many pairs, evenly spread, are learned from")
     source: SideConfig | None = Field(None, description="the source's own; what it leaves out is as above")
     target: SideConfig | None = Field(None, description="the target's own; what it leaves out is as above")
 

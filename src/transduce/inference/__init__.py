@@ -1,7 +1,8 @@
 """Running a trained model: the engine over ids, and the Translator over text."""
 
+from transduce.inference.alignment import pharaoh
 from transduce.inference.engine import Engine
 from transduce.inference.translation import Translation
 from transduce.inference.translator import Translator, load
 
-__all__ = ["Engine", "Translation", "Translator", "load"]
+__all__ = ["Engine", "Translation", "Translator", "load", "pharaoh"]

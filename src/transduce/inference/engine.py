@@ -2,7 +2,8 @@
 
 import copy
 from collections.abc import Iterator, Sequence
-from typing import final
+from dataclasses import dataclass
+from typing import Any, final
 
 import torch
 from jaxtyping import Float
@@ -11,7 +12,7 @@ from torch import Tensor
 from transduce.config import Precision
 from transduce.data import pad
 from transduce.kernels import resolve_precision
-from transduce.models import Tokens, Transformer
+from transduce.models import Ensemble, Model, Tokens, Transformer
 from transduce.search import Hypothesis, SearchSettings, beam_search, score_targets
 from transduce.text import SpecialIds
 
@@ -19,8 +20,21 @@ Ids = list[int]
 
 
 @final
+@dataclass(frozen=True)
+class Attention:
+    """How each target symbol weighs the source's, the end symbol last on both sides: the encoder-decoder attention.
+
+    ``last`` is the last decoder layer's. ``aligned`` is the mean over the heads of the layer before it, which tells
+    best what comes from where (Garg et al. 2019), or of the only layer.
+    """
+
+    last: Float[Tensor, "heads target source"]
+    aligned: Float[Tensor, "target source"]
+
+
+@final
 class Engine:
-    """A private copy of a model in one precision on one device.
+    """A private copy of a model, or of several that act as one, in one precision on one device.
 
     Sequences are batched by length; a batch holds at most ``batch_tokens`` source symbols, padding and the rows of the
     beam included, or one sequence.
@@ -28,7 +42,7 @@ class Engine:
 
     def __init__(
         self,
-        model: Transformer,
+        model: Transformer | Sequence[Transformer],
         special: SpecialIds,
         precision: Precision = "auto",
         device: torch.device | None = None,
@@ -36,23 +50,47 @@ class Engine:
     ) -> None:
         self.device = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.dtype = resolve_precision(precision, self.device)
-        self._model = copy.deepcopy(model).to(self.device, self.dtype).eval().requires_grad_(requires_grad=False)
+        models = [model] if isinstance(model, Transformer) else model
+        copies = [copy.deepcopy(each).to(self.device, self.dtype).eval().requires_grad_(False) for each in models]
+        self._model: Model[Any, Any] = copies[0] if len(copies) == 1 else Ensemble(copies)
+        limits = [each.config.longest for each in copies if each.config.longest is not None]
+        self._longest = min(limits, default=None)
         self._special = special
         self._batch_tokens = batch_tokens
 
     @property
     def longest(self) -> int | None:
         """The most symbols, end symbol counted, that the model reads or writes, where there is such a limit."""
-        return self._model.config.longest
+        return self._longest
 
-    def search(self, sources: Sequence[Ids], settings: SearchSettings, max_extra_length: int) -> list[list[Hypothesis]]:
-        """The best outputs of each source (ids without end symbol), in the order of the sources."""
+    def limit(self, source: Ids, max_extra_length: int, max_length: int | None = None) -> int:
+        """The most symbols of a source's output, end symbol counted; ``max_length`` does not count it."""
+        limit = len(source) + 1 + max_extra_length if max_length is None else max_length + 1
+        return limit if self.longest is None else min(limit, self.longest)
+
+    def search(
+        self,
+        sources: Sequence[Ids],
+        settings: SearchSettings,
+        max_extra_length: int,
+        max_length: int | None = None,
+        numbers: Sequence[int] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """The best outputs of each source (ids without end symbol), in the order of the sources.
+
+        ``numbers`` are what the constraints and the samples know the sources by, from 0 if nothing is said.
+        """
         results: list[list[Hypothesis]] = [[] for _ in sources]
+        numbers = range(len(sources)) if numbers is None else numbers
         for rows in self._batches([len(source) + 1 for source in sources], settings.beam_size):
-            source = self._source([sources[row] for row in rows])
-            limits = source.lengths + max_extra_length
-            limits = limits if self.longest is None else limits.clamp(max=self.longest)
-            found = beam_search(self._model, source, limits, settings)
+            limits = [self.limit(sources[row], max_extra_length, max_length) for row in rows]
+            found = beam_search(
+                self._model,
+                self._source([sources[row] for row in rows]),
+                torch.tensor(limits, device=self.device),
+                settings,
+                [numbers[row] for row in rows],
+            )
             for row, hypotheses in zip(rows, found, strict=True):
                 results[row] = hypotheses
         return results
@@ -71,14 +109,19 @@ class Engine:
         return results
 
     @torch.inference_mode()
-    def attention(self, source: Ids, target: Ids) -> Float[Tensor, "heads target source"]:
-        """How each target symbol, the end symbol last, weighs the source's, the end symbol last.
-
-        The weights are the last decoder layer's encoder-decoder attention, from one forced pass over the output.
-        """
-        memory = self._model.encode(self._source([source]))
-        target_tokens = self._tokens([[self._special.begin, *target]])
-        return self._model.decode(memory, target_tokens, want_attention=True).attention[-1][0].float()
+    def attention(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[Attention]:
+        """What each target has looked at in its source, from one forced pass over it."""
+        results: dict[int, Attention] = {}
+        lengths = [max(len(s), len(t)) + 1 for s, t in zip(sources, targets, strict=True)]
+        for rows in self._batches(lengths, 1):
+            memory = self._model.encode(self._source([sources[row] for row in rows]))
+            target = self._tokens([[self._special.begin, *targets[row]] for row in rows])
+            layers = self._model.decode(memory, target, want_attention=True).attention
+            last, aligned = layers[-1].float(), layers[-2 if len(layers) > 1 else -1].float().mean(dim=1)
+            for index, row in enumerate(rows):
+                place = slice(len(targets[row]) + 1), slice(len(sources[row]) + 1)
+                results[row] = Attention(last[(index, slice(None), *place)].cpu(), aligned[(index, *place)].cpu())
+        return [results[row] for row in range(len(lengths))]
 
     def _batches(self, lengths: list[int], rows_each: int) -> Iterator[list[int]]:
         """Indices in batches of similar length, longest first, so that a batch too large for memory shows at once."""

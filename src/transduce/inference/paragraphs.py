@@ -2,7 +2,7 @@
 
 import math
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, islice
 
 from transduce.config import BadInputError
@@ -12,16 +12,17 @@ from transduce.text import split_sentences
 Parts = list[tuple[str, str]]
 
 
-def check_options(n_best: int, return_attention: bool) -> None:
-    """Refuse what only a single sentence has.
+def check_options(n_best: int, asked: Mapping[str, bool]) -> None:
+    """Refuse what only a single sentence has; ``asked`` says which of such things are wanted.
 
     Raises:
-        BadInputError: Several outputs or attention weights are asked for.
+        BadInputError: One is, or several outputs are.
     """
     if n_best > 1:
         raise BadInputError(f"n-best {n_best}: a paragraph has one output: leave one of the two options out")
-    if return_attention:
-        raise BadInputError("a paragraph has no attention weights: ask for those of its sentences one by one")
+    for name, wanted in asked.items():
+        if wanted:
+            raise BadInputError(f"a paragraph has no {name} of its own: give its sentences one by one")
 
 
 def translate_paragraphs(

@@ -8,6 +8,8 @@ from typing import Final, final
 import numpy as np
 from numpy.typing import NDArray
 
+from transduce.inference.alignment import Alignment
+
 _log = logging.getLogger("transduce.inference")
 _MOST_NAMED: Final = 10
 
@@ -18,9 +20,11 @@ class Translation:
     """An output for one input.
 
     ``log_probability`` is natural and counts the end symbol; ``score`` is that divided by the length penalty, whose
-    |y| counts it too. ``tokens`` has no end symbol. ``attention``, where it was asked for, has the shape (heads, target
-    tokens + 1, source tokens + 1), the last of each being the end symbol. ``alternatives`` are the next best outputs.
-    ``at_limit`` says that the output is as long as the search allows, so that its end may be missing.
+    |y| counts it too, with the coverage penalty added where there is one. ``tokens`` has no end symbol. ``attention``,
+    where it was asked for, has the shape (heads, target tokens + 1, source tokens + 1), the last of each being the end
+    symbol. ``alternatives`` are the next best outputs. ``alignment``, where it was asked for, has the pairs (source
+    word, output word), counted from 0. ``at_limit`` says that the output is as long as the search allows, so that its
+    end may be missing.
 
     Of a paragraph, ``log_probability`` and ``score`` are the sums over its sentences, ``tokens`` those of all of them,
     and ``at_limit`` is true where it is for any of them.
@@ -32,6 +36,7 @@ class Translation:
     tokens: tuple[str, ...]
     attention: NDArray[np.float32] | None = None
     alternatives: tuple["Translation", ...] = ()
+    alignment: Alignment | None = None
     at_limit: bool = False
 
 
@@ -48,7 +53,7 @@ def warn_of_limits(translations: Sequence[Translation], first_number: int, longe
         more = f" and {len(numbers) - _MOST_NAMED:,} more" if len(numbers) > _MOST_NAMED else ""
         _log.warning(
             f"text {', '.join(numbers[:_MOST_NAMED])}{more}: the output reached the length limit, and its end may be "
-            f"missing: split what has several sentences (--paragraphs, or paragraphs=True), or raise max_extra_length "
-            f"in the model's generation_config.json"
+            f"missing: split what has several sentences (--paragraphs, or paragraphs=True), or allow "
+            f"more (--max-extra-length, or max_extra_length in the model's generation_config.json)"
             + (f" (to no avail beyond the {longest:,} positions that this model has learned)" if longest else "")
         )

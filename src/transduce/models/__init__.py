@@ -2,6 +2,18 @@
 
 from transduce.models.build import build, build_without_storage
 from transduce.models.contract import Decoded, LossSums, Model, State, Step, Tokens
+from transduce.models.ensemble import Ensemble
 from transduce.models.transformer import Transformer
 
-__all__ = ["Decoded", "LossSums", "Model", "State", "Step", "Tokens", "Transformer", "build", "build_without_storage"]
+__all__ = [
+    "Decoded",
+    "Ensemble",
+    "LossSums",
+    "Model",
+    "State",
+    "Step",
+    "Tokens",
+    "Transformer",
+    "build",
+    "build_without_storage",
+]

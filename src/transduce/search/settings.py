@@ -1,19 +1,20 @@
 """How to search, and what it finds."""
 
 from dataclasses import dataclass
-from typing import Literal, assert_never
+from typing import assert_never
 
-PenaltyKind = Literal["gnmt", "none"]
+from transduce.config import LengthPenaltyKind, Stopping, TransduceError
+from transduce.search.constraint import Constraint
 
 
 @dataclass(frozen=True)
 class LengthPenalty:
     """What a log-probability is divided by; |y| counts the end symbol.
 
-    gnmt: ((5 + |y|) / 6)^alpha (Wu et al. 2016, section 7). none: 1.
+    gnmt: ((5 + |y|) / 6)^alpha (Wu et al. 2016, section 7). marian: |y|^alpha. none: 1.
     """
 
-    kind: PenaltyKind = "gnmt"
+    kind: LengthPenaltyKind = "gnmt"
     alpha: float = 0.6
 
     def __call__(self, length: int) -> float:
@@ -21,6 +22,8 @@ class LengthPenalty:
         match self.kind:
             case "gnmt":
                 return float(((5 + length) / 6) ** self.alpha)
+            case "marian":
+                return float(length**self.alpha)
             case "none":
                 return 1.0
             case _:
@@ -28,8 +31,35 @@ class LengthPenalty:
 
 
 @dataclass(frozen=True)
+class Sampling:
+    """Outputs by chance: each symbol is drawn from softmax(log p / temperature).
+
+    With ``top_k``, from the so many most probable symbols; with ``top_p``, from the fewest most probable ones whose
+    probabilities sum to that or more. Both: ``top_k`` first. What is drawn follows from the seed, the sentence's
+    number, the sample's and the position, never from the batch.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    seed: int = 1
+
+
+@dataclass(frozen=True)
 class SearchSettings:
-    """A search over ids. ``forbidden`` symbols are never written (padding, begin, unknown)."""
+    """A search over ids. ``forbidden`` symbols are never written (padding, begin, unknown).
+
+    ``stopping``: ``exact`` ends when no open hypothesis can still beat the finished ones, ``full_beam`` as soon as
+    ``beam_size`` hypotheses have ended. ``min_length`` leaves the end symbol out.
+
+    ``coverage`` is the beta of Wu et al. (2016, section 7): beta sum_i log(min(sum_j p_ij, 1)) is added to the score of
+    what has ended, p_ij being how the j-th symbol's step weighs source symbol i in the last layer, mean over the heads.
+
+    ``diversity`` is the gamma of Li, Monroe and Jurafsky (2016): in each round, the k-th best continuation of a
+    hypothesis is ranked as if its log-probability were gamma (k - 1) lower.
+
+    With ``sampling``, ``beam_size`` samples are drawn, each on its own.
+    """
 
     begin_id: int
     end_id: int
@@ -37,6 +67,12 @@ class SearchSettings:
     beam_size: int = 4
     n_best: int = 1
     penalty: LengthPenalty = LengthPenalty()
+    stopping: Stopping = "exact"
+    min_length: int = 0
+    coverage: float = 0.0
+    diversity: float = 0.0
+    sampling: Sampling | None = None
+    constraints: tuple[Constraint, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -46,3 +82,14 @@ class Hypothesis:
     ids: tuple[int, ...]
     log_probability: float
     score: float
+
+
+class NothingFoundError(TransduceError):
+    """No output of a sentence, known to the caller by its number, is what it has to be and within its limit."""
+
+    def __init__(self, number: int, limit: int) -> None:
+        self.number, self.limit = number, limit
+        super().__init__(
+            f"sentence {number}: the search found no output of at most {limit} symbols, end symbol counted, that is "
+            f"what it has to be: loosen a constraint or raise the limit"
+        )

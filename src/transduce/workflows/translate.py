@@ -7,9 +7,11 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import BinaryIO, Final
+from pathlib import Path
+from typing import BinaryIO, Final, final
 
-from transduce.data import raw_lines
+from transduce.config import BadInputError
+from transduce.data import raw_lines, read_lines
 from transduce.inference import Translation
 
 # As many lines as arrive within the pause are translated together: a file fills whole batches, a person who types is
@@ -18,6 +20,45 @@ _LINES_AT_A_TIME: Final = 2048
 _PAUSE_SECONDS: Final = 0.05
 _BLOCK_BYTES: Final = 65_536
 _log = logging.getLogger(__name__)
+
+
+@final
+class Beside:
+    """A file that says something of every line of the input, read along with it; or nothing, which says nothing."""
+
+    def __init__(self, lines: Iterator[str] | None, name: str = "") -> None:
+        self._lines, self._name = lines, name
+
+    @classmethod
+    def open(cls, path: Path | None) -> "Beside":
+        """The file's lines, or nothing.
+
+        Raises:
+            BadInputError: The file cannot be read.
+        """
+        return cls(None) if path is None else cls(iter(read_lines(path)), str(path))
+
+    def take(self, count: int) -> list[str] | None:
+        """What it says of the next lines.
+
+        Raises:
+            BadInputError: It has fewer lines than the input.
+        """
+        if self._lines is None:
+            return None
+        taken = list(islice(self._lines, count))
+        if len(taken) < count:
+            raise BadInputError(f"{self._name}: has fewer lines than the input: line i is for line i")
+        return taken
+
+    def check_end(self) -> None:
+        """Behind the input's last line.
+
+        Raises:
+            BadInputError: It has more lines than the input.
+        """
+        if self._lines is not None and next(self._lines, None) is not None:
+            raise BadInputError(f"{self._name}: has more lines than the input: line i is for line i")
 
 
 def translate_stream(

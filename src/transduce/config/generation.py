@@ -1,0 +1,118 @@
+"""How a model writes."""
+
+from collections.abc import Mapping
+from typing import Final, Literal, TypedDict
+
+from pydantic import Field, ValidationError, model_validator
+
+from transduce.config.errors import BadInputError
+from transduce.config.model import Section
+
+LengthPenaltyKind = Literal["gnmt", "marian", "none"]
+Stopping = Literal["exact", "full_beam"]
+
+# Far beyond what anyone uses; further out, powers of lengths leave the floating-point numbers.
+MAX_LENGTH_PENALTY: Final = 10
+MAX_PENALTY: Final = 1000
+MAX_TOKENS: Final = 100_000
+MAX_VOCABULARY: Final = 2**31
+MAX_SEED: Final = 2**63 - 1
+
+_OF_BEAMS: Final = frozenset({"coverage_penalty", "diversity"})
+_OF_SAMPLES: Final = frozenset({"temperature", "top_k", "top_p", "seed"})
+
+
+class GenerationConfig(Section):
+    """How the model writes (section 6.1); kept beside the model as its defaults."""
+
+    beam_size: int = Field(4, ge=1, le=1024, description="1 is greedy search")
+    length_penalty: float = Field(
+        0.6, ge=-MAX_LENGTH_PENALTY, le=MAX_LENGTH_PENALTY, description="alpha of length_penalty_kind's formula"
+    )
+    length_penalty_kind: LengthPenaltyKind = Field(
+        "gnmt", description="gnmt: ((5 + |y|) / 6)^alpha; marian: |y|^alpha; none: 1"
+    )
+    stopping: Stopping = Field(
+        "exact", description="exact: nothing open can still win; full_beam: beam_size hypotheses have ended"
+    )
+    coverage_penalty: float = Field(0.0, ge=0, le=MAX_PENALTY, description="beta of Wu et al. (2016); 0: none")
+    diversity: float = Field(
+        0.0, ge=0, le=MAX_PENALTY, description="gamma of Li et al. (2016): siblings' ranks count against them; 0: none"
+    )
+    max_extra_length: int = Field(
+        50, ge=0, le=MAX_TOKENS, description="longest output, in tokens beyond the input's length"
+    )
+    max_length: int | None = Field(
+        None,
+        ge=0,
+        le=MAX_TOKENS,
+        description="longest output in tokens, whatever the input's length, in place of max_extra_length",
+    )
+    min_length: int = Field(0, ge=0, le=MAX_TOKENS, description="shortest output in tokens")
+    no_repeat_ngram: int | None = Field(
+        None, ge=1, le=MAX_TOKENS, description="no so many tokens stand twice in an output"
+    )
+    sampling: bool = Field(False, description="outputs are drawn by chance, and there is no beam")
+    temperature: float = Field(1.0, gt=0, le=MAX_PENALTY, description="below 1 sharpens the distribution drawn from")
+    top_k: int | None = Field(None, ge=1, le=MAX_VOCABULARY, description="draw from so many most probable tokens")
+    top_p: float | None = Field(
+        None, gt=0, le=1, description="draw from the fewest tokens that have this probability together"
+    )
+    seed: int = Field(1, ge=0, le=MAX_SEED, description="of what is drawn")
+
+    @model_validator(mode="after")
+    def _check_lengths(self) -> "GenerationConfig":
+        if self.max_length is not None and self.min_length > self.max_length:
+            raise ValueError(f"min_length = {self.min_length} is above max_length = {self.max_length}: lower it")
+        return self
+
+    @model_validator(mode="after")
+    def _check_sampling(self) -> "GenerationConfig":
+        if self.sampling:
+            idle = _OF_BEAMS
+            reason = "has no meaning for samples, which do not compete: leave it out"
+        else:
+            idle = _OF_SAMPLES
+            reason = "is for sampling: set sampling too, or leave it out"
+        for name in sorted(idle):
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"{name} = {getattr(self, name)} {reason}")
+        return self
+
+    def changed(self, changes: Mapping[str, object]) -> "GenerationConfig":
+        """The same settings but for those that are given and not None.
+
+        What only the other way of searching knows gives way where ``sampling`` changes.
+
+        Raises:
+            BadInputError: A value is out of range, or two exclude each other.
+        """
+        given = {name: value for name, value in changes.items() if value is not None}
+        kept = self.model_dump(exclude=set(given))
+        if given.get("sampling", self.sampling) != self.sampling:
+            kept = {name: value for name, value in kept.items() if name not in _OF_BEAMS | _OF_SAMPLES}
+        try:
+            return GenerationConfig.model_validate(kept | given)
+        except ValidationError as error:
+            first = error.errors()[0]
+            message = first["msg"].removeprefix("Value error, ")
+            place = "".join(f"{str(key).replace('_', ' ')} {first['input']!r}: " for key in first["loc"])
+            raise BadInputError(place + message) from error
+
+
+class GenerationChanges(TypedDict, total=False):
+    """Settings of one call in the place of the model's own ones; what each means stands in ``GenerationConfig``."""
+
+    length_penalty_kind: LengthPenaltyKind | None
+    stopping: Stopping | None
+    coverage_penalty: float | None
+    diversity: float | None
+    max_extra_length: int | None
+    max_length: int | None
+    min_length: int | None
+    no_repeat_ngram: int | None
+    sampling: bool | None
+    temperature: float | None
+    top_k: int | None
+    top_p: float | None
+    seed: int | None

@@ -1,0 +1,107 @@
+"""Which continuations of a sentence's hypotheses are the best: by probability, diverse, in banks, or by chance."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from transduce.search.constraint import Proposals
+from transduce.search.sampling import draw, uniform
+from transduce.search.settings import Sampling
+
+Scores = Float[Tensor, "sentences beam vocabulary"]
+
+
+@final
+@dataclass(frozen=True)
+class Ranked:
+    """Continuations of each sentence, best first: their log-probability, whose they are, and the new symbol."""
+
+    log_probability: Float[Tensor, "sentences candidates"]
+    beam: Int[Tensor, "sentences candidates"]
+    symbol: Int[Tensor, "sentences candidates"]
+
+    @classmethod
+    def at(cls, total: Scores, index: Int[Tensor, "sentences candidates"]) -> "Ranked":
+        """Those that stand at these places of the flattened scores."""
+        vocabulary = total.shape[2]
+        return cls(total.flatten(1).gather(1, index), index // vocabulary, index % vocabulary)
+
+
+def rank_by_probability(total: Scores) -> Ranked:
+    """The most probable ones, twice as many as the beam is wide.
+
+    Even if every open hypothesis ends at its best, a full beam of others is left.
+    """
+    vocabulary = total.shape[2]
+    best, index = total.flatten(1).topk(_candidates(total), dim=1)
+    return Ranked(best, index // vocabulary, index % vocabulary)
+
+
+def rank_diversely(total: Scores, gamma: float) -> Ranked:
+    """As if the k-th best continuation of each hypothesis were ``gamma (k - 1)`` less probable than it is."""
+    beam, vocabulary = total.shape[1:]
+    best, symbol = total.topk(min(2 * beam, vocabulary), dim=2)
+    lowered = best - gamma * torch.arange(best.shape[2], device=total.device)
+    chosen = lowered.flatten(1).topk(min(2 * beam, beam * best.shape[2]), dim=1).indices
+    return Ranked(best.flatten(1).gather(1, chosen), chosen // best.shape[2], symbol.flatten(1).gather(1, chosen))
+
+
+def rank_in_banks(total: Scores, proposals: Sequence[Proposals]) -> Ranked:
+    """The best of every bank, the fullest bank's first, then the second best of every bank, and so on.
+
+    The idea is that of dynamic beam allocation (Post and Vilar 2018): hypotheses that have fulfilled much compete with
+    their like, and not with those that put it off.
+    """
+    sentences, beam, vocabulary = total.shape
+    first = torch.arange(beam, device=total.device).unsqueeze(1) * vocabulary
+    proposed = [(each.symbol.view(sentences, beam, -1) + first).flatten(1) for each in proposals]
+    best = total.flatten(1).topk(_candidates(total), dim=1).indices
+    index = torch.cat([best, total.argmax(dim=2) + first.squeeze(1), *proposed], dim=1)
+    index = index.gather(1, total.flatten(1).gather(1, index).argsort(dim=1, descending=True, stable=True))
+    candidates = Ranked.at(total, index)
+    bank = sum((_bank(candidates, each, beam) for each in proposals), torch.zeros_like(index))
+    usable = ~candidates.log_probability.isneginf() & ~_earlier(index).any(dim=2)
+    better = _earlier(bank) & usable.unsqueeze(1)
+    place = better.sum(dim=2) * (bank.amax() + 1) + bank.amax() - bank
+    order = place.masked_fill(~usable, torch.iinfo(place.dtype).max).argsort(dim=1, stable=True)[:, : 2 * beam]
+    chosen = usable.gather(1, order)
+    ranked = Ranked.at(total, index.gather(1, order))
+    return Ranked(ranked.log_probability.masked_fill(~chosen, -torch.inf), ranked.beam, ranked.symbol)
+
+
+def draw_samples(
+    scores: Scores,
+    so_far: Float[Tensor, "sentences beam"],
+    sampling: Sampling,
+    numbers: Sequence[int],
+    position: int,
+) -> Ranked:
+    """One continuation of every hypothesis, in the hypotheses' order; ``scores`` are the new symbols' own."""
+    sentences, beam, _ = scores.shape
+    chances = torch.from_numpy(uniform(sampling.seed, numbers, beam, position)).to(scores.device)
+    symbol = draw(scores.flatten(0, 1), chances, sampling).view(sentences, beam)
+    log_probability = so_far + scores.gather(2, symbol.unsqueeze(2)).squeeze(2)
+    return Ranked(log_probability, torch.arange(beam, device=scores.device).expand(sentences, beam), symbol)
+
+
+def _candidates(total: Scores) -> int:
+    return min(2 * total.shape[1], total.shape[1] * total.shape[2])
+
+
+def _bank(candidates: Ranked, proposals: Proposals, beam: int) -> Int[Tensor, "sentences candidates"]:
+    """What each candidate would have fulfilled."""
+    sentences = candidates.beam.shape[0]
+    row = candidates.beam + beam * torch.arange(sentences, device=candidates.beam.device).unsqueeze(1)
+    meant = proposals.symbol[row] == candidates.symbol.unsqueeze(2)
+    which = meant.to(torch.uint8).argmax(dim=2, keepdim=True)
+    proposed = proposals.bank[row].gather(2, which).squeeze(2)
+    return torch.where(meant.any(dim=2), proposed, proposals.otherwise[row])
+
+
+def _earlier(values: Int[Tensor, "sentences candidates"]) -> Bool[Tensor, "sentences candidates candidates"]:
+    """[b, i, j]: whether j stands before i and has the same value."""
+    return (values.unsqueeze(2) == values.unsqueeze(1)).tril(diagonal=-1)

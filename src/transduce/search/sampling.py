@@ -1,0 +1,59 @@
+"""Symbols by chance, the same chance in every batch."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from transduce.search.settings import Sampling
+
+# The constants of SplitMix64 (Steele, Lea and Flood 2014).
+_STEP: Final = 0x9E3779B97F4A7C15
+_FACTORS: Final = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+_WORD: Final = 0xFFFFFFFFFFFFFFFF
+
+
+def uniform(seed: int, numbers: Sequence[int], samples: int, position: int) -> NDArray[np.float64]:
+    """Numbers in [0, 1), one for each of so many samples of each sentence: a pure function of the four."""
+    # Mixed one after the other: of a sum, one sentence's next chance would be the next sentence's.
+    sentences = _mix(_mix(np.array([seed & _WORD], dtype=np.uint64)) + np.array(numbers, dtype=np.uint64))
+    rows = _mix(sentences[:, np.newaxis] + np.arange(samples, dtype=np.uint64)).ravel()
+    return (_mix(rows + np.uint64(position)) >> np.uint64(11)) * 2.0**-53
+
+
+def draw(
+    scores: Float[Tensor, "rows vocabulary"], chances: Float[Tensor, " rows"], sampling: Sampling
+) -> Int[Tensor, " rows"]:
+    """One symbol for each row: the first, in the order of ids, whose cumulative probability is above the row's chance.
+
+    In that order and in float64, the last digits of the scores move a bound a little, and nothing else.
+    """
+    scores = scores.double() / sampling.temperature
+    if sampling.top_k is not None:
+        least = scores.topk(min(sampling.top_k, scores.shape[1]), dim=1).values[:, -1:]
+        scores = scores.masked_fill(scores < least, -torch.inf)
+    probability = scores.softmax(dim=1)
+    if sampling.top_p is not None:
+        probability = _nucleus(probability, sampling.top_p)
+    cumulative = probability.cumsum(dim=1)
+    chosen = torch.searchsorted(cumulative, chances.unsqueeze(1) * cumulative[:, -1:], right=True).squeeze(1)
+    return chosen.clamp(max=scores.shape[1] - 1)
+
+
+def _nucleus(probability: Float[Tensor, "rows vocabulary"], top_p: float) -> Float[Tensor, "rows vocabulary"]:
+    """The fewest most probable symbols whose probabilities sum to ``top_p`` or more; the others become 0."""
+    best = probability.sort(dim=1, descending=True).values
+    before = best.cumsum(dim=1) - best
+    least = best.masked_fill(before >= top_p, torch.inf).amin(dim=1, keepdim=True)
+    return probability.masked_fill(probability < least, 0.0)
+
+
+def _mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    words = words + np.uint64(_STEP)
+    for shift, factor in _FACTORS:
+        words = (words ^ (words >> np.uint64(shift))) * np.uint64(factor)
+    return words ^ (words >> np.uint64(31))

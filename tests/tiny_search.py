@@ -1,0 +1,90 @@
+"""A model over seven symbols, and every output that it can have: what search features are held against."""
+
+import itertools
+import math
+
+import torch
+
+from transduce.config import preset
+from transduce.models import Tokens, build
+from transduce.search import SearchSettings, score_targets
+
+PAD, BEGIN, END, UNKNOWN = range(4)
+SYMBOLS = (4, 5, 6)
+SIZES = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 12, "d_ff": 20, "heads": 2, "vocab_size": 7}
+SOURCE = Tokens(torch.tensor([[4, 5, 6, END], [6, END, 0, 0]]), torch.tensor([4, 2]))
+
+
+def tiny(seed):
+    """A model with random weights; ``seed`` says which."""
+    torch.manual_seed(seed)
+    model = build(preset("base", SIZES)).eval()
+    model.embedding.weight.data *= 2  # sharper distributions: outputs of different lengths compete
+    return model
+
+
+def settings(**changes):
+    """A search that never writes the special symbols."""
+    return SearchSettings(**{"begin_id": BEGIN, "end_id": END, "forbidden": (PAD, BEGIN, UNKNOWN), **changes})
+
+
+def one(row):
+    """One of the two sources."""
+    return Tokens(SOURCE.ids[row : row + 1, : SOURCE.lengths[row]], SOURCE.lengths[row : row + 1])
+
+
+def log_probability(model, row, ids):
+    """Of one output, by forced scoring."""
+    target, labels = torch.tensor([[BEGIN, *ids]]), torch.tensor([[*ids, END]])
+    return score_targets(model, one(row), Tokens(target, torch.tensor([len(ids) + 1])), labels).item()
+
+
+def following(model, row, ids):
+    """The log-probability of every symbol behind these, by a pass without a state."""
+    target = Tokens(torch.tensor([[BEGIN, *ids]]), torch.tensor([len(ids) + 1]))
+    with torch.no_grad():
+        logits = model.project(model.decode(model.encode(one(row)), target).hidden)[-1]
+    return torch.log_softmax(logits, -1).tolist()
+
+
+def outputs(limit):
+    """Every output of at most ``limit`` symbols, end symbol counted."""
+    return [ids for length in range(limit) for ids in itertools.product(SYMBOLS, repeat=length)]
+
+
+def best(model, row, limit, allowed, score=None):
+    """The allowed outputs and their scores, best first, of all that there are."""
+    score = score or (lambda ids, total: total / ((6 + len(ids)) / 6) ** 0.6)
+    every = outputs(limit)
+    found = [(ids, score(ids, total)) for ids, total in zip(every, totals(model, row, every), strict=True)]
+    return sorted((each for each in found if allowed(each[0])), key=lambda each: -each[1])
+
+
+def totals(model, row, every):
+    """The log-probabilities of many outputs, by one pass of forced scoring."""
+    lengths = torch.tensor([len(ids) + 1 for ids in every])
+    target, labels = (torch.zeros(len(every), int(lengths.max()), dtype=torch.long) for _ in range(2))
+    for index, ids in enumerate(every):
+        target[index, : len(ids) + 1] = torch.tensor([BEGIN, *ids])
+        labels[index, : len(ids) + 1] = torch.tensor([*ids, END])
+    source = Tokens(one(row).ids.expand(len(every), -1), one(row).lengths.expand(len(every)))
+    return score_targets(model, source, Tokens(target, lengths), labels).tolist()
+
+
+def contains(ids, phrase):
+    """Whether the phrase stands in the output."""
+    return any(ids[start : start + len(phrase)] == tuple(phrase) for start in range(len(ids) - len(phrase) + 1))
+
+
+def attention(model, row, ids):
+    """Mean over the heads of the last layer: [target, source], the end symbol last on both sides."""
+    target = Tokens(torch.tensor([[BEGIN, *ids]]), torch.tensor([len(ids) + 1]))
+    with torch.no_grad():
+        weights = model.decode(model.encode(one(row)), target, want_attention=True).attention[-1]
+    return weights[0].mean(dim=0).tolist()
+
+
+def shortfall(model, row, ids):
+    """The coverage penalty of Wu et al. (2016) without its factor, as its formula stands."""
+    columns = zip(*attention(model, row, ids), strict=True)
+    return sum(math.log(min(sum(column), 1)) for column in columns)
