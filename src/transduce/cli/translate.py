@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 import typer
 
 from transduce.cli.options import BeamSize, ModelPath, PrecisionOption
+from transduce.cli.progress import line_bar
 
 if TYPE_CHECKING:
     from transduce.inference import Translation
+    from transduce.workflows.requests import Answer
 
 
 def translate(
@@ -22,7 +24,9 @@ def translate(
     length_penalty: Annotated[float | None, typer.Option(help="Alpha. [default: the model's]")] = None,
     length_penalty_kind: Annotated[Literal["gnmt", "none"] | None, typer.Option(help="[default: the model's]")] = None,
     n_best: Annotated[int, typer.Option(help="Outputs for each line, best first.")] = 1,
-    format_: Annotated[Literal["text", "jsonl"], typer.Option("--format", help="How to write them.")] = "text",
+    format_: Annotated[
+        Literal["text", "jsonl"], typer.Option("--format", help="jsonl: a JSON object each; reads them too.")
+    ] = "text",
     paragraphs: Annotated[bool, typer.Option("--paragraphs", help="Translate each line sentence by sentence.")] = False,
     language: Annotated[
         str | None, typer.Option(metavar="CODE", help="What --paragraphs reads, such as de. [default: en]")
@@ -32,6 +36,7 @@ def translate(
     """Translate lines: one line out for one line in (--n-best lines, where more are asked for)."""
     from transduce.data import open_binary
     from transduce.inference import load
+    from transduce.workflows.requests import RequestReader
     from transduce.workflows.translate import translate_stream
 
     translator = load(model, precision)
@@ -39,13 +44,17 @@ def translate(
         source: BinaryIO = sys.stdin.buffer if input_ == "-" else files.enter_context(open_binary(Path(input_)))
         target = sys.stdout.buffer if output == "-" else files.enter_context(_create(Path(output), input_))
 
-        def write(translation: "Translation") -> None:
-            target.write(("\n".join(_lines(translation, format_, n_best)) + "\n").encode())
-            target.flush()
+        advance = files.enter_context(
+            line_bar(lambda: _count(input_), beside_terminal=source.isatty() or target.isatty())
+        )
 
-        translate_stream(
-            source,
-            lambda texts, first_number: translator.translate(
+        def write(answer: "Answer") -> None:
+            target.write(("\n".join(_lines(answer, format_, n_best)) + "\n").encode())
+            target.flush()
+            advance()
+
+        def translate_texts(texts: list[str], first_number: int) -> "list[Translation]":
+            return translator.translate(
                 texts,
                 beam_size,
                 length_penalty,
@@ -54,9 +63,9 @@ def translate(
                 paragraphs=paragraphs,
                 language=language,
                 first_number=first_number,
-            ),
-            write,
-        )
+            )
+
+        translate_stream(source, RequestReader(json=format_ == "jsonl").answering(translate_texts), write)
 
 
 def _create(path: Path, input_: str) -> BinaryIO:
@@ -70,11 +79,21 @@ def _create(path: Path, input_: str) -> BinaryIO:
         raise BadInputError(f"{path}: cannot be written: {error.strerror}") from error
 
 
-def _lines(translation: "Translation", format_: Literal["text", "jsonl"], n_best: int) -> list[str]:
+def _count(input_: str) -> int | None:
+    from transduce.data import open_binary
+
+    if input_ == "-":
+        return None
+    with open_binary(Path(input_)) as lines:
+        return sum(1 for _ in lines)
+
+
+def _lines(answer: "Answer", format_: Literal["text", "jsonl"], n_best: int) -> list[str]:
     from transduce.workflows.translate import one_line
 
+    translation = answer.translation
     if format_ == "jsonl":
-        return [json.dumps(_describe(translation), ensure_ascii=False)]
+        return [json.dumps(answer.request.fields | _describe(translation), ensure_ascii=False)]
     lines = [one_line(each.text) for each in (translation, *translation.alternatives)]
     return lines + [""] * (n_best - len(lines))  # an empty input has one output: readers count lines
 
