@@ -44,9 +44,8 @@ def translate(
         source: BinaryIO = sys.stdin.buffer if input_ == "-" else files.enter_context(open_binary(Path(input_)))
         target = sys.stdout.buffer if output == "-" else files.enter_context(_create(Path(output), input_))
 
-        advance = files.enter_context(
-            line_bar(lambda: _count(input_), beside_terminal=source.isatty() or target.isatty())
-        )
+        typed = (input_ == "-" and sys.stdin.isatty()) or (output == "-" and sys.stdout.isatty())
+        advance = files.enter_context(line_bar(lambda: _count(input_), beside_terminal=typed))
 
         def write(answer: "Answer") -> None:
             target.write(("\n".join(_lines(answer, format_, n_best)) + "\n").encode())
@@ -80,12 +79,12 @@ def _create(path: Path, input_: str) -> BinaryIO:
 
 
 def _count(input_: str) -> int | None:
-    from transduce.data import open_binary
+    from transduce.data import open_binary, raw_lines
 
     if input_ == "-":
         return None
-    with open_binary(Path(input_)) as lines:
-        return sum(1 for _ in lines)
+    with open_binary(Path(input_)) as stream:
+        return sum(1 for _ in raw_lines(stream, input_))
 
 
 def _lines(answer: "Answer", format_: Literal["text", "jsonl"], n_best: int) -> list[str]:
