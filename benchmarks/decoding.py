@@ -15,15 +15,15 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, final, get_args
+from typing import Any, Final, get_args
 
 import torch
 
-from benchmarks.decoders.contest import Contest, Cost, Setting, Single, Speed, TestSet, fastest, measure_cost
+from benchmarks.decoders.contest import Contest, Section, Setting, Task, fastest, measure_cost
 from benchmarks.decoders.engines import Engine
 from benchmarks.decoders.generate import can_generate
 from benchmarks.decoders.report import show
@@ -36,20 +36,6 @@ from transduce.interop import export_ctranslate2
 RESULTS: Final = Path(__file__).parent / "results"
 QUICK: Final[dict[str, Any]] = {"lines": 6, "rounds": 1, "batches": [4], "latency": 2, "out": None}
 CPU: Final = torch.device("cpu")
-
-
-@final
-@dataclass(frozen=True)
-class Section:
-    """Everything measured of one model with one beam."""
-
-    name: str
-    beam: int
-    lines: int
-    grid: list[Speed]
-    best: list[Speed]
-    singles: list[Single]
-    costs: list[Cost]
 
 
 def main() -> None:
@@ -66,7 +52,7 @@ def main() -> None:
         write(options, lines, sections)
 
 
-def open_tests(text: str, exported: Path, count: int | None) -> TestSet:
+def open_tests(text: str, exported: Path, count: int | None) -> Task:
     """NAME=MODEL,SOURCE,REFERENCE as a test set, its model exported where CTranslate2 has such a model."""
     name, _, rest = text.partition("=")
     model, source, reference = map(Path, rest.split(","))
@@ -76,10 +62,10 @@ def open_tests(text: str, exported: Path, count: int | None) -> TestSet:
             export_ctranslate2(load_bundle(model), exported)
     except BadInputError as error:
         print(f"{name}: {error}", file=sys.stderr)
-    return TestSet(name, find_model(model), exported, [one for one, _ in pairs], [other for _, other in pairs])
+    return Task(name, find_model(model), exported, [one for one, _ in pairs], [other for _, other in pairs])
 
 
-def measure(tests: TestSet, options: argparse.Namespace) -> Iterator[Section]:
+def measure(tests: Task, options: argparse.Namespace) -> Iterator[Section]:
     """A section for each beam."""
     settings = list(all_settings(tests, options))
     engines = list(dict.fromkeys(setting.engine for setting in settings))
@@ -96,7 +82,7 @@ def measure(tests: TestSet, options: argparse.Namespace) -> Iterator[Section]:
         yield Section(tests.name, beam, len(tests.sources), grid, best, singles, costs)
 
 
-def all_settings(tests: TestSet, options: argparse.Namespace) -> Iterator[Setting]:
+def all_settings(tests: Task, options: argparse.Namespace) -> Iterator[Setting]:
     """Ours first, then what is installed and can run this model."""
     threads = options.threads
     for precision in get_args(Precision):

@@ -17,7 +17,7 @@ CENTILES: Final = {"p50": 50, "p95": 95}
 
 @final
 @dataclass(frozen=True)
-class TestSet:
+class Task:
     """A model and the texts that it translates."""
 
     name: str
@@ -79,10 +79,24 @@ class Cost:
 
 
 @final
+@dataclass(frozen=True)
+class Section:
+    """Everything measured of one model with one beam."""
+
+    name: str
+    beam: int
+    lines: int
+    grid: list[Speed]
+    best: list[Speed]
+    singles: list[Single]
+    costs: list[Cost]
+
+
+@final
 class Contest:
     """The engines' processes for one test set, all at a time."""
 
-    def __init__(self, tests: TestSet, engines: Iterable[Engine]) -> None:
+    def __init__(self, tests: Task, engines: Iterable[Engine]) -> None:
         self._tests, self._open = tests, ExitStack()
         self._processes = {
             engine: self._open.enter_context(EngineProcess(engine, tests.model, tests.exported)) for engine in engines
@@ -122,7 +136,7 @@ class Contest:
         return [Single(engine, _centiles(several)) for engine, several in seconds.items()]
 
 
-def measure_cost(tests: TestSet, setting: Setting, beam: int, rounds: int) -> Cost:
+def measure_cost(tests: Task, setting: Setting, beam: int, rounds: int) -> Cost:
     """Load time (the interpreter's start included) as the median of so many processes, and the last one's memory."""
     loads: list[float] = []
     peak = 0
@@ -146,6 +160,5 @@ def fastest(speeds: Iterable[Speed]) -> list[Speed]:
 
 def _centiles(seconds: list[float]) -> dict[str, float]:
     ordered = sorted(seconds)
-    return {
-        name: 1000 * ordered[min(len(ordered) - 1, len(ordered) * share // 100)] for name, share in CENTILES.items()
-    }
+    last = len(ordered) - 1
+    return {name: 1000 * ordered[round(last * share / 100)] for name, share in CENTILES.items()}

@@ -1,4 +1,4 @@
-"""Our model as ``transformers`` has it, for its ``generate``: Marian's where it is post-norm, Pegasus' where pre-norm."""
+"""Our model as ``transformers`` has it, for its ``generate``: Marian's if it is post-norm, Pegasus' if pre-norm."""
 
 from importlib import import_module
 from typing import Any, Final
