@@ -8,11 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, assert_never, final
+from typing import Any, Literal, assert_never, cast, final
 
 import torch
 
 from transduce.bundle import Bundle, load_bundle
+from transduce.config import Precision
 
 Family = Literal["transduce", "CTranslate2", "generate"]
 # Texts, the beam and how many sentences a batch has at most, to translations.
@@ -50,7 +51,7 @@ def load_engine(engine: Engine, model: Path, exported: Path) -> Translate:
 def _ours(engine: Engine, model: Path) -> Translate:
     from transduce.inference import load  # noqa: PLC0415 - the others do without
 
-    translator = load(model, engine.precision)  # type: ignore[arg-type] - from a command line
+    translator = load(model, cast(Precision, engine.precision))
 
     def translate(texts: list[str], beam: int, _: int) -> list[str]:
         """Ours chooses its batches itself."""

@@ -127,11 +127,11 @@ def test_a_line_that_is_no_request_is_named(translate, line, named):
 def test_a_bar_is_shown_on_a_terminal_that_shows_nothing_else(translate, monkeypatch, tmp_path):
     """Standard output is exactly what it is without a bar."""
     (tmp_path / "in").write_bytes(b"wemo\nkari bamo\n")
+    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("transduce.cli.progress.sys.stderr.isatty", lambda: True, raising=False)
     status, lines, errors = translate(b"", "--input", str(tmp_path / "in"))
     assert (status, lines) == (0, ["yob", "mup ti", ""])
     assert "2/2" in errors
-    monkeypatch.setattr("transduce.cli.log._LOG.level", 30)
     assert translate(b"wemo\n", "--quiet") == (0, ["yob", ""], "")
 
 
