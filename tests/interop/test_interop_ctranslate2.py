@@ -7,7 +7,6 @@ import pytest
 import tokenizers
 import torch
 
-from model_variants import VARIANTS
 from transduce.bundle import Bundle
 from transduce.cli import main
 from transduce.config import BadInputError, GenerationConfig, ModelConfig, TransduceError
@@ -17,10 +16,25 @@ from transduce.models import build
 from transduce.text import Tokenizer, TokenizerPair
 from transduce.text.tokenizer import SPECIAL_SYMBOLS
 
-pytest_plugins = ["tiny_run"]
+pytest_plugins = ["model_variants", "tiny_run"]
 
 SIZES = {"encoder_layers": 2, "decoder_layers": 3, "d_model": 20, "d_ff": 28, "heads": 5, "vocab_size": 31}
-REFUSED = {
+# The variants of a small model, by name.
+SAYABLE = [
+    "post",
+    "pre",
+    "none",
+    "learned",
+    "relative",
+    "beside",
+    "learned beside",
+    "dot product",
+    "multiplicative",
+    "untied",
+    "widths",
+    "layout",
+]
+REFUSED = [
     "every layer",
     "beside at every layer",
     "additive",
@@ -29,6 +43,17 @@ REFUSED = {
     "relative neighbourhood",
     "parameter attention",
     "no residual",
+]
+MORE = {
+    "two vocabularies": {"source_vocab_size": 37},
+    "multiplicative with bias": {"attention_bias": True, "compatibility": "multiplicative", "d_k": 3},
+    "relative and wide values": {"positions": "relative", "max_relative_distance": 2, "d_k": 3, "d_v": 7},
+    "untied beside": {
+        "positions": "learned",
+        "max_positions": 7,
+        "position_combination": "concatenate",
+        "tied_projection": False,
+    },
 }
 # Of 2 to 6 symbols, as one variant has learned 7 positions.
 SOURCES = [[4, 17, 30, 5], [29, 4], [11, 12, 13, 14, 15, 16], [7, 7, 7]]
@@ -67,18 +92,9 @@ def runtime(ctranslate2, folder):
     return ctranslate2.Translator(str(folder), compute_type="float32", inter_threads=1, intra_threads=1)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        *(changes for name, changes in VARIANTS.items() if name not in REFUSED),
-        {"source_vocab_size": 37},
-        {"attention_bias": True, "compatibility": "multiplicative", "d_k": 3},
-        {"positions": "relative", "max_relative_distance": 2, "d_k": 3, "d_v": 7},
-        {"positions": "learned", "max_positions": 7, "position_combination": "concatenate", "tied_projection": False},
-    ],
-    ids=str,
-)
-def test_every_symbol_has_the_same_probability(ctranslate2, tmp_path, changes):
+@pytest.mark.parametrize("name", [*SAYABLE, *MORE])
+def test_every_symbol_has_the_same_probability(ctranslate2, variants, tmp_path, name):
+    changes = (variants | MORE)[name]
     ours = bundle(**changes)
     export_ctranslate2(ours, tmp_path / "out")
     sides = (ours.tokenizers.source, SOURCES), (ours.tokenizers.target, TARGETS)
@@ -90,13 +106,17 @@ def test_every_symbol_has_the_same_probability(ctranslate2, tmp_path, changes):
     assert [len(each.log_probs) for each in scored] == [len(target) + 1 for target in TARGETS]
 
 
-@pytest.mark.parametrize("variant", sorted(REFUSED))
-def test_what_it_cannot_express_is_refused_by_name(tmp_path, variant):
-    changes = VARIANTS[variant]
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_it_cannot_express_is_refused_by_name(variants, tmp_path, name):
+    changes = variants[name]
     with pytest.raises(BadInputError, match="CTranslate2 cannot express") as refused:
         export_ctranslate2(bundle(**changes), tmp_path / "out")
-    assert any(f"{name} = {value!r}" in str(refused.value) for name, value in changes.items())
+    assert any(f"{field} = {value!r}" in str(refused.value) for field, value in changes.items())
     assert not any(tmp_path.iterdir())
+
+
+def test_every_variant_is_either_exported_or_refused(variants):
+    assert {*SAYABLE, *REFUSED} == variants.keys()
 
 
 @pytest.fixture(scope="module")

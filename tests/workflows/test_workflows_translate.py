@@ -161,7 +161,7 @@ def peak(lines):
 
 
 def test_memory_is_bounded_whatever_the_length():
-    """Groups are full from line 1,985 on, and two are known at a time: 2,048 lines of half a kilobyte as bytes, as text and as their result."""
+    """Groups are full from line 1,985 on: 2,048 lines of half a kilobyte, as bytes, as text and as their result."""
     assert peak(20_000) < 1.1 * peak(6_200) < 12e6
 
 
