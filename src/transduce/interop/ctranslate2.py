@@ -1,8 +1,9 @@
 """A model directory of CTranslate2: the fast runtime's own classes, filled with our weights."""
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import torch
 from jaxtyping import Float
@@ -73,7 +74,7 @@ def _check(config: ModelConfig) -> None:
 
 def _specify(model: Transformer) -> Any:  # noqa: ANN401 - a library without types
     specs, config = _library(), model.config
-    settings = {"pre_norm": config.norm == "pre", "relative_position": config.positions == "relative"}
+    settings: dict[str, Any] = {"pre_norm": config.norm == "pre", "relative_position": config.positions == "relative"}
     width = max(config.d_k, config.d_v)
     settings |= {} if width * config.heads == config.d_model else {"head_dim": width}
     spec = specs.TransformerSpec(
@@ -93,7 +94,7 @@ def _specify(model: Transformer) -> Any:  # noqa: ANN401 - a library without typ
         (spec.encoder, model.encoder, model.encoder_norm),
         (spec.decoder, model.decoder, model.decoder_norm),
     ):
-        for twin, layer in zip(stack.layer, layers, strict=True):
+        for twin, layer in zip(stack.layer, cast(Iterable[EncoderLayer | DecoderLayer], layers), strict=True):
             _fill_layer(twin, layer)
         if isinstance(norm, nn.LayerNorm):
             _fill_norm(stack.layer_norm, norm)
@@ -132,7 +133,8 @@ def _tabulate(positions: PositionalEncoding, d_model: int) -> Float[Tensor, "pos
         case LearnedPositions(weight=weight):
             return weight
         case sinusoidal:
-            return sinusoidal(torch.arange(_POSITIONS), _POSITIONS)
+            table: Tensor = sinusoidal(torch.arange(_POSITIONS), _POSITIONS)
+            return table
 
 
 def _fill_layer(twin: Any, layer: EncoderLayer | DecoderLayer) -> None:  # noqa: ANN401

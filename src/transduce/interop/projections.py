@@ -45,16 +45,18 @@ class Projections:
     @classmethod
     def of(cls, attention: MultiHeadAttention) -> "Projections":
         """Those of an attention whose scores are products."""
-        heads, scoring = attention.heads, attention.scoring()
-        width = max(heads.d_k, heads.d_v)
+        heads, scoring, output = attention.heads, attention.scoring(), attention.output
+        width, biased = max(heads.d_k, heads.d_v), attention.query.bias is not None
         query, key, value = (_rows(each, heads.number) for each in (attention.query, attention.key, attention.value))
         if scoring.bilinear is not None:
             query = scoring.bilinear.transpose(1, 2) @ query
         # An output's columns are what its heads' rows are to the other maps.
-        gathered = F.pad(attention.output.weight.unflatten(1, (heads.number, -1)), (0, width - heads.d_v)).flatten(1)
+        columns = output.weight.view(output.out_features, heads.number, heads.d_v)
         return cls(
-            *(_join(rows, width, biased=attention.query.bias is not None) for rows in (query, key, value)),
-            output=Projection(gathered.contiguous(), attention.output.bias),
+            query=_join(query, width, biased=biased),
+            key=_join(key, width, biased=biased),
+            value=_join(value, width, biased=biased),
+            output=Projection(F.pad(columns, (0, width - heads.d_v)).flatten(1), output.bias),
             scale=scoring.scale,
             width=width,
         )
@@ -63,7 +65,7 @@ class Projections:
 def _rows(linear: nn.Linear, heads: int) -> Float[Tensor, "heads width inputs"]:
     """Each head's map; its bias, where it has one, is one more column."""
     bias = [] if linear.bias is None else [linear.bias.unsqueeze(1)]
-    return torch.cat([linear.weight, *bias], dim=1).unflatten(0, (heads, -1))
+    return torch.cat([linear.weight, *bias], dim=1).view(heads, -1, linear.in_features + len(bias))
 
 
 def _join(rows: Float[Tensor, "heads width inputs"], width: int, *, biased: bool) -> Projection:
