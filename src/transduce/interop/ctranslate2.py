@@ -10,8 +10,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transduce.bundle import Bundle, replace_directory
+from transduce.bundle import Bundle
 from transduce.config import BadInputError, ModelConfig, TransduceError
+from transduce.config.disk import flush_folder, replace_directory
 from transduce.interop.projections import Projection, Projections
 from transduce.layers import FeedForward, MultiHeadAttention, PositionalEncoding, Residual
 from transduce.layers.positions import LearnedPositions
@@ -55,6 +56,7 @@ def export_ctranslate2(bundle: Bundle, path: Path) -> None:
     spec.optimize()  # no type changes: a matrix that is used twice is written once
     spec.save(str(unfinished))
     bundle.tokenizers.save(unfinished)
+    flush_folder(unfinished)
     replace_directory(unfinished, path)
 
 
