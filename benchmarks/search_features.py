@@ -9,8 +9,9 @@ them alike; a row is the median of the rounds. Writes ``benchmarks/results/searc
 
 import argparse
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -74,16 +75,15 @@ def measure(model: Mapping[str, Any], sentences: int, rounds: int) -> dict[str, 
     sources = [words(number, LENGTH) for number in range(sentences)]
     plain = SearchSettings(SPECIAL.begin, SPECIAL.end, (SPECIAL.pad, SPECIAL.begin, SPECIAL.unknown), min_length=LENGTH)
 
-    def search(engine: Engine, settings: SearchSettings) -> None:
-        found = engine.search(sources, settings, 0, LENGTH)
+    def search(engine: Engine, changes: Mapping[str, Any]) -> None:
+        found = engine.search(sources, replace(plain, **changes), 0, LENGTH)
         assert all(len(each[0].ids) == LENGTH for each in found)
 
-    calls = {
-        name: lambda changes=changes: search(engine, replace(plain, **changes))  # type: ignore[misc]
-        for name, changes in features(sentences).items()
+    calls: dict[str, Callable[[], object]] = {
+        name: partial(search, engine, changes) for name, changes in features(sentences).items()
     }
-    calls["ensemble of two"] = lambda: search(both, plain)
-    calls["forced pass for attention (alone)"] = lambda: engine.attention(sources, sources)
+    calls["ensemble of two"] = partial(search, both, {})
+    calls["forced pass for attention (alone)"] = partial(engine.attention, sources, sources)
     return {name: sentences / seconds for name, seconds in medians(calls, rounds).items()}
 
 

@@ -84,7 +84,7 @@ def _make(ours: Transformer, attention: str) -> Any:  # noqa: ANN401 - an option
 def _copy(ours: Transformer, theirs: Any) -> None:  # noqa: ANN401
     left = {name for name, parameter in theirs.named_parameters() if parameter.requires_grad}
     for name, parameter in ours.named_parameters():
-        twin = "model.shared.weight" if name == "embedding.weight" else _rename(name)
+        twin = "model.shared.weight" if name == "embedding.weight" else rename(name)
         theirs.get_parameter(twin).copy_(parameter)
         left.remove(twin)
     assert not left, f"weights that ours have no twin of: {left}"
@@ -92,7 +92,7 @@ def _copy(ours: Transformer, theirs: Any) -> None:  # noqa: ANN401
         stack.embed_tokens.padding_idx = None  # else one symbol would learn nothing from being read
 
 
-def _rename(name: str) -> str:
+def rename(name: str) -> str:
     """What they call our parameter: ``encoder.1.feed_forward.inner.bias`` is ``model.encoder.layers.1.fc1.bias``."""
     stack, layer, rest = name.split(".", 2)
     for ours, theirs in _NAMES.items():

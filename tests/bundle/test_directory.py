@@ -349,3 +349,12 @@ class TestSavingAgain:
     def test_makes_the_folders_above(self, bundle, tmp_path):
         save_bundle(bundle, tmp_path / "a" / "b" / "model")
         assert load_bundle(tmp_path / "a" / "b" / "model").config == bundle.config
+
+
+def test_loading_draws_no_weights_in_vain(directory):
+    """Any draw moves the state of the generator."""
+    before = torch.get_rng_state()
+    load_bundle(directory)
+    assert torch.equal(torch.get_rng_state(), before)
+    build(load_bundle(directory).config)
+    assert not torch.equal(torch.get_rng_state(), before)

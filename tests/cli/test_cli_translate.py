@@ -87,6 +87,54 @@ def test_jsonl(translate, translator):
     assert (empty["text"], empty["tokens"]) == ("", [])
 
 
+def test_json_lines_come_with_an_id_and_fields_of_their_own(translate):
+    lines = b'\n{"text": "wemo", "id": "a7", "from": {"page": 3}}\n{"n": [1.5, null], "text": "bamo\\ndulu"}\n\n'
+    status, outputs, errors = translate(lines, "--format", "jsonl")
+    assert (status, errors) == (0, "")
+    blank, first, second, last = map(json.loads, outputs[:-1])
+    assert (first["id"], first["from"], first["text"], first["tokens"]) == ("a7", {"page": 3}, "yob", [" yob"])
+    assert (second["id"], second["n"]) == (3, [1.5, None])
+    assert [(each["id"], each["text"]) for each in (blank, last)] == [(1, ""), (4, "")]
+    assert all({"score", "log_probability", "tokens", "at_limit"} <= each.keys() for each in (first, second))
+
+
+def test_plain_text_has_the_numbers_of_its_lines_as_ids(translate):
+    _, outputs, _ = translate(b'wemo\n{"text": "wemo"}\n', "--format", "jsonl")
+    assert [json.loads(line)["id"] for line in outputs[:-1]] == [1, 2]
+    assert json.loads(outputs[1])["text"] != "yob"  # the first line is no object, so this one is text
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        (b"wemo", "line 2: not readable JSON"),
+        (b'{"text": "wemo"', "line 2: not readable JSON"),
+        (b'{"text": 3}', 'line 2: no JSON object with a string "text"'),
+        (b'["wemo"]', "line 2: no JSON object"),
+        (b'{"text": "wemo", "n": NaN}', "line 2: not readable JSON: NaN"),
+        (b'{"text": "wemo", "n": 1e999}', "line 2: not readable JSON"),
+        (b'{"text": "\\ud800"}', "line 2: not readable JSON"),
+        (b"[" * 99_999, "line 2: not readable JSON"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_a_line_that_is_no_request_is_named(translate, line, named):
+    status, _, errors = translate(b'{"text": "wemo"}\n' + line, "--format", "jsonl")
+    assert status == 2
+    assert errors.startswith(f"error: {named}")
+
+
+def test_a_bar_is_shown_on_a_terminal_that_shows_nothing_else(translate, monkeypatch, tmp_path):
+    """Standard output is exactly what it is without a bar."""
+    (tmp_path / "in").write_bytes(b"wemo\nkari bamo\n")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("transduce.cli.progress.sys.stderr.isatty", lambda: True, raising=False)
+    status, lines, errors = translate(b"", "--input", str(tmp_path / "in"))
+    assert (status, lines) == (0, ["yob", "mup ti", ""])
+    assert "2/2" in errors
+    assert translate(b"wemo\n", "--quiet") == (0, ["yob", ""], "")
+
+
 def test_n_best_gives_as_many_lines_for_every_line(translate, translator):
     """Also for an empty one: a reader can only tell whose they are by counting."""
     _, lines, _ = translate(b"bamo dulu\n\nwemo\n", "--n-best", "3")

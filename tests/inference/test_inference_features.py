@@ -186,7 +186,7 @@ def two(tmp_path):
 
 def test_an_ensemble_is_the_mean_of_the_probabilities(two):
     """One symbol at a time, by hand: log((p1 + p2) / 2), summed over the output."""
-    together, *alone = load(two, "float32"), *(load(path, "float32") for path in two)
+    together, alone = load(two, "float32"), [load(path, "float32") for path in two]
     tokenizer = together._target
     sources = tokenizer.encode(["a b", "c d e a"])
     for text, ids, output in zip(["a b", "c d e a"], sources, together.translate(["a b", "c d e a"]), strict=True):

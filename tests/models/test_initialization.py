@@ -92,7 +92,7 @@ def test_scores_of_unit_inputs(compatibility, expected):
     layer = MultiHeadAttention(config(compatibility=compatibility, initializer="unit_scaling"))
     query = layer.query(torch.randn(1, 101, D)).view(1, 101, HEADS, D_K).transpose(1, 2)
     key = layer.key_values(torch.randn(1, 103, D)).key
-    scores = compare(query, key, None, layer._scoring())
+    scores = compare(query, key, None, layer.scoring())
     # 101 queries and 103 keys of HEADS D_K numbers each; and so many in additive's w, and traces of the bilinear W.
     of_rows, of_weights = 2 / 101 + 2 / 103, 0.8 + 4
     spread = 5 * math.sqrt((of_rows + of_weights * (compatibility in {"additive", "multiplicative"})) / (HEADS * D_K))

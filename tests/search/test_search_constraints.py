@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import settings as times
 from hypothesis import strategies as st
 
-from tiny_search import END, SOURCE, best, contains, outputs, settings, tiny
+from tests.tiny_search import END, SOURCE, best, contains, outputs, settings, tiny
 from transduce.search import Containing, NoRepeat, NothingFoundError, Prefixes, Without, beam_search
 from transduce.search.phrases import Automaton
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from tiny_search import SOURCE, SYMBOLS, best, following, log_probability, one, outputs, settings, shortfall, tiny
+from tests.tiny_search import SOURCE, SYMBOLS, best, following, log_probability, one, outputs, settings, shortfall, tiny
 from transduce.config import TransduceError
 from transduce.search import Constraint, LengthPenalty, NothingFoundError, beam_search
 

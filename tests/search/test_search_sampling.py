@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from tiny_search import END, SOURCE, SYMBOLS, following, log_probability, one, outputs, settings, tiny
+from tests.tiny_search import END, SOURCE, SYMBOLS, following, log_probability, one, outputs, settings, tiny
 from transduce.models import Tokens
 from transduce.search import Sampling, beam_search
 from transduce.search.sampling import draw, uniform

@@ -1,8 +1,10 @@
 import gzip
 import io
 import os
+import subprocess
 import threading
 import time
+import tracemalloc
 
 import pytest
 
@@ -101,6 +103,66 @@ def test_a_pipe_may_cut_lines_anywhere(chunks):
     with open(reader, "rb") as stream:  # noqa: PTH123 - a file descriptor has no path
         count = translate_stream(stream, _echo, lambda translation: outputs.append(translation.text))
     assert (count, outputs) == (2, ["A", "B"])
+
+
+def sizes_of_groups(stream):
+    sizes = []
+
+    def count(texts, first_number):
+        assert first_number == sum(sizes) + 1
+        sizes.append(len(texts))
+        return texts
+
+    translate_stream(stream, count, lambda _: None)
+    return sizes
+
+
+def test_the_first_results_of_a_long_file_come_soon():
+    assert sizes_of_groups(io.BytesIO(b"line\n" * 5000)) == [64, 128, 256, 512, 1024, 2048, 968]
+
+
+def test_the_first_results_of_a_full_pipe_come_soon(tmp_path):
+    lines = tmp_path / "lines"
+    lines.write_bytes(b"line\n" * 5000)
+    with subprocess.Popen(["cat", str(lines)], stdout=subprocess.PIPE) as process:
+        sizes = sizes_of_groups(process.stdout)
+    assert sum(sizes) == 5000
+    assert sizes[0] <= 64
+    assert max(sizes) <= 2048
+
+
+class Endless(io.RawIOBase):
+    """So many lines, none of which exists before it is read."""
+
+    def __init__(self, lines):
+        self.left = lines
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        self.left -= 1
+        if self.left < 0:
+            return 0
+        line = f"line {self.left:0500}\n".encode()
+        buffer[: len(line)] = line
+        return len(line)
+
+
+def peak(lines):
+    """The most memory that Python's objects take at a time while so many lines are translated."""
+    tracemalloc.start()
+    try:
+        with io.BufferedReader(Endless(lines)) as stream:
+            assert translate_stream(stream, _echo, lambda _: None) == lines
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_is_bounded_whatever_the_length():
+    """Groups are full from line 1,985 on: 2,048 lines of half a kilobyte, as bytes, as text and as their result."""
+    assert peak(20_000) < 1.1 * peak(6_200) < 12e6
 
 
 def test_an_output_is_one_line_whatever_the_model_wrote():

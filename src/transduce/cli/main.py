@@ -15,6 +15,7 @@ from transduce.cli.average import average
 from transduce.cli.demo import demo
 from transduce.cli.doctor import doctor
 from transduce.cli.evaluate import evaluate
+from transduce.cli.export import export
 from transduce.cli.inspect import inspect
 from transduce.cli.log import be_quiet, be_verbose, log_on_standard_error
 from transduce.cli.prepare import prepare
@@ -32,7 +33,20 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for verb in (demo, prepare, train, translate, score, evaluate, average, inspect, reproduce, doctor, verify_resume):
+for verb in (
+    demo,
+    prepare,
+    train,
+    translate,
+    score,
+    evaluate,
+    average,
+    inspect,
+    reproduce,
+    doctor,
+    verify_resume,
+    export,
+):
     app.command()(verb)
 
 # Typer brings its own copy of click or uses the installed one, by its version; this is click's UsageError in either.

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final, Literal
 import typer
 
 from transduce.cli.options import BeamSize, PrecisionOption
+from transduce.cli.progress import line_bar
 
 if TYPE_CHECKING:
     from transduce.inference import Translation
+    from transduce.workflows.requests import Answer
 
 
 _DEFAULT: Final = "[default: the model's]"
@@ -56,7 +58,9 @@ def translate(
     alignment: Annotated[
         bool, typer.Option("--alignment", help="Behind each output, ||| and its words' sources, such as 0-0 1-2.")
     ] = False,
-    format_: Annotated[Literal["text", "jsonl"], typer.Option("--format", help="How to write them.")] = "text",
+    format_: Annotated[
+        Literal["text", "jsonl"], typer.Option("--format", help="jsonl: a JSON object each; reads them too.")
+    ] = "text",
     paragraphs: Annotated[bool, typer.Option("--paragraphs", help="Translate each line sentence by sentence.")] = False,
     language: Annotated[
         str | None, typer.Option(metavar="CODE", help="What --paragraphs reads, such as de. [default: en]")
@@ -66,6 +70,7 @@ def translate(
     """Translate lines: one line out for one line in (--n-best lines, where more are asked for)."""
     from transduce.data import open_binary, read_lines
     from transduce.inference import load
+    from transduce.workflows.requests import RequestReader
     from transduce.workflows.translate import Beside, translate_stream
 
     translator = load(model, precision)
@@ -75,7 +80,15 @@ def translate(
         source: BinaryIO = sys.stdin.buffer if input_ == "-" else files.enter_context(open_binary(Path(input_)))
         target = sys.stdout.buffer if output == "-" else files.enter_context(_create(Path(output), input_))
 
-        def translate_texts(texts: list[str], first_number: int) -> list["Translation"]:
+        typed = (input_ == "-" and sys.stdin.isatty()) or (output == "-" and sys.stdout.isatty())
+        advance = files.enter_context(line_bar(lambda: _count(input_), beside_terminal=typed))
+
+        def write(answer: "Answer") -> None:
+            target.write(("\n".join(_lines(answer, format_, n_best)) + "\n").encode())
+            target.flush()
+            advance()
+
+        def translate_texts(texts: list[str], first_number: int) -> "list[Translation]":
             phrases = must_contain_.take(len(texts))
             return translator.translate(
                 texts,
@@ -104,11 +117,7 @@ def translate(
                 seed=seed,
             )
 
-        def write(translation: "Translation") -> None:
-            target.write(("\n".join(_lines(translation, format_, n_best)) + "\n").encode())
-            target.flush()
-
-        translate_stream(source, translate_texts, write)
+        translate_stream(source, RequestReader(json=format_ == "jsonl").answering(translate_texts), write)
     for beside in (prefixes_, must_contain_):
         beside.check_end()
 
@@ -124,11 +133,21 @@ def _create(path: Path, input_: str) -> BinaryIO:
         raise BadInputError(f"{path}: cannot be written: {error.strerror}") from error
 
 
-def _lines(translation: "Translation", format_: Literal["text", "jsonl"], n_best: int) -> list[str]:
+def _count(input_: str) -> int | None:
+    from transduce.data import open_binary, raw_lines
+
+    if input_ == "-":
+        return None
+    with open_binary(Path(input_)) as stream:
+        return sum(1 for _ in raw_lines(stream, input_))
+
+
+def _lines(answer: "Answer", format_: Literal["text", "jsonl"], n_best: int) -> list[str]:
     from transduce.workflows.translate import one_line
 
+    translation = answer.translation
     if format_ == "jsonl":
-        return [json.dumps(_describe(translation), ensure_ascii=False)]
+        return [json.dumps(answer.request.fields | _describe(translation), ensure_ascii=False)]
     lines = [one_line(each.text) + _aligned(each) for each in (translation, *translation.alternatives)]
     return lines + [""] * (n_best - len(lines))  # an empty input has one output: readers count lines
 

@@ -61,7 +61,7 @@ class MultiHeadAttention(nn.Module):
             queries,
             keys,
             self.heads,
-            self._scoring(),
+            self.scoring(),
             causal=causal,
             reach=reach,
             dropped=self.dropout.at(queries.seeds),
@@ -78,7 +78,7 @@ class MultiHeadAttention(nn.Module):
     ) -> Float[Tensor, "batch queries model"]:
         """Each position of ``x`` gathers from those of the keys and values kept that the mask lets it see."""
         query, dropped = self._split(self.query(x)), self.dropout.at(None)
-        heads = attend(query, attended.key, attended.value, mask, self._scoring(), dropped)
+        heads = attend(query, attended.key, attended.value, mask, self.scoring(), dropped)
         projected: Tensor = self.output(heads.transpose(1, 2).flatten(2))
         return projected
 
@@ -86,9 +86,10 @@ class MultiHeadAttention(nn.Module):
         self, x: Float[Tensor, "batch queries model"], attended: KeyValues, mask: Mask
     ) -> Float[Tensor, "batch heads queries keys"]:
         """What ``look`` weighs the values by: for people to look at, off the fast path."""
-        return attention_weights(self._split(self.query(x)), attended.key, mask, self._scoring())
+        return attention_weights(self._split(self.query(x)), attended.key, mask, self.scoring())
 
-    def _scoring(self) -> Scoring:
+    def scoring(self) -> Scoring:
+        """How queries and keys are compared."""
         scale = 1 / math.sqrt(self.heads.d_k) if self.compatibility == "scaled_dot_product" else 1.0
         relative = None if self.relative is None else self.relative.vectors()
         return Scoring(scale=scale, bilinear=self.bilinear, additive=self.additive, relative=relative)

@@ -68,7 +68,7 @@ class Ensemble:
 
     def project(self, hidden: Float[Tensor, "*positions model"]) -> Float[Tensor, "*positions vocabulary"]:
         """The logarithm of the mean of the models' probabilities."""
-        parts = hidden.split(self._widths, dim=-1)
+        parts = torch.split(hidden, self._widths, dim=-1)
         return _mix([model.project(part) for model, part in zip(self._models, parts, strict=True)])
 
     def forward(self, source: Tokens, target: Tokens, labels: Int[Tensor, "batch length"]) -> LossSums:

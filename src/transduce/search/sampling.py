@@ -21,8 +21,8 @@ def uniform(seed: int, numbers: Sequence[int], samples: int, position: int) -> N
     """Numbers in [0, 1), one for each of so many samples of each sentence: a pure function of the four."""
     # Mixed one after the other: of a sum, one sentence's next chance would be the next sentence's.
     sentences = _mix(_mix(np.array([seed & _WORD], dtype=np.uint64)) + np.array(numbers, dtype=np.uint64))
-    rows = _mix(sentences[:, np.newaxis] + np.arange(samples, dtype=np.uint64)).ravel()
-    return (_mix(rows + np.uint64(position)) >> np.uint64(11)) * 2.0**-53
+    rows = _mix(np.add.outer(sentences, np.arange(samples, dtype=np.uint64)).ravel())
+    return np.ldexp((_mix(rows + np.uint64(position)) >> np.uint64(11)).astype(np.float64), -53)
 
 
 def draw(

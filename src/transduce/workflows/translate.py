@@ -5,21 +5,23 @@ import os
 import select
 import stat
 import time
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice, takewhile
 from pathlib import Path
-from typing import BinaryIO, Final, final
+from typing import BinaryIO, Final, TypeVar, final
 
 from transduce.config import BadInputError
 from transduce.data import raw_lines, read_lines
-from transduce.inference import Translation
 
 # As many lines as arrive within the pause are translated together: a file fills whole batches, a person who types is
-# answered line by line.
+# answered line by line. The first lines of a long input come in smaller groups, so that its first results come soon.
+_FIRST_LINES: Final = 64
 _LINES_AT_A_TIME: Final = 2048
 _PAUSE_SECONDS: Final = 0.05
 _BLOCK_BYTES: Final = 65_536
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 @final
@@ -63,12 +65,13 @@ class Beside:
 
 def translate_stream(
     stream: BinaryIO,
-    translate: Callable[[list[str], int], list[Translation]],
-    write: Callable[[Translation], None],
+    translate: Callable[[list[str], int], Sequence[T]],
+    write: Callable[[T], None],
 ) -> int:
     """Translate every line of a stream in order and return their number.
 
-    ``translate`` takes lines and the number of the first of them. Only a line feed ends a line. Invalid UTF-8 is
+    ``translate`` takes lines and the number of the first of them, and gives what ``write`` takes of each. No more than
+    a group of lines is kept, however long the stream is. Only a line feed ends a line. Invalid UTF-8 is
     replaced, and its line named in a warning.
     """
     count = 0
@@ -82,8 +85,8 @@ def translate_stream(
                 _log.warning(f"line {number}: invalid UTF-8 was replaced")
                 texts.append(line.decode("utf-8", errors="replace"))
         began = time.perf_counter()
-        for translation in translate(texts, count + 1):
-            write(translation)
+        for result in translate(texts, count + 1):
+            write(result)
         count += len(texts)
         _log.debug(f"lines to {count:,}: {len(texts):,} in {time.perf_counter() - began:.2f} s")
     return count
@@ -99,7 +102,15 @@ def _arrivals(stream: BinaryIO) -> Iterator[list[bytes]]:
     if _waits(stream):
         return _as_they_come(stream.fileno())
     lines = raw_lines(stream, getattr(stream, "name", "the input"))
-    return iter(lambda: list(islice(lines, _LINES_AT_A_TIME)), [])
+    return takewhile(bool, (list(islice(lines, size)) for size in _group_sizes()))
+
+
+def _group_sizes() -> Iterator[int]:
+    """How many lines a group has at most: twice as many each time, up to a full one."""
+    size = _FIRST_LINES
+    while True:
+        yield size
+        size = min(2 * size, _LINES_AT_A_TIME)
 
 
 def _waits(stream: BinaryIO) -> bool:
@@ -115,6 +126,8 @@ def _as_they_come(descriptor: int) -> Iterator[list[bytes]]:
     """Full groups while lines keep coming, and what there is as soon as they pause."""
     waiting: list[bytes] = []
     rest = b""
+    sizes = _group_sizes()
+    size = next(sizes)
     while True:
         # Unbuffered and without a thread: an interrupt ends the wait, and nothing is left half read.
         if waiting and not select.select([descriptor], [], [], _PAUSE_SECONDS)[0]:
@@ -123,9 +136,10 @@ def _as_they_come(descriptor: int) -> Iterator[list[bytes]]:
         block = os.read(descriptor, _BLOCK_BYTES)
         *lines, rest = (rest + block).split(b"\n")
         waiting += lines if block or not rest else [*lines, rest]
-        while len(waiting) >= _LINES_AT_A_TIME:
-            yield waiting[:_LINES_AT_A_TIME]
-            del waiting[:_LINES_AT_A_TIME]
+        while len(waiting) >= size:
+            yield waiting[:size]
+            del waiting[:size]
+            size = next(sizes)
         if not block:
             if waiting:
                 yield waiting

@@ -1,0 +1,126 @@
+"""Three ways from texts to translations by one model: ours, CTranslate2's and ``generate`` of ``transformers``.
+
+All three search alike: without a length penalty, and until nothing open can be better than what has ended. All read
+text and write text, with our tokenizer.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal, assert_never, cast, final
+
+import torch
+
+from transduce.bundle import Bundle, load_bundle
+from transduce.config import Precision
+
+Family = Literal["transduce", "CTranslate2", "generate"]
+# Texts, the beam and how many sentences a batch has at most, to translations.
+Translate = Callable[[list[str], int, int], list[str]]
+
+
+@final
+@dataclass(frozen=True)
+class Engine:
+    """One of them in one number format, with so many workers of so many threads each."""
+
+    family: Family
+    precision: str
+    workers: int
+    threads: int
+
+    def __str__(self) -> str:
+        return f"{self.family} {self.precision}"
+
+
+def load_engine(engine: Engine, model: Path, exported: Path) -> Translate:
+    """Make one ready: ``model`` is our directory, ``exported`` the same model's for CTranslate2."""
+    torch.set_num_threads(engine.threads)
+    match engine.family:
+        case "transduce":
+            return _ours(engine, model)
+        case "CTranslate2":
+            return _ctranslate2(engine, model, exported)
+        case "generate":
+            return _generate(engine, model)
+        case _:
+            assert_never(engine.family)
+
+
+def _ours(engine: Engine, model: Path) -> Translate:
+    from transduce.inference import load  # noqa: PLC0415 - the others do without
+
+    translator = load(model, cast(Precision, engine.precision))
+
+    def translate(texts: list[str], beam: int, _: int) -> list[str]:
+        """Ours chooses its batches itself."""
+        found = translator.translate(texts, beam, length_penalty_kind="none", first_number=None)
+        return [each.text for each in found]
+
+    return translate
+
+
+def _ctranslate2(engine: Engine, model: Path, exported: Path) -> Translate:
+    from transduce.config import GenerationConfig  # noqa: PLC0415
+    from transduce.text import TokenizerPair  # noqa: PLC0415
+
+    extra = GenerationConfig.model_validate_json((model / "generation_config.json").read_text()).max_extra_length
+    tokenizers = TokenizerPair.load(exported)
+    ids = tokenizers.target.vocabulary
+    translator = import_module("ctranslate2").Translator(
+        str(exported),
+        compute_type=engine.precision,
+        inter_threads=engine.workers,
+        intra_threads=engine.threads,
+    )
+
+    def translate(texts: list[str], beam: int, batch: int) -> list[str]:
+        """Its length limit is one for all texts of a call: the longest one's."""
+        sources = [tokenizers.source.tokens(each) for each in tokenizers.source.encode(texts)]
+        found = translator.translate_batch(
+            sources,
+            beam_size=beam,
+            length_penalty=0,
+            max_batch_size=batch,
+            max_decoding_length=max(map(len, sources)) + 1 + extra,
+        )
+        return tokenizers.target.decode([[ids[token] for token in each.hypotheses[0]] for each in found])
+
+    return translate
+
+
+def _generate(engine: Engine, model: Path) -> Translate:
+    from benchmarks.decoders.generate import make_generator  # noqa: PLC0415
+
+    bundle = load_bundle(model)
+    generator = make_generator(bundle, getattr(torch, engine.precision))
+
+    def translate(texts: list[str], beam: int, batch: int) -> list[str]:
+        """In batches of similar length, the longest first, as the others do too."""
+        sources = bundle.tokenizers.source.encode(texts)
+        order = sorted(range(len(texts)), key=lambda row: -len(sources[row]))
+        outputs: dict[int, list[int]] = {}
+        for start in range(0, len(order), batch):
+            rows = order[start : start + batch]
+            outputs |= zip(rows, _generate_batch(generator, bundle, [sources[row] for row in rows], beam), strict=True)
+        return bundle.tokenizers.target.decode([outputs[row] for row in range(len(texts))])
+
+    return translate
+
+
+@torch.inference_mode()
+def _generate_batch(generator: Any, bundle: Bundle, sources: list[list[int]], beam: int) -> list[list[int]]:  # noqa: ANN401
+    special = bundle.tokenizers.special
+    rows = [torch.tensor([*source, special.end]) for source in sources]
+    ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=special.pad)
+    exact = {"length_penalty": 0.0, "early_stopping": "never"} if beam > 1 else {}
+    found = generator.generate(
+        input_ids=ids,
+        attention_mask=(ids != special.pad).long(),
+        max_new_tokens=ids.shape[1] + bundle.generation.max_extra_length,
+        num_beams=beam,
+        do_sample=False,
+        **exact,
+    )
+    return [list(row) for row in found.tolist()]  # decoding leaves special symbols out

@@ -1,0 +1,174 @@
+"""A model directory of CTranslate2: the fast runtime's own classes, filled with our weights."""
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final, cast
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from transduce.bundle import Bundle
+from transduce.config import BadInputError, ModelConfig, TransduceError
+from transduce.config.disk import flush_folder, replace_directory
+from transduce.interop.projections import Projection, Projections
+from transduce.layers import FeedForward, MultiHeadAttention, PositionalEncoding, Residual
+from transduce.layers.positions import LearnedPositions
+from transduce.models import Transformer
+from transduce.models.stacks import DecoderLayer, EncoderLayer
+from transduce.text.tokenizer import BEGIN, END, UNKNOWN
+
+# Fields whose other values it has no word for, the value that it can say, and what the others mean.
+_SAYABLE: Final[dict[str, tuple[Any, str]]] = {
+    "positions_at_every_layer": (False, "positions that come in at every layer"),
+    "neighbourhood": (None, "self-attention restricted to a neighbourhood"),
+    "feed_forward": ("relu", "attention over parameters"),
+    "residual": (True, "a stack without residual connections"),
+}
+# It keeps a table of positions, of so many rows where ours has no end.
+_POSITIONS: Final = 4096
+
+
+def export_ctranslate2(bundle: Bundle, path: Path) -> None:
+    """Write a model directory that ``ctranslate2.Translator`` loads, with our tokenizer files beside it.
+
+    It is complete: weights in float32 (narrower types are chosen on loading), vocabulary, and a configuration by which
+    the runtime adds the source's end symbol itself. The numbers are ours: what CTranslate2 computes otherwise is
+    written in its own terms (see ``Projections``; positions beside the embeddings become two sums).
+
+    Raises:
+        BadInputError: CTranslate2 has no such model, or something stands at ``path``.
+        TransduceError: CTranslate2 is not installed.
+    """
+    _check(bundle.config)
+    if path.exists() and (path.is_file() or any(path.iterdir())):
+        raise BadInputError(f"{path}: exists and is not empty: choose another place, or remove it first")
+    with torch.no_grad():
+        spec = _specify(bundle.model)
+    spec.register_source_vocabulary([*bundle.tokenizers.source.vocabulary])
+    spec.register_target_vocabulary([*bundle.tokenizers.target.vocabulary])
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    spec.validate()
+    spec.optimize()  # no type changes: a matrix that is used twice is written once
+    spec.save(str(unfinished))
+    bundle.tokenizers.save(unfinished)
+    flush_folder(unfinished)
+    replace_directory(unfinished, path)
+
+
+def _check(config: ModelConfig) -> None:
+    unsayable = [
+        f"{name} = {getattr(config, name)!r} ({meaning})"
+        for name, (value, meaning) in _SAYABLE.items()
+        if getattr(config, name) != value
+    ]
+    if config.compatibility == "additive":
+        unsayable.append("compatibility = 'additive' (scores that are no products)")
+    if unsayable:
+        raise BadInputError(
+            f"CTranslate2 cannot express {' nor '.join(unsayable)}: only our own engine runs this model"
+        )
+
+
+def _specify(model: Transformer) -> Any:  # noqa: ANN401 - a library without types
+    specs, config = _library(), model.config
+    settings: dict[str, Any] = {"pre_norm": config.norm == "pre", "relative_position": config.positions == "relative"}
+    width = max(config.d_k, config.d_v)
+    settings |= {} if width * config.heads == config.d_model else {"head_dim": width}
+    spec = specs.TransformerSpec(
+        specs.TransformerEncoderSpec(config.encoder_layers, config.heads, **settings),
+        specs.TransformerDecoderSpec(config.decoder_layers, config.heads, **settings),
+    )
+    spec.config.add_source_eos = True
+    spec.config.bos_token = spec.config.decoder_start_token = BEGIN
+    spec.config.eos_token, spec.config.unk_token = END, UNKNOWN
+    spec.config.layer_norm_epsilon = config.norm_epsilon
+    source = model.embedding if model.source_embedding is None else model.source_embedding
+    output = model.embedding if model.projection is None else model.projection
+    _fill_entry(spec.encoder, spec.encoder.embeddings[0], source.weight, model.encoder_positions)
+    _fill_entry(spec.decoder, spec.decoder.embeddings, model.embedding.weight, model.decoder_positions)
+    spec.decoder.projection.weight = output.weight
+    for stack, layers, norm in (
+        (spec.encoder, model.encoder, model.encoder_norm),
+        (spec.decoder, model.decoder, model.decoder_norm),
+    ):
+        for twin, layer in zip(stack.layer, cast(Iterable[EncoderLayer | DecoderLayer], layers), strict=True):
+            _fill_layer(twin, layer)
+        if isinstance(norm, nn.LayerNorm):
+            _fill_norm(stack.layer_norm, norm)
+    return spec
+
+
+def _library() -> Any:  # noqa: ANN401
+    try:
+        from ctranslate2 import specs  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise TransduceError("export to CTranslate2 needs its library: pip install 'transduce[interop]'") from error
+    return specs
+
+
+def _fill_entry(
+    stack: Any,  # noqa: ANN401
+    embeddings: Any,  # noqa: ANN401
+    weight: Float[Tensor, "vocabulary model"],
+    positions: PositionalEncoding,
+) -> None:
+    """What a stack reads: sqrt(d_model) E[ids] + P[positions], as ours does; a map of both is a map of each."""
+    table = _tabulate(positions, weight.shape[1])
+    if positions.join is not None:
+        symbols, places = positions.join.weight.chunk(2, dim=1)
+        weight, table = weight @ symbols.T, table @ places.T
+    embeddings.weight = weight
+    if hasattr(stack, "position_encodings"):
+        stack.position_encodings.encodings = table
+
+
+def _tabulate(positions: PositionalEncoding, d_model: int) -> Float[Tensor, "positions model"]:
+    """The encoding of every position; zeros where there is none, as it would make a table of its own."""
+    match positions.table:
+        case None:
+            return torch.zeros(_POSITIONS, d_model)
+        case LearnedPositions(weight=weight):
+            return weight
+        case sinusoidal:
+            table: Tensor = sinusoidal(torch.arange(_POSITIONS), _POSITIONS)
+            return table
+
+
+def _fill_layer(twin: Any, layer: EncoderLayer | DecoderLayer) -> None:  # noqa: ANN401
+    _fill_attention(twin.self_attention, layer.self_attention, layer.self_attention_residual)
+    if isinstance(layer, DecoderLayer):
+        _fill_attention(twin.attention, layer.cross_attention, layer.cross_attention_residual)
+    assert isinstance(layer.feed_forward, FeedForward)
+    _fill_linear(twin.ffn.linear_0, layer.feed_forward.inner)
+    _fill_linear(twin.ffn.linear_1, layer.feed_forward.outer)
+    _fill_norm(twin.ffn.layer_norm, layer.feed_forward_residual.norm)
+
+
+def _fill_attention(twin: Any, attention: MultiHeadAttention, residual: Residual) -> None:  # noqa: ANN401
+    ours = Projections.of(attention)
+    maps = (ours.query, ours.key, ours.value)
+    # Self-attention has one map of all three, the other one of the memory's two.
+    for place, parts in zip(twin.linear, ([maps] if len(twin.linear) == 2 else [maps[:1], maps[1:]]), strict=False):
+        _fill_linear(place, Projection.beside(*parts))
+    _fill_linear(twin.linear[-1], ours.output)
+    twin.queries_scale = ours.scale
+    if attention.relative is not None:
+        vectors = attention.relative.vectors()
+        twin.relative_position_keys = F.pad(vectors.keys, (0, ours.width - vectors.keys.shape[1]))
+        twin.relative_position_values = F.pad(vectors.values, (0, ours.width - vectors.values.shape[1]))
+    _fill_norm(twin.layer_norm, residual.norm)
+
+
+def _fill_linear(twin: Any, linear: Projection | nn.Linear) -> None:  # noqa: ANN401
+    twin.weight = linear.weight
+    if linear.bias is not None:
+        twin.bias = linear.bias
+
+
+def _fill_norm(twin: Any, norm: nn.LayerNorm) -> None:  # noqa: ANN401
+    twin.gamma, twin.beta = norm.weight, norm.bias

@@ -1,0 +1,189 @@
+"""A model exported to CTranslate2 computes and finds there what it does here."""
+
+import json
+import sys
+
+import pytest
+import tokenizers
+import torch
+
+from transduce.bundle import Bundle
+from transduce.cli import main
+from transduce.config import BadInputError, GenerationConfig, ModelConfig, TransduceError
+from transduce.inference import Engine, load
+from transduce.interop import export_ctranslate2
+from transduce.models import build
+from transduce.text import Tokenizer, TokenizerPair
+from transduce.text.tokenizer import SPECIAL_SYMBOLS
+
+pytest_plugins = ["model_variants", "tiny_run"]
+
+SIZES = {"encoder_layers": 2, "decoder_layers": 3, "d_model": 20, "d_ff": 28, "heads": 5, "vocab_size": 31}
+# The variants of a small model, by name.
+SAYABLE = [
+    "post",
+    "pre",
+    "none",
+    "learned",
+    "relative",
+    "beside",
+    "learned beside",
+    "dot product",
+    "multiplicative",
+    "untied",
+    "widths",
+    "layout",
+]
+REFUSED = [
+    "every layer",
+    "beside at every layer",
+    "additive",
+    "additive relative",
+    "neighbourhood",
+    "relative neighbourhood",
+    "parameter attention",
+    "no residual",
+]
+MORE = {
+    "two vocabularies": {"source_vocab_size": 37},
+    "multiplicative with bias": {"attention_bias": True, "compatibility": "multiplicative", "d_k": 3},
+    "relative and wide values": {"positions": "relative", "max_relative_distance": 2, "d_k": 3, "d_v": 7},
+    "untied beside": {
+        "positions": "learned",
+        "max_positions": 7,
+        "position_combination": "concatenate",
+        "tied_projection": False,
+    },
+}
+# Of 2 to 6 symbols, as one variant has learned 7 positions.
+SOURCES = [[4, 17, 30, 5], [29, 4], [11, 12, 13, 14, 15, 16], [7, 7, 7]]
+TARGETS = [[6, 19], [28, 5, 4, 4, 21, 9], [8, 30, 29], [10, 11, 12, 13]]
+
+
+@pytest.fixture
+def ctranslate2():
+    return pytest.importorskip("ctranslate2", reason="CTranslate2 is missing: pip install 'transduce[interop]'")
+
+
+def words(count):
+    """A tokenizer of so many symbols: the special ones and invented words."""
+    symbols = [*SPECIAL_SYMBOLS, *(f"w{number}" for number in range(4, count))]
+    return Tokenizer(
+        tokenizers.Tokenizer(
+            tokenizers.models.WordLevel({symbol: index for index, symbol in enumerate(symbols)}, unk_token="<unk>")
+        )
+    )
+
+
+def bundle(**changes):
+    """A random model: no scale is one, and no shift is zero."""
+    torch.manual_seed(11)
+    config = ModelConfig(**{**SIZES, **changes})
+    model = build(config).eval()
+    for name, parameter in model.named_parameters():
+        if "norm" in name or "bias" in name:
+            torch.nn.init.normal_(parameter, mean=float("weight" in name), std=0.3)
+    target = words(config.vocab_size)
+    source = target if config.source_vocab_size is None else words(config.source_vocab_size)
+    return Bundle(model, TokenizerPair(source, target), GenerationConfig())
+
+
+def runtime(ctranslate2, folder):
+    return ctranslate2.Translator(str(folder), compute_type="float32", inter_threads=1, intra_threads=1)
+
+
+@pytest.mark.parametrize("name", [*SAYABLE, *MORE])
+def test_every_symbol_has_the_same_probability(ctranslate2, variants, tmp_path, name):
+    changes = (variants | MORE)[name]
+    ours = bundle(**changes)
+    export_ctranslate2(ours, tmp_path / "out")
+    sides = (ours.tokenizers.source, SOURCES), (ours.tokenizers.target, TARGETS)
+    scored = runtime(ctranslate2, tmp_path / "out").score_batch(
+        *([tokenizer.tokens(ids) for ids in rows] for tokenizer, rows in sides)
+    )
+    expected = Engine(ours.model, ours.tokenizers.special, "float32").score(SOURCES, TARGETS)
+    assert [sum(each.log_probs) for each in scored] == pytest.approx(expected, abs=2e-4)
+    assert [len(each.log_probs) for each in scored] == [len(target) + 1 for target in TARGETS]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_it_cannot_express_is_refused_by_name(variants, tmp_path, name):
+    changes = variants[name]
+    with pytest.raises(BadInputError, match="CTranslate2 cannot express") as refused:
+        export_ctranslate2(bundle(**changes), tmp_path / "out")
+    assert any(f"{field} = {value!r}" in str(refused.value) for field, value in changes.items())
+    assert not any(tmp_path.iterdir())
+
+
+def test_every_variant_is_either_exported_or_refused(variants):
+    assert {*SAYABLE, *REFUSED} == variants.keys()
+
+
+@pytest.fixture(scope="module")
+def exported(trained_run, tmp_path_factory):
+    """The trained model as the verb exports it."""
+    pytest.importorskip("ctranslate2", reason="CTranslate2 is missing: pip install 'transduce[interop]'")
+    folder = tmp_path_factory.mktemp("exports") / "made up"
+    assert main._run(["export", str(trained_run), "--to", "ctranslate2", "--out", str(folder)]) == 0
+    return folder
+
+
+TEXTS = ["bamo dulu kari", "wemo", "luso gozu fepi wemo bamo", "kari kari", "dulu fepi", "gozu luso gozu kari wemo"]
+
+
+def test_a_trained_model_translates_alike(ctranslate2, exported, trained_run):
+    """Without a length penalty both search alike: until nothing open can be better than what has ended."""
+    ours = load(trained_run, "float32")
+    tokenizer = Tokenizer.load(exported / "tokenizer.json")
+    sources = [tokenizer.tokens(ids) for ids in tokenizer.encode(TEXTS)]
+    for beam in (1, 4):
+        expected = ours.translate(TEXTS, beam, length_penalty_kind="none")
+        limit = max(map(len, sources)) + 3
+        found = runtime(ctranslate2, exported).translate_batch(
+            sources, beam_size=beam, length_penalty=0, return_scores=True, max_decoding_length=limit
+        )
+        # What reaches its limit has to end with us, and is cut with them.
+        pairs = [(mine, other) for mine, other in zip(expected, found, strict=True) if not mine.at_limit]
+        assert len(pairs) > 3
+        assert [tuple(other.hypotheses[0]) for _, other in pairs] == [mine.tokens for mine, _ in pairs]
+        assert [other.scores[0] for _, other in pairs] == pytest.approx(
+            [mine.log_probability for mine, _ in pairs], abs=1e-3
+        )
+
+
+def test_the_directory_is_complete(exported):
+    assert {path.name for path in exported.iterdir()} == {
+        "config.json",
+        "model.bin",
+        "shared_vocabulary.json",
+        "tokenizer.json",
+    }
+    config = json.loads((exported / "config.json").read_text())
+    assert config["add_source_eos"] is True
+    assert (config["decoder_start_token"], config["eos_token"]) == ("<s>", "</s>")
+    assert config["layer_norm_epsilon"] == 1e-6
+    vocabulary = json.loads((exported / "shared_vocabulary.json").read_text())
+    assert vocabulary == [*Tokenizer.load(exported / "tokenizer.json").vocabulary]
+
+
+def test_two_vocabularies_have_a_file_each(ctranslate2, tmp_path):
+    export_ctranslate2(bundle(source_vocab_size=37), tmp_path / "out")
+    sizes = {
+        side: len(json.loads((tmp_path / "out" / f"{side}_vocabulary.json").read_text()))
+        for side in ("source", "target")
+    }
+    assert sizes == {"source": 37, "target": 31}
+
+
+def test_nothing_is_overwritten(tmp_path):
+    (tmp_path / "notes").write_text("mine")
+    for path in (tmp_path, tmp_path / "notes"):
+        with pytest.raises(BadInputError, match="exists and is not empty"):
+            export_ctranslate2(bundle(), path)
+    assert (tmp_path / "notes").read_text() == "mine"
+
+
+def test_a_missing_library_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    with pytest.raises(TransduceError, match=r"pip install 'transduce\[interop\]'"):
+        export_ctranslate2(bundle(), tmp_path / "out")
