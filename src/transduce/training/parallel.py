@@ -117,6 +117,7 @@ def _sum_gradients(model: Transformer, processes: Processes) -> DistributedDataP
         warnings.filterwarnings("ignore", message="`broadcast_buffers` is deprecated", category=FutureWarning)
         wrapped = DistributedDataParallel(model, device_ids=ids, broadcast_buffers=False, gradient_as_bucket_view=True)
     wrapped.register_comm_hook(None, _sum_bucket)
+    model.train()  # the buckets are those of a step, whatever was measured before the first
     _choose_buckets(wrapped, processes.device)
     return wrapped
 
