@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from functools import partial
+from itertools import count
 
 import pytest
 
@@ -41,24 +42,37 @@ def run(run_together):
 
 @pytest.fixture(scope="module")
 def whole(train, run, tmp_path_factory):
-    """A training of two processes that nothing happens to, and how many seconds it takes."""
+    """A training of two processes that nothing happens to."""
     folder = tmp_path_factory.mktemp("whole")
-    run(folder, _train, train(folder / "run"))  # prepares
-    shutil.rmtree(folder / "run/checkpoints")
-    begun = time.monotonic()
     run(folder, _train, train(folder / "run"))
-    return folder / "run", time.monotonic() - begun
+    return folder / "run"
 
 
 @pytest.fixture
 def root(whole, tmp_path):
-    return copy_prepared(whole[0], tmp_path / "run")
+    return copy_prepared(whole, tmp_path / "run")
+
+
+def wait_for(started, rank, text):
+    """Until this process has said it."""
+    deadline = time.monotonic() + 120
+    while text not in (started.said(rank) if started.logs[rank].exists() else ""):
+        assert started.processes[rank].is_alive(), started.said(0) + started.said(1)
+        assert time.monotonic() < deadline, started.said(0) + started.said(1)
+        time.sleep(0.01)
+
+
+def wait_for_lines(started, number):
+    """Until the training has begun and so much was measured, or it is over."""
+    wait_for(started, 0, "on cpu in")
+    while started.said(0).count(" loss ") < number and started.processes[0].exitcode is None:
+        time.sleep(0.001)
 
 
 def kill(started, rank):
     """Whether that process was killed, and had not ended: the other one ends by itself then."""
     started.processes[rank].kill()
-    started.processes[1 - rank].join(240)  # two attempts to meet, where the first one dies before that
+    started.processes[1 - rank].join(90)
     assert started.processes[1 - rank].exitcode is not None, "it waits for a process that is dead"
     statuses = started.join()
     assert statuses[rank] in (0, -signal.SIGKILL), started.said(rank)
@@ -67,17 +81,18 @@ def kill(started, rank):
 
 @pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.slow)])
 def test_one_of_two_is_killed_at_random_moments(train, run, start_together, whole, root, tmp_path, kills):
-    (expected, duration), chance = whole, random.Random(kills)
+    chance, starts = random.Random(kills), count()
     while kills:
         shutil.rmtree(root / "checkpoints", ignore_errors=True)
         killed = True
         while kills and killed:
-            started, rank = start_together(2, tmp_path, _train, train(root)), kills % 2
-            started.processes[rank].join(chance.uniform(0.2, 1) * duration)
+            started, rank = start_together(2, tmp_path / str(next(starts)), _train, train(root)), kills % 2
+            wait_for_lines(started, chance.randint(0, 10))
+            time.sleep(chance.uniform(0, 0.05))  # about a step
             killed = kill(started, rank)
             kills -= killed
         run(tmp_path, _train, train(root))
-        assert ends_alike(root, expected)
+        assert ends_alike(root, whole)
 
 
 def dies_and_goes_on(train, run, started, whole, root, tmp_path):
@@ -89,7 +104,7 @@ def dies_and_goes_on(train, run, started, whole, root, tmp_path):
     assert "has lost the others" in started.said(1)
     assert "Traceback" in started.said(1)  # where it stood
     run(tmp_path, _train, train(root))
-    assert ends_alike(root, whole[0])
+    assert ends_alike(root, whole)
 
 
 @pytest.mark.parametrize(("point", "count"), [("rename", 9)])
@@ -106,15 +121,6 @@ def test_the_one_that_writes_dies_at_any_of_many_moments(
 ):
     started = start_together(2, tmp_path, _train, train(root), 0, root, point, count)
     dies_and_goes_on(train, run, started, whole, root, tmp_path)
-
-
-def wait_for(started, rank, text):
-    """Until this process has said it."""
-    deadline = time.monotonic() + 120
-    while text not in (started.said(rank) if started.logs[rank].exists() else ""):
-        assert started.processes[rank].exitcode is None, started.said(0) + started.said(1)
-        assert time.monotonic() < deadline, started.said(0) + started.said(1)
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize(("number", "rank"), [(signal.SIGTERM, 1), (signal.SIGINT, 0)])
