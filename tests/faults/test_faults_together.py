@@ -57,15 +57,17 @@ def wait_for(started, rank, text):
     """Until this process has said it."""
     deadline = time.monotonic() + 120
     while text not in (started.said(rank) if started.logs[rank].exists() else ""):
-        assert started.processes[rank].is_alive(), started.said(0) + started.said(1)
+        assert started.processes[rank].exitcode is None, started.said(0) + started.said(1)
         assert time.monotonic() < deadline, started.said(0) + started.said(1)
         time.sleep(0.01)
 
 
 def wait_for_lines(started, number):
     """Until the training has begun and so much was measured, or it is over."""
-    wait_for(started, 0, "on cpu in")
-    while started.said(0).count(" loss ") < number and started.processes[0].exitcode is None:
+    while started.processes[0].is_alive():
+        said = started.said(0) if started.logs[0].exists() else ""
+        if "on cpu in" in said and said.count(" loss ") >= number:
+            return
         time.sleep(0.001)
 
 
