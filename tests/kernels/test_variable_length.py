@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from transduce.kernels import Dropped, Heads, Packing, Scoring, attend_packed, variable_length
+from transduce.kernels.packed import packed_way
 from transduce.kernels.variable_length import has_variable_length
 
 CPU = torch.device("cpu")
@@ -70,22 +71,30 @@ def test_what_the_kernels_do_not_know_is_computed_with_padding(settings, monkeyp
 class Place:
     """As much of a tensor as the choice looks at."""
 
-    def __init__(self, *shape, device=CUDA, dtype=torch.bfloat16):
-        self.shape, self.device, self.dtype = shape, device, dtype
+    def __init__(self, device=CUDA, dtype=torch.bfloat16):
+        self.device, self.dtype = device, dtype
 
 
 @pytest.mark.parametrize(
-    ("query", "value", "chosen"),
+    ("place", "width", "chosen"),
     [
-        (Place(7, 3, 64), Place(5, 3, 64), True),
-        (Place(7, 3, 64, dtype=torch.float16), Place(5, 3, 64), True),
-        (Place(7, 3, 64, dtype=torch.float32), Place(5, 3, 64), False),
-        (Place(7, 3, 64, device=CPU), Place(5, 3, 64), False),
-        (Place(7, 3, 64), Place(5, 3, 32), False),
-        (Place(7, 3, 20), Place(5, 3, 20), False),
-        (Place(7, 3, 512), Place(5, 3, 512), False),
+        (Place(), 64, True),
+        (Place(dtype=torch.float16), 64, True),
+        (Place(dtype=torch.float32), 64, False),
+        (Place(device=CPU), 64, False),
+        (Place(), 20, False),
+        (Place(), 512, False),
     ],
 )
-def test_chosen_by_device_format_and_widths(query, value, chosen, monkeypatch):
+def test_chosen_by_device_format_and_width(place, width, chosen, monkeypatch):
     monkeypatch.setattr(variable_length, "_runs_on", lambda _: True)
-    assert has_variable_length.__wrapped__(query, value) == chosen
+    assert has_variable_length.__wrapped__(place, width) == chosen
+
+
+def test_values_of_another_width_are_for_the_padded_way(monkeypatch):
+    monkeypatch.setattr(variable_length, "_runs_on", lambda _: True)
+    monkeypatch.setattr("transduce.kernels.packed.has_variable_length", has_variable_length.__wrapped__)
+    monkeypatch.setattr("transduce.kernels.packed.has_native", lambda *_: False)
+    packing = Packing.of(torch.tensor(QUERIES), max(QUERIES), CPU)
+    found = [packed_way.__wrapped__(Place(), packing, Heads(3, 64, d_v), None, 0.0, plain=True) for d_v in (64, 32)]
+    assert found == ["variable length", "padded"]

@@ -1,3 +1,4 @@
+import json
 import shutil
 
 import pytest
@@ -8,6 +9,7 @@ from transduce.workflows import doctor, trial
 from transduce.workflows.doctor import examine
 from transduce.workflows.prepare import prepare
 from transduce.workflows.run_directory import RunDirectory
+from transduce.workflows.train import train_run
 from transduce.workflows.trial import OutOfMemoryError, Trial, full_batch, try_training
 
 pytest_plugins = ["tiny_run"]
@@ -19,6 +21,9 @@ CPU, FLOAT32 = torch.device("cpu"), TrainConfig(precision="float32")
 def quick(monkeypatch):
     """No training step: what is found beside it."""
     monkeypatch.setattr(doctor, "try_training", lambda *_: Trial({2: 1000.0}, 2**30))
+    monkeypatch.setattr(
+        doctor, "try_batch_sizes", lambda _, train, *__: {train.batch_tokens * k // 2: 9.0 for k in (2, 1, 4)}
+    )
 
 
 @pytest.fixture
@@ -137,6 +142,65 @@ def test_threads_that_are_faster_are_advised(tiny_run_file, tmp_path, monkeypatc
     monkeypatch.setattr(doctor, "try_training", lambda *_: Trial({4: 1000.0, 2: 1500.0, 1: 1505.0}, 0))
     (warning,) = [text for text in texts(found(tiny_run_file, tmp_path), "warning") if "threads" in text]
     assert warning.startswith("1 threads are 1.5 times as fast: set the environment variable OMP_NUM_THREADS=1")
+
+
+def test_a_batch_size_that_is_as_fast_as_others_is_left(tiny_run_file, tmp_path):
+    said = texts(found(tiny_run_file, tmp_path), "ok")
+    assert "train.batch_tokens = 256 is no slower than 128 or 512" in said
+
+
+@pytest.mark.parametrize(
+    ("speeds", "accumulate", "kind", "words"),
+    [
+        ({256: 1000.0, 128: 1200.0}, 3, "warning", "128 is 1.2 times as fast as 256: with train.accumulate = 6 each"),
+        ({256: 1000.0, 512: 1200.0}, 4, "warning", "512 is 1.2 times as fast as 256: with train.accumulate = 2 each"),
+        ({256: 1000.0, 512: 1200.0}, 3, "ok", "512 is 1.2 times as fast as 256, but each step would learn from other"),
+        ({256: 1000.0}, 1, "ok", "256 is the only size tried"),
+    ],
+)
+def test_what_another_batch_size_would_bring(speeds, accumulate, kind, words, tiny_run_file, tmp_path, monkeypatch):
+    monkeypatch.setattr(doctor, "try_batch_sizes", lambda *_: speeds)
+    findings = found(tiny_run_file, tmp_path, f"train.accumulate={accumulate}")
+    assert any(f"train.batch_tokens = {words}" in text for text in texts(findings, kind))
+
+
+def test_half_and_twice_the_batch_are_tried_where_they_fit(monkeypatch):
+    tried = []
+
+    def try_training(model, config, batches, device, *, other_threads):
+        (batch,) = batches
+        tried.append(batch.target.size)
+        if batch.target.size > 100:
+            raise OutOfMemoryError
+        return Trial({1: 7.0}, 0)
+
+    monkeypatch.setattr(trial, "try_training", try_training)
+    model, config = preset("tiny", {"vocab_size": 101}), TrainConfig(batch_tokens=60)
+    assert trial.try_batch_sizes(model, config, 10, CPU, 1000.0) == {60: 1000.0, 30: 7.0}
+    assert tried == [30, 120]
+    assert trial.try_batch_sizes(model, config, 40, CPU, 1.0) == {60: 1.0}  # too short a half, too slow a double
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [("model.dropout=0.1", "in one pass, by C++"), ("model.positions=relative", "over padding")],
+)
+def test_how_attention_is_computed(setting, words, tiny_run_file, tmp_path, monkeypatch):
+    monkeypatch.setattr("transduce.kernels.packed.has_native", lambda *_: True)
+    said = texts(found(tiny_run_file, tmp_path, setting), "ok")
+    assert f"attention over 25 tokens a sentence {words}" in said
+
+
+def test_the_measured_format_is_the_one_that_a_training_uses(tiny_run_file, tmp_path, monkeypatch):
+    """One measurement behind both: what it says decides what doctor prints and what ``train`` multiplies in."""
+    for fast, name in ((True, "bfloat16"), (False, "float32")):
+        monkeypatch.setattr("transduce.kernels.precision._multiplies_bfloat16_fast", lambda _, fast=fast: fast)
+        said = texts(found(tiny_run_file, tmp_path, "train.precision=auto"), "ok")
+        assert f"matrix products in {name}, which auto means on this machine" in said
+        run = RunDirectory(tmp_path / name)
+        train_run(read_run(tiny_run_file, ["train.precision=auto", "train.max_steps=1"]), run, resume=False)
+        state = json.loads((run.checkpoints / "step-1" / "state.json").read_text())
+        assert state["fixed"]["train.precision"] == name
 
 
 def test_a_gain_within_the_noise_is_no_advice():

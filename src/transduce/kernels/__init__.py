@@ -6,7 +6,7 @@ from transduce.kernels.dropout import WHOLE, Dropped, dropout
 from transduce.kernels.loss import projected_cross_entropy, smoothed_cross_entropy
 from transduce.kernels.mask import Mask
 from transduce.kernels.native import has_native
-from transduce.kernels.packed import Heads, attend_packed
+from transduce.kernels.packed import Heads, attend_packed, packed_way
 from transduce.kernels.packing import Packing
 from transduce.kernels.precision import resolve_precision
 from transduce.kernels.scores import Relative, Scoring
@@ -29,6 +29,7 @@ __all__ = [
     "dropout",
     "has_native",
     "make_seed",
+    "packed_way",
     "projected_cross_entropy",
     "resolve_precision",
     "send",

@@ -2,7 +2,7 @@
 
 import ctypes
 from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import Any, Final, Literal, final
 
 import torch
 from jaxtyping import Float
@@ -54,8 +54,8 @@ def attend_packed(
     The rows of ``dropped`` are the queries' symbols.
     """
     seeds = dropped.rows(len(projected), device=projected.device)
-    short = keys.tokens <= _LONGEST * len(keys.lengths)
-    if scoring.plain and reach is None and short and has_native(projected):
+    way = packed_way(projected, keys, heads, reach, dropped.share, plain=scoring.plain)
+    if way == "C++":
         result: Tensor = _Packed.apply(  # type: ignore[no-untyped-call]
             projected.contiguous(),
             None if memory is None else memory.contiguous(),
@@ -64,7 +64,7 @@ def attend_packed(
         )
         return result
     query, key, value = (x.view(len(x), heads.number, -1) for x in _split(projected, memory, heads))
-    if scoring.plain and reach is None and dropped.share == 0 and has_variable_length(query, value):
+    if way == "variable length":
         return attend_variable_length(query, key, value, queries, keys, scoring.scale, causal=causal).flatten(1)
     places = (query, queries), (key, keys), (value, keys)
     query, key, value = (packing.pad(x).transpose(1, 2) for x, packing in places)
@@ -73,6 +73,27 @@ def attend_packed(
     if seeds is not None:
         dropped = Dropped(dropped.share, queries.pad(seeds))
     return queries.pack(attend(query, key, value, mask, scoring, dropped).transpose(1, 2)).flatten(1)
+
+
+def packed_way(
+    projected: Float[Tensor, "tokens width"],
+    keys: Packing,
+    heads: Heads,
+    reach: int | None,
+    dropout: float,
+    *,
+    plain: bool,
+) -> Literal["C++", "variable length", "padded"]:
+    """The fastest way that can (docs/performance.md): of tensors such as these, only type and device are looked at.
+
+    ``plain`` is whether scores are scaled products alone.
+    """
+    if not plain or reach is not None:
+        return "padded"
+    if has_native(projected) and keys.tokens <= _LONGEST * len(keys.lengths):
+        return "C++"
+    fused = heads.d_k == heads.d_v and dropout == 0 and has_variable_length(projected, heads.d_k)
+    return "variable length" if fused else "padded"
 
 
 def _split(projected: Tensor, memory: Tensor | None, heads: Heads) -> tuple[Tensor, Tensor, Tensor]:

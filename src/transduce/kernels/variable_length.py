@@ -14,14 +14,11 @@ _WIDEST: Final = 256  # head that the kernels know
 _OLDEST: Final = (8, 0)  # compute capability that they run on
 
 
-def has_variable_length(
-    query: Float[Tensor, "tokens heads d_k"], value: Float[Tensor, "memory_tokens heads d_v"]
-) -> bool:
-    """Whether there are such kernels for these: half precision, keys and values of one width, a multiple of 8."""
-    if query.device.type != "cuda" or query.dtype not in _HALF:
+def has_variable_length(x: Tensor, width: int) -> bool:
+    """Whether there are such kernels for tensors like this one, and heads so wide: half precision, a multiple of 8."""
+    if x.device.type != "cuda" or x.dtype not in _HALF:
         return False
-    width = query.shape[2]
-    return width == value.shape[2] and width % 8 == 0 and width <= _WIDEST and _runs_on(query.device)
+    return width % 8 == 0 and width <= _WIDEST and _runs_on(x.device)
 
 
 def attend_variable_length(

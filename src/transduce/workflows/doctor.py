@@ -7,18 +7,27 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from transduce.config import BadInputError, ModelConfig, RunConfig
+from transduce.config import BadInputError, ModelConfig, RunConfig, TrainConfig
 from transduce.data import corpus_paths, plan_epoch
-from transduce.kernels import has_native, resolve_precision
+from transduce.kernels import Heads, Packing, has_native, packed_way, resolve_precision
 from transduce.models import build_without_storage
 from transduce.training import list_checkpoints
 from transduce.workflows.corpus_check import examine_corpora
 from transduce.workflows.finding import Finding
 from transduce.workflows.prepare import Prepared, load_prepared
 from transduce.workflows.run_directory import RunDirectory
-from transduce.workflows.trial import OutOfMemoryError, Trial, full_batch, try_training
+from transduce.workflows.trial import (
+    OutOfMemoryError,
+    Trial,
+    full_batch,
+    try_batch_sizes,
+    try_training,
+    worth_asking_for,
+)
 
 _TYPICAL: Final = 25  # tokens of a sentence, where nothing is known of the corpus
 _GIB: Final = 2**30
@@ -124,6 +133,7 @@ def _training(
     precision = str(resolve_precision(train.precision, device)).removeprefix("torch.")
     chosen = f"{precision}, which auto means on this machine" if train.precision == "auto" else precision
     yield Finding("ok", f"matrix products in {chosen}")
+    yield from (_attention(model, batch.target_lengths, train, device) for batch in batches)
     try:
         speed = try_training(model, train, batches[:1], device)
         widest = try_training(model, train, batches[1:], device) if len(batches) > 1 else speed
@@ -136,6 +146,18 @@ def _training(
         return
     yield from _speed(config, speed)
     yield _memory(max(speed.memory, widest.memory), device)
+    yield _batch_size(train, try_batch_sizes(model, train, typical, device, speed.speeds[speed.now]))
+
+
+def _attention(model: ModelConfig, lengths: NDArray[np.int64], train: TrainConfig, device: torch.device) -> Finding:
+    """How decoder self-attention is computed over such sequences, which follows from sizes that were measured."""
+    heads = Heads(model.heads, model.d_k, model.d_v)
+    sums = torch.empty(0, sum(heads.widths), dtype=resolve_precision(train.precision, device), device=device)
+    keys = Packing.of(torch.from_numpy(lengths), int(lengths.max()), device)
+    plain = model.compatibility not in ("additive", "multiplicative") and model.positions != "relative"
+    way = packed_way(sums, keys, heads, model.neighbourhood, model.attention_dropout, plain=plain)
+    words = {"C++": "in one pass, by C++", "variable length": "by variable-length kernels", "padded": "over padding"}
+    return Finding("ok", f"attention over {lengths.max():,} tokens a sentence {words[way]}")
 
 
 def _speed(config: RunConfig, trial: Trial) -> Iterator[Finding]:
@@ -152,6 +174,20 @@ def _speed(config: RunConfig, trial: Trial) -> Iterator[Finding]:
             f"{trial.best} threads are {trial.speeds[trial.best] / speed:.1f} times as fast: set the environment "
             f"variable OMP_NUM_THREADS={trial.best}",
         )
+
+
+def _batch_size(train: TrainConfig, speeds: dict[int, float]) -> Finding:
+    now = train.batch_tokens
+    best = worth_asking_for(speeds, now)
+    if best == now:
+        others = " or ".join(f"{tokens:,}" for tokens in speeds if tokens != now)
+        than = f"no slower than {others}" if others else "the only size tried"
+        return Finding("ok", f"train.batch_tokens = {now:,} is {than}")
+    text = f"train.batch_tokens = {best:,} is {speeds[best] / speeds[now]:.1f} times as fast as {now:,}"
+    accumulate, rest = divmod(now * train.accumulate, best)
+    if rest:
+        return Finding("ok", f"{text}, but each step would learn from other numbers of tokens")
+    return Finding("warning", f"{text}: with train.accumulate = {accumulate} each step learns from as many tokens")
 
 
 def _memory(needed: int, device: torch.device) -> Finding:

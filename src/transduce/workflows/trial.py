@@ -3,7 +3,7 @@
 import gc
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
@@ -19,8 +19,10 @@ from transduce.training import make_optimizer, train_step
 
 _RATE: Final = 1e-6  # any that lets the weights stay finite
 _STEPS: Final = 3
-# Below this gain another number of threads is no advice.
+# Below this gain another number of threads, or another batch size, is no advice.
 _GAIN: Final = 1.1
+# Steps that take longer than this are not tried with twice the tokens.
+_PATIENCE_SECONDS: Final = 5.0
 
 
 @final
@@ -39,15 +41,27 @@ class Trial:
     @property
     def best(self) -> int:
         """That which is worth asking for."""
-        best = max(self.speeds, key=lambda number: self.speeds[number])
-        return best if self.speeds[best] > _GAIN * self.speeds[self.now] else self.now
+        return worth_asking_for(self.speeds, self.now)
+
+
+def worth_asking_for(speeds: Mapping[int, float], now: int) -> int:
+    """The fastest way of several, where its gain is worth a change of what is used now."""
+    best = max(speeds, key=lambda way: speeds[way])
+    return best if speeds[best] > _GAIN * speeds[now] else now
 
 
 class OutOfMemoryError(Exception):
     """A step needs more memory than there is."""
 
 
-def try_training(model: ModelConfig, config: TrainConfig, batches: Sequence[Batch], device: torch.device) -> Trial:
+def try_training(
+    model: ModelConfig,
+    config: TrainConfig,
+    batches: Sequence[Batch],
+    device: torch.device,
+    *,
+    other_threads: bool = True,
+) -> Trial:
     """Take a few steps on each of these batches; the first number of threads is torch's own.
 
     Raises:
@@ -59,7 +73,7 @@ def try_training(model: ModelConfig, config: TrainConfig, batches: Sequence[Batc
     speeds = {}
     threads = torch.get_num_threads()
     try:
-        for number in _numbers_of_threads(threads, device):
+        for number in _numbers_of_threads(threads, device) if other_threads else [threads]:
             torch.set_num_threads(number)
             speeds[number] = _measure(network, optimizer, batches, dtype)
         return Trial(speeds, max(0, _peak(device) - before) + 4 * sum(x.numel() for x in network.parameters()))
@@ -71,6 +85,24 @@ def try_training(model: ModelConfig, config: TrainConfig, batches: Sequence[Batc
         torch.set_num_threads(threads)
         del network, optimizer
         gc.collect()
+
+
+def try_batch_sizes(
+    model: ModelConfig, config: TrainConfig, length: int, device: torch.device, speed: float
+) -> dict[int, float]:
+    """Target tokens a second by ``batch_tokens``: what is set, of which the speed is known, a half and twice of it.
+
+    ``length`` is the sequences'. What is too large for memory, or would take long to try, is left out.
+    """
+    now, speeds = config.batch_tokens, {config.batch_tokens: speed}
+    larger = [2 * now] if now / speed < _PATIENCE_SECONDS else []
+    for tokens in [size for size in (now // 2, *larger) if size >= length]:
+        try:
+            trial = try_training(model, config, [full_batch(model, tokens, length)], device, other_threads=False)
+        except OutOfMemoryError:
+            continue
+        speeds[tokens] = trial.speeds[trial.now]
+    return speeds
 
 
 def _measure(network: Transformer, optimizer: torch.optim.Adam, batches: Sequence[Batch], dtype: torch.dtype) -> float:
