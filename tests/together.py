@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 _SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload(["transduce.workflows.train"])
+_SERVER.set_forkserver_preload(["transduce.cli.main", "transduce.workflows.train", "torch._dynamo"])
 
 
 @dataclass

@@ -60,7 +60,7 @@ def test_version(capsys):
         (["translate", "m", "--beam-size", "many"], "--beam-size"),
         (["translate", "m", "--format", "xml"], "xml"),
         (["translate", "m", "--precision", "float64"], "float64"),
-        (["translate", "m", "n"], "n"),
+        (["doctor", "r.toml", "s.toml"], "s.toml"),
         (["evaluate", "m", "--source", "s"], "--reference"),
         (["train"], "RUN.toml"),
         (["train", "r.toml", "--out"], "--out"),

@@ -177,6 +177,15 @@ def test_a_training_goes_on_with_another_number_of_processes(
     assert state[0].target_tokens == state[1].target_tokens
 
 
+def test_going_on_with_as_many_processes_is_exact(folder, tmp_path, run_together):
+    """Of three: two numbers have the same sum in any order, and could not show that the order has changed."""
+    for out, steps in (("whole", 4), ("halves", 2), ("halves", 4)):
+        run_together(3, tmp_path / f"{out}-{steps}", _train, folder, tmp_path / out, steps, {})
+    for name in ("model", "optimizer"):
+        one, other = (tmp_path / out / f"checkpoints/step-4/{name}.safetensors" for out in ("whole", "halves"))
+        assert one.read_bytes() == other.read_bytes()
+
+
 def test_a_stand_in_counts_for_nothing(folder):
     stand_in: Batch = make_batch(Store(folder / "ragged"), np.zeros(0, np.int64), SPECIAL)
     assert (stand_in.stand_in, stand_in.target_tokens, len(stand_in.labels)) == (True, 0, 1)

@@ -19,7 +19,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from transduce.config import Parallel, TransduceError
-from transduce.models import Transformer, build
+from transduce.models import LossSums, Tokens, Transformer, build
 from transduce.training.processes import Processes
 
 
@@ -117,7 +117,23 @@ def _sum_gradients(model: Transformer, processes: Processes) -> DistributedDataP
         warnings.filterwarnings("ignore", message="`broadcast_buffers` is deprecated", category=FutureWarning)
         wrapped = DistributedDataParallel(model, device_ids=ids, broadcast_buffers=False, gradient_as_bucket_view=True)
     wrapped.register_comm_hook(None, _sum_bucket)
+    model.train()  # the buckets are those of a step, whatever was measured before the first
+    _choose_buckets(wrapped, processes.device)
     return wrapped
+
+
+def _choose_buckets(network: DistributedDataParallel, device: torch.device) -> None:
+    """Learn from nothing once, before the first step.
+
+    The buckets in which gradients are summed follow from the order of the first backward pass, behind which they are
+    laid out anew. Of three processes and more, the place in a bucket decides in which order a gradient's parts are
+    summed: a training that goes on would have other buckets in its first step than one that is not interrupted.
+    """
+    symbol = torch.zeros(1, 1, dtype=torch.int64, device=device)
+    tokens = Tokens(symbol, torch.ones(1, dtype=torch.int64))
+    sums: LossSums = network(tokens, tokens, symbol)
+    (0 * sums.objective).backward()  # type: ignore[no-untyped-call]
+    network.zero_grad(set_to_none=True)
 
 
 def _sum_bucket(

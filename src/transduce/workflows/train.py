@@ -129,7 +129,7 @@ def _train_run(
     progress = fix(progress, config, settings, run)
     _check_alike(settings, progress, processes)
     if processes.first:
-        progress = tell_circumstances(progress, circumstances(device, processes))
+        progress = tell_circumstances(progress, circumstances(device, processes, settings.parallel))
         write_run(config, run.config)
     tensorboard = run.tensorboard if settings.tensorboard and processes.first else None
     with Report(
