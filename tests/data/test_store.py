@@ -188,3 +188,13 @@ class TestUnreadable:
         path = tmp_path / "train.arrow"
         write_arrow(path, {"version": "2", "origin": "{}"})
         assert contents(Store(path)) == [([3], [3], 7)]
+
+
+def test_sizes_are_of_both_sides_in_any_order(tmp_path, monkeypatch):
+    monkeypatch.setattr("transduce.data.store._ROWS_PER_BLOCK", 2)
+    pairs = [([4] * source, [5] * target, 0) for source, target in ((1, 2), (3, 5), (7, 11), (13, 17), (19, 23))]
+    write_store(tmp_path / "store", pairs, {})
+    store = Store(tmp_path / "store")
+    assert len(store.blocks) == 3
+    assert store.sizes(np.array([4, 0, 2, 3, 0])).tolist() == [42, 3, 18, 30, 3]
+    assert store.sizes(np.zeros(0, np.int64)).tolist() == []

@@ -3,33 +3,21 @@
 import random
 import shutil
 import time
+from functools import partial
 
 import pytest
 
 from tests.faults.command import run, start
 from tests.faults.faults import POINTS
-from transduce.training import list_checkpoints, read_progress
+from tests.faults.small import command, copy_prepared, ends_alike
+from transduce.training import list_checkpoints
 
 pytest_plugins = ["tiny_run"]
-
-STEPS = 13
-SETTINGS = {
-    "max_steps": STEPS,
-    "checkpoint_every": 2,  # 13 is no multiple: the last step's is one of its own
-    "validate_every": 3,
-    "log_every": 1,
-    "keep_checkpoints": 1,  # an older one that goes too early is missed
-    "batch_tokens": 64,
-}
 
 
 @pytest.fixture(scope="module")
 def train(tiny_run_file):
-    def command(root, **more):
-        settings = [f"--set=train.{key}={value}" for key, value in (SETTINGS | more).items()]
-        return ["train", str(tiny_run_file), "--out", str(root), "--resume", *settings]
-
-    return command
+    return partial(command, tiny_run_file)
 
 
 @pytest.fixture(scope="module")
@@ -42,23 +30,7 @@ def whole(train, tmp_path_factory):
 
 @pytest.fixture
 def root(whole, tmp_path):
-    """A run that is prepared and not begun."""
-    path = tmp_path / "run"
-    ignored = shutil.ignore_patterns("checkpoints", "best", "metrics.jsonl")
-    return shutil.copytree(whole, path, ignore=ignored)
-
-
-def ends_alike(root, whole):
-    ends = [list_checkpoints(each / "checkpoints")[-1][1] for each in (root, whole)]
-    assert [end.name for end in ends] == [f"step-{STEPS}"] * 2
-    for name in ("model.safetensors", "optimizer.safetensors"):
-        assert (ends[0] / name).read_bytes() == (ends[1] / name).read_bytes(), name
-    assert (root / "best/model.safetensors").read_bytes() == (whole / "best/model.safetensors").read_bytes()
-    states = [read_progress(end).model_dump(exclude={"seconds", "checkpoint_seconds"}) for end in ends]
-    assert states[0] == states[1]
-    kept = [sorted(path.name for path in (each / "checkpoints").iterdir()) for each in (root, whole)]
-    assert kept[0] == kept[1]
-    return True
+    return copy_prepared(whole, tmp_path / "run")
 
 
 def die_and_go_on(train, root, whole, point, count):

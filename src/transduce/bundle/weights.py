@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -21,8 +21,13 @@ _FLOATING: Final = ("F64", "F32", "F16", "BF16")
 _MOST_BYTES: Final = 2**42
 
 
-def load_weights(model: torch.nn.Module, path: Path) -> None:
+def load_weights(
+    model: torch.nn.Module, path: Path, part: Callable[[Tensor, Tensor], Tensor] = lambda tensor, _: tensor
+) -> None:
     """Fill a model in place from a ``.safetensors`` file, tensor by tensor.
+
+    ``part`` takes a tensor of the file and one of the model, and lays the first out as the second is, where a model is
+    spread over processes.
 
     Raises:
         BadInputError: The file is missing or damaged, its tensors' names or shapes are not the model's, or a weight is
@@ -33,8 +38,9 @@ def load_weights(model: torch.nn.Module, path: Path) -> None:
         _compare(stored, wanted, path)
         for name, place in wanted.items():
             tensor = stored.get_tensor(name)
-            if not bool(place.copy_(tensor).isfinite().all()):
+            if not bool(tensor.to(place.dtype).isfinite().all()):
                 raise BadInputError(f"{path}: {name} has entries that are no finite numbers: the file is damaged")
+            place.copy_(part(tensor, place))
 
 
 def check_weights(wanted: Mapping[str, Tensor], path: Path) -> None:

@@ -47,6 +47,11 @@ def be_verbose(wanted: bool) -> None:
         _choose(logging.DEBUG)
 
 
+def keep_to_warnings() -> None:
+    """From here on, as one of several processes, the first of which tells the rest."""
+    _LOG.setLevel(max(_LOG.level, logging.WARNING))
+
+
 def _choose(level: int) -> None:
     if _LOG.level not in {logging.INFO, level}:
         raise BadInputError("--quiet and --verbose exclude each other: give one of them")

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from transduce.cli.log import keep_to_warnings
 from transduce.cli.options import Out, RunFile, Settings
 
 
@@ -21,6 +22,7 @@ def train(
 ) -> None:
     """Train a model; prepares the data first, where needed."""
     from transduce.config import BadInputError, read_run
+    from transduce.training import join_processes
     from transduce.workflows.run_directory import RunDirectory, default_out
     from transduce.workflows.train import train_run
 
@@ -28,7 +30,14 @@ def train(
         raise BadInputError("--carry-vocabulary goes with --init MODEL")
     run = RunDirectory(out or default_out(run_file))
     config = read_run(run_file, settings or ())
-    progress = train_run(config, run, resume=resume, init=init, carry_vocabulary=carry_vocabulary)
+    with join_processes(config.train.hang_minutes) as processes:
+        if not processes.first:
+            keep_to_warnings()
+        progress = train_run(
+            config, run, resume=resume, init=init, carry_vocabulary=carry_vocabulary, processes=processes
+        )
+    if not processes.first:
+        return
     best = "nothing was validated yet"
     if progress.best_score is not None:
         # Losses are kept negated, so that higher is better.

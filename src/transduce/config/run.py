@@ -11,6 +11,7 @@ from transduce.config.tokenizer import TokenizerConfig
 
 Precision = Literal["auto", "float32", "bfloat16"]
 BestMetric = Literal["bleu", "loss"]
+Parallel = Literal["data", "sharded"]
 
 
 class TrainConfig(Section):
@@ -26,6 +27,13 @@ class TrainConfig(Section):
     )
     seed: int = Field(1, ge=0)
     precision: Precision = "auto"
+    parallel: Parallel = Field(
+        "data",
+        description="what several processes hold: all of the model each, or a part each, where it is too large for one",
+    )
+    hang_minutes: float = Field(
+        10, gt=0, description="of several processes: a step that takes longer ends them all, each with its stack trace"
+    )
     learning_rate_factor: float = Field(1.0, gt=0, description="multiplies the schedule of section 5.3")
     warmup_steps: int = Field(4000, ge=1)
     cooldown_steps: int = Field(

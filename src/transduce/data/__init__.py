@@ -6,6 +6,7 @@ from transduce.data.corpus import corpus_paths, name_corpus, read_corpus, read_n
 from transduce.data.filters import DuplicateFinder, HeldOut, PairFilter, Tally, text_flaw
 from transduce.data.lines import is_text, open_binary, raw_lines, read_lines, read_pairs
 from transduce.data.plan import Plan, padding_share, plan_epoch, plan_window
+from transduce.data.share import Share, deal, divide
 from transduce.data.store import Store, write_store
 
 __all__ = [
@@ -17,9 +18,12 @@ __all__ = [
     "PairFilter",
     "Plan",
     "Resegment",
+    "Share",
     "Store",
     "Tally",
     "corpus_paths",
+    "deal",
+    "divide",
     "drop_symbols",
     "is_text",
     "make_batch",

@@ -23,7 +23,8 @@ class Batch:
 
     ``source`` ends with the end symbol; ``target`` begins with the begin symbol; ``labels`` is ``target`` shifted
     left by one (section 3.1) and ends with the end symbol. Lengths count these symbols. ``rows`` are the
-    pairs' numbers in their store, where they have any.
+    pairs' numbers in their store, where they have any. A ``stand_in`` goes through the model like any other, for a
+    process that a step has nothing for, but counts for nothing.
     """
 
     source: Array
@@ -32,11 +33,12 @@ class Batch:
     labels: Array
     target_lengths: Array
     rows: Array | None = None
+    stand_in: bool = False
 
     @property
     def target_tokens(self) -> int:
         """How many labels there are, end symbols counted, padding not."""
-        return int(self.target_lengths.sum())
+        return 0 if self.stand_in else int(self.target_lengths.sum())
 
 
 def pad(sequences: Sequence[Ids | list[int]], filler: int) -> tuple[Array, Array]:
@@ -52,7 +54,9 @@ Resegment = Callable[[list[Ids], list[Ids], Rows], tuple[list[Ids], list[Ids]]]
 
 
 def make_batch(store: Store, rows: Rows, special: SpecialIds, resegment: Resegment | None = None) -> Batch:
-    """Read the pairs of one entry of the plan."""
+    """Read the pairs of one entry of the plan; of an empty one, the store's first pair as a stand-in."""
+    stand_in = not len(rows)
+    rows = np.zeros(1, np.int64) if stand_in else rows
     sources, targets = (list(side) for side in zip(*(store.pair(int(row)) for row in rows), strict=True))
     if resegment is not None:
         sources, targets = resegment(sources, targets, rows)
@@ -60,7 +64,7 @@ def make_batch(store: Store, rows: Rows, special: SpecialIds, resegment: Resegme
     source, source_lengths = pad([np.concatenate([ids, end]) for ids in sources], special.pad)
     target, target_lengths = pad([np.concatenate([begin, ids]) for ids in targets], special.pad)
     labels, _ = pad([np.concatenate([ids, end]) for ids in targets], special.pad)
-    return Batch(source, source_lengths, target, labels, target_lengths, rows)
+    return Batch(source, source_lengths, target, labels, target_lengths, rows, stand_in)
 
 
 def drop_symbols(batch: Batch, share: float, unknown: int, seed: Sequence[int]) -> Batch:

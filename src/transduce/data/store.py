@@ -105,6 +105,16 @@ class Store:
         """The indices of the pairs of a block."""
         return np.arange(self._starts[number], self._starts[number + 1])
 
+    def sizes(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Tokens of each of some pairs, both sides together."""
+        numbers = np.searchsorted(self._starts, rows, side="right") - 1
+        sizes = np.zeros(len(rows), np.int64)
+        for number in np.unique(numbers).tolist():
+            inside, block = numbers == number, self.blocks[number]
+            at = rows[inside] - self._starts[number]
+            sizes[inside] = sum(side.offsets[at + 1] - side.offsets[at] for side in (block.source, block.target))
+        return sizes
+
     def verify(self) -> None:
         """Read the whole file, a block at a time and past the mapping, and compare it with its checksums.
 

@@ -12,7 +12,9 @@ from transduce.training.checkpoint import (
 )
 from transduce.training.circumstances import circumstances
 from transduce.training.loop import is_finished, is_over, is_stale, train
-from transduce.training.memory import keep_freed_memory
+from transduce.training.memory import is_out_of_memory, keep_freed_memory
+from transduce.training.parallel import connect, gather_model, place_model
+from transduce.training.processes import Processes, join_processes
 from transduce.training.progress import Progress
 from transduce.training.report import Report
 from transduce.training.requests import Abandoned, Requests, listen
@@ -21,6 +23,7 @@ from transduce.training.session import Corpora, Hooks, Training
 from transduce.training.snapshot import Snapshot, look
 from transduce.training.step import compute_loss, make_optimizer, step_seed, train_step
 from transduce.training.tracking import require_tensorboard
+from transduce.training.watch import Watch
 from transduce.training.work import Work, pair_work, step_work
 from transduce.training.writer import CheckpointWriter, save_checkpoint
 
@@ -31,19 +34,25 @@ __all__ = [
     "CheckpointWriter",
     "Corpora",
     "Hooks",
+    "Processes",
     "Progress",
     "Report",
     "Requests",
     "Snapshot",
     "Training",
+    "Watch",
     "Work",
     "average_weights",
     "circumstances",
     "compute_loss",
+    "connect",
     "cooldown",
+    "gather_model",
     "is_finished",
+    "is_out_of_memory",
     "is_over",
     "is_stale",
+    "join_processes",
     "keep_freed_memory",
     "learning_rate",
     "list_checkpoints",
@@ -53,6 +62,7 @@ __all__ = [
     "look",
     "make_optimizer",
     "pair_work",
+    "place_model",
     "read_progress",
     "read_weights",
     "require_tensorboard",

@@ -6,14 +6,31 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from types import FrameType
 from typing import Final, final
+
+from transduce.training.processes import ALONE, Processes
 
 _STOPS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class Abandoned(BaseException):
     """Raised in what is not worth finishing when a training is to stop; no handler of errors should keep it."""
+
+
+@final
+@dataclass(frozen=True)
+class Asked:
+    """What all processes of a training are to do after a step."""
+
+    checkpoint: bool
+    stop: bool
+
+    @property
+    def any(self) -> bool:
+        """Whether a checkpoint is to be written; a stop asks for one too."""
+        return self.checkpoint or self.stop
 
 
 @final
@@ -27,14 +44,17 @@ class Requests:
         self._checkpoint = False
         self.in_step = False
 
-    def stops(self, step: int) -> bool:
-        """Whether a training is to end after this step."""
-        return self.stopped_by is not None or (self._stop_after is not None and step >= self._stop_after)
+    def take(self, step: int, processes: Processes = ALONE) -> Asked:
+        """What was asked of any of the processes by now, after this step; all of them must call it.
 
-    def take_checkpoint(self) -> bool:
-        """Whether a checkpoint was asked for since the last time."""
-        asked, self._checkpoint = self._checkpoint, False
-        return asked
+        A signal may reach one of them only, or each at another step: they do what they agree on here.
+        """
+        checkpoint, self._checkpoint = self._checkpoint, False
+        checkpoints, *stops = processes.sum([checkpoint, *(self.stopped_by is each for each in _STOPS)])
+        stopped_by = next((each for each, asked in zip(_STOPS, stops, strict=True) if asked), None)
+        self.stopped_by = self.stopped_by or stopped_by
+        over = self._stop_after is not None and step >= self._stop_after
+        return Asked(checkpoints > 0, stopped_by is not None or over)
 
     def ask_checkpoint(self) -> None:
         """Have one written after this step."""

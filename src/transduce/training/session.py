@@ -11,6 +11,7 @@ from transduce.data import Resegment, Store
 from transduce.kernels import resolve_precision
 from transduce.models import Transformer
 from transduce.text import SpecialIds
+from transduce.training.processes import ALONE, Processes
 from transduce.training.progress import Progress
 from transduce.training.report import Report
 from transduce.training.requests import Requests
@@ -47,6 +48,7 @@ class Training:
     report: Report
     hooks: Hooks
     requests: Requests = field(default_factory=Requests)
+    processes: Processes = ALONE
 
     @property
     def device(self) -> torch.device:
@@ -75,9 +77,13 @@ class Sums:
         """One batch more."""
         return Sums(self.nll + nll, self.tokens + tokens)
 
-    def mean(self) -> float:
-        """Nats per target token."""
-        return float(self.nll) / max(1, self.tokens)
+    def without(self, tokens: int) -> "Sums":
+        """Without the tokens of a step whose losses were none."""
+        return Sums(self.nll, self.tokens - tokens)
+
+    def mean(self, processes: Processes = ALONE) -> float:
+        """Nats per target token: the tokens are counted for all processes, the losses are each one's own."""
+        return processes.sum([float(self.nll)])[0] / max(1, self.tokens)
 
 
 def describe(split: str, progress: Progress, loss: float, rate: float) -> dict[str, float | int | str]:

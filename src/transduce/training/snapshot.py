@@ -6,6 +6,8 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
+from transduce.training.parallel import whole
+from transduce.training.processes import ALONE, Processes
 from transduce.training.progress import Progress
 
 
@@ -41,12 +43,18 @@ class Copies:
             for key in (name, f"{name}.exp_avg", f"{name}.exp_avg_sq"):
                 self._reserve(key, weight).zero_()
 
-    def take(self, snapshot: Snapshot) -> Snapshot:
-        """A copy of these tensors, good until the next one is taken."""
-        copied = [
-            {name: self._reserve(name, tensor).copy_(tensor, non_blocking=True) for name, tensor in tensors.items()}
-            for tensors in (snapshot.weights, snapshot.optimizer)
-        ]
+    def take(self, snapshot: Snapshot, processes: Processes = ALONE) -> Snapshot:
+        """A copy of these tensors, good until the next one is taken.
+
+        Where they are spread over processes, all must call it; they are gathered one at a time, and the first process
+        alone keeps them.
+        """
+        copied: list[dict[str, Tensor]] = [{}, {}]
+        for copies, tensors in zip(copied, (snapshot.weights, snapshot.optimizer), strict=True):
+            for name, tensor in tensors.items():
+                gathered = whole(tensor)
+                if processes.first:
+                    copies[name] = self._reserve(name, gathered).copy_(gathered, non_blocking=True)
         if any(tensor.is_cuda for tensor in snapshot.weights.values()):
             torch.cuda.synchronize()
         return Snapshot(copied[0], copied[1], snapshot.progress)

@@ -7,6 +7,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from transduce.data import Batch
+from transduce.training.processes import Processes
 
 
 class Work(BaseModel):
@@ -54,6 +55,8 @@ def step_work(batches: Iterable[Batch]) -> Work:
     """The work of one step, which learns from all of these batches."""
     total = Work(steps=1)
     for batch in batches:
+        if batch.stand_in:
+            continue
         source, target = batch.source_lengths.astype(np.int64), batch.target_lengths.astype(np.int64)
         total += Work(
             source=source.sum(),
@@ -63,3 +66,10 @@ def step_work(batches: Iterable[Batch]) -> Work:
             target_target=target @ target,
         )
     return total
+
+
+def join_work(own: Work, processes: Processes) -> Work:
+    """The work of a step that several processes share, from each one's own."""
+    terms = [name for name in Work.model_fields if name != "steps"]
+    sums = processes.sum([getattr(own, name) for name in terms])
+    return Work(steps=own.steps, **{name: int(total) for name, total in zip(terms, sums, strict=True)})

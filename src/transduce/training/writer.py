@@ -18,6 +18,7 @@ from transduce.config import TransduceError
 from transduce.config.disk import flush, replace_directory, write_flushed
 from transduce.training.checkpoint import MODEL, OPTIMIZER, STATE, list_checkpoints, list_regular
 from transduce.training.manifest import write_manifest
+from transduce.training.processes import ALONE, Processes
 from transduce.training.progress import Progress
 from transduce.training.snapshot import Copies, Snapshot, look
 
@@ -34,14 +35,25 @@ _REMEDIES: Final = {
 
 @final
 class CheckpointWriter:
-    """Writes one checkpoint at a time in a thread of its own; the training waits for the snapshot only."""
+    """Writes one checkpoint at a time in a thread of its own; the training waits for the snapshot only.
+
+    Of several processes, the first one writes, and all call ``write`` and ``finish``, as they may hold a part of the
+    tensors each: the files are the same for any number of processes.
+    """
 
     def __init__(
-        self, folder: Path, model: nn.Module, optimizer: torch.optim.Adam, *, keep: int, before: Callable[[], None]
+        self,
+        folder: Path,
+        model: nn.Module,
+        optimizer: torch.optim.Adam,
+        *,
+        keep: int,
+        before: Callable[[], None],
+        processes: Processes = ALONE,
     ) -> None:
         """``before`` puts on disk what belongs with a checkpoint, and runs in the thread too."""
         self._folder, self._model, self._optimizer, self._keep, self._before = folder, model, optimizer, keep, before
-        self._copies = Copies()
+        self._copies, self._processes = Copies(), processes
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._busy: Future[OSError | None] = self._thread.submit(self._reserve)
 
@@ -56,11 +68,12 @@ class CheckpointWriter:
 
     def write(self, progress: Progress) -> None:
         """Write ``step-N`` of the training as it is now; waits for the one before it."""
-        self.wait()
+        self._processes.lead("writing a checkpoint", self._become_free)
         start = time.perf_counter()
-        snapshot = self._copies.take(look(self._model, self._optimizer, progress))
+        snapshot = self._copies.take(look(self._model, self._optimizer, progress), self._processes)
         _log.debug(f"step {progress.step}: the snapshot took {time.perf_counter() - start:.2f} s")
-        self._busy = self._thread.submit(self._write, snapshot)
+        if self._processes.first:
+            self._busy = self._thread.submit(self._write, snapshot)
 
     def wait(self) -> OSError | None:
         """Until nothing is being written; why the last one could not be, if it could not."""
@@ -72,14 +85,23 @@ class CheckpointWriter:
         Raises:
             TransduceError: It could not be written.
         """
+        self._processes.lead("writing the last checkpoint", self._end)
+
+    def _become_free(self) -> str:
+        self.wait()  # why the one before could not be written was said then
+        return ""
+
+    def _end(self) -> str:
         if error := self.wait():
             raise TransduceError(
                 f"{describe_failure(self._folder, error)}. The training is ended, and its last steps are not on disk: "
                 f"{_remedy(error)}, then --resume trains them again"
             ) from error
+        return ""
 
     def _reserve(self) -> None:
-        self._copies.reserve(self._model)
+        if self._processes.first:
+            self._copies.reserve(self._model)
 
     def _write(self, snapshot: Snapshot) -> OSError | None:
         start, step = time.perf_counter(), snapshot.progress.step

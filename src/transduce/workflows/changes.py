@@ -28,6 +28,8 @@ _SAFE: Final = frozenset(
         "train.early_stop",
         "train.best_metric",
         "train.tensorboard",
+        "train.parallel",
+        "train.hang_minutes",
         "data.root",
         "data.test",
         *(f"generation.{name}" for name in GenerationConfig.model_fields),
@@ -138,7 +140,8 @@ def fix(progress: Progress, config: RunConfig, settings: TrainConfig, run: RunDi
 
 def tell_circumstances(progress: Progress, now: dict[str, str]) -> Progress:
     """Say what differs of that which the last bits of all sums depend on, and write down what it is from here on."""
-    began = progress.circumstances or now
+    # Older versions wrote no number of processes, as there was one.
+    began = {"processes": "1"} | progress.circumstances if progress.circumstances else now
     different = [f"{key} was {began.get(key)} and is {value}" for key, value in now.items() if began.get(key) != value]
     if different:
         _log.warning(

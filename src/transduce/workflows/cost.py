@@ -59,10 +59,12 @@ def cost_of_tokens(flops: Mapping[str, Any], target_tokens: int) -> dict[str, An
     return {"target_tokens": target_tokens, "flops_counted": pairs * flops["forward_and_backward"]}
 
 
-def describe_cost(config: ModelConfig, progress: Progress, dtype: torch.dtype, device: torch.device) -> list[str]:
+def describe_cost(
+    config: ModelConfig, progress: Progress, dtype: torch.dtype, device: torch.device, devices: int = 1
+) -> list[str]:
     """What a training cost, for people: counted, and by the paper's method with the rate of this device."""
     work, rate = progress.work, measure_rate(dtype, device)
-    counted, spent = count_training(config, work), sustained_cost(progress.seconds, 1, rate)
+    counted, spent = count_training(config, work), sustained_cost(progress.seconds, devices, rate)
     # A training that an older version began was not counted from its beginning.
     since = f" since step {progress.step - work.steps:,}" if work.steps < progress.step else ""
     # Restricted attention compares other pairs of positions than the count has.
@@ -70,7 +72,8 @@ def describe_cost(config: ModelConfig, progress: Progress, dtype: torch.dtype, d
     return [
         f"training cost, counted{since}: {about}{counted:.3g} FLOPs, forward and backward, for {work.source:,} source "
         f"and {work.target:,} target tokens, padding left out",
-        f"training cost, by the paper's method: {spent:.3g} FLOPs, {progress.seconds:,.1f} s x 1 device x "
+        f"training cost, by the paper's method: {spent:.3g} FLOPs, {progress.seconds:,.1f} s x {devices} device"
+        f"{'' if devices == 1 else 's'} x "
         f"{rate / 1e12:.3g} TFLOPS measured here in {str(dtype).removeprefix('torch.')}",
     ]
 

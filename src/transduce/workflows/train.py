@@ -1,16 +1,18 @@
 """From a run file to a trained model, with dev translated and scored on the way."""
 
+import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
 from signal import Signals
+from typing import Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from transduce.bundle import BEST, Bundle, find_model, save_bundle
-from transduce.config import BadInputError, Precision, RunConfig, StoppedError, TrainConfig, write_run
+from transduce.config import BadInputError, Precision, RunConfig, StoppedError, TrainConfig, TransduceError, write_run
 from transduce.data import Ids, Resegment, read_corpus
 from transduce.evaluation import corpus_score
 from transduce.inference import Translator
@@ -21,6 +23,7 @@ from transduce.training import (
     Abandoned,
     Corpora,
     Hooks,
+    Processes,
     Progress,
     Report,
     Requests,
@@ -31,16 +34,19 @@ from transduce.training import (
     listen,
     load_newest,
     make_optimizer,
+    place_model,
     require_tensorboard,
     train,
 )
 from transduce.workflows.changes import fix, tell_changes, tell_circumstances
 from transduce.workflows.cost import describe_cost
 from transduce.workflows.initialize import initialize
-from transduce.workflows.prepare import Prepared, prepare
+from transduce.workflows.prepare import Prepared, load_prepared, prepare
 from transduce.workflows.run_directory import RunDirectory
 
 _log = logging.getLogger(__name__)
+
+_HELD: Final = {"data": "whole weights each", "sharded": "weights divided among them"}
 
 
 def train_run(
@@ -51,8 +57,11 @@ def train_run(
     init: Path | None = None,
     carry_vocabulary: bool = False,
     stop_after: int | None = None,
+    processes: Processes | None = None,
 ) -> Progress:
     """Prepare where needed, then train to ``max_steps``; with ``resume``, go on from the newest checkpoint.
+
+    Several ``processes`` all call it, alike; the first one prepares, measures dev and writes.
 
     ``init`` is a finished model whose weights a training begins with; where one is resumed, it no longer matters.
     ``stop_after`` is a step behind which it is interrupted, as by a signal.
@@ -66,7 +75,9 @@ def train_run(
     requests = Requests(stop_after)
     try:
         with listen(requests):
-            progress = _train_run(config, run, requests, resume, init, carry_vocabulary)
+            progress = _train_run(
+                config, run, processes or Processes.single(), requests, resume, init, carry_vocabulary
+            )
     except Abandoned:
         progress = None
     if requests.stopped_by is None:
@@ -84,7 +95,13 @@ def _stopped(by: Signals, run: RunDirectory) -> StoppedError:
 
 
 def _train_run(
-    config: RunConfig, run: RunDirectory, requests: Requests, resume: bool, init: Path | None, carry_vocabulary: bool
+    config: RunConfig,
+    run: RunDirectory,
+    processes: Processes,
+    requests: Requests,
+    resume: bool,
+    init: Path | None,
+    carry_vocabulary: bool,
 ) -> Progress:
     checkpoints = list_checkpoints(run.checkpoints)
     if checkpoints and not resume:
@@ -100,22 +117,23 @@ def _train_run(
         _log.warning(f"{run.root}: no checkpoint was written yet: starting anew{f' from {init}' if init else ''}")
     if checkpoints:
         tell_changes(config, run)
-    prepared = prepare(config, run)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    prepared, device = _prepare(config, run, processes), processes.device
     torch.manual_seed(config.train.seed)
-    model = build(config.model.model_copy(update=prepared.tokenizers.sizes)).to(device)
-    optimizer = make_optimizer(model, config.train)
-    progress = Progress()
-    if checkpoints:
-        progress = load_newest(run.checkpoints, model, optimizer)
-    elif init is not None:
+    model = build(config.model.model_copy(update=prepared.tokenizers.sizes))
+    if init is not None and not checkpoints:
         initialize(model, prepared.tokenizers, init, carry_vocabulary=carry_vocabulary)
+    place_model(model, processes, config.train.parallel)
+    optimizer = make_optimizer(model, config.train)
+    progress = load_newest(run.checkpoints, model, optimizer, processes) if checkpoints else Progress()
     settings = _resolve_precision(config.train, progress, device)
-    progress = tell_circumstances(fix(progress, config, settings, run), circumstances(device))
-    write_run(config, run.config)
-    tensorboard = run.tensorboard if settings.tensorboard else None
+    progress = fix(progress, config, settings, run)
+    _check_alike(settings, progress, processes)
+    if processes.first:
+        progress = tell_circumstances(progress, circumstances(device, processes, settings.parallel))
+        write_run(config, run.config)
+    tensorboard = run.tensorboard if settings.tensorboard and processes.first else None
     with Report(
-        run.metrics,
+        run.metrics if processes.first else None,
         max_steps=settings.max_steps,
         step=progress.step,
         unvalidated=progress.unvalidated,
@@ -127,7 +145,8 @@ def _train_run(
             report.say(f"already trained to step {progress.step:,}: nothing to do")
             return progress
         beginning = "going on from" if checkpoints else "starting at"
-        report.say(f"{beginning} step {progress.step:,} on {device} in {settings.precision}")
+        together = "" if processes.alone else f", {processes.number} processes, {_HELD[settings.parallel]}"
+        report.say(f"{beginning} step {progress.step:,} on {device} in {settings.precision}{together}")
         parameters = sum(weight.numel() for weight in model.parameters())
         _log.debug(f"{parameters:,} parameters; {len(prepared.train):,} training pairs, {len(prepared.dev):,} of dev")
         training = Training(
@@ -139,13 +158,48 @@ def _train_run(
             report=report,
             hooks=_hooks(config, settings.precision, run, prepared),
             requests=requests,
+            processes=processes,
         )
         progress = train(training, progress)
         if not is_finished(settings, progress):
             return progress
-        for line in describe_cost(model.config, progress, training.dtype, device):
+        for line in describe_cost(model.config, progress, training.dtype, device, processes.number):
             report.say(line)
         return progress
+
+
+def _prepare(config: RunConfig, run: RunDirectory, processes: Processes) -> Prepared:
+    """What the first process prepares, or finds prepared; the others read it."""
+    own: list[Prepared] = []
+
+    def work() -> str:
+        own.append(prepare(config, run))
+        return ""
+
+    processes.lead("preparing the data", work)
+    prepared = own[0] if processes.first else load_prepared(run)
+    if prepared is None:
+        raise TransduceError(
+            f"{run.root}: {processes} does not see what the first one prepared: all machines need this folder, by a "
+            f"file system that they share"
+        )
+    return prepared
+
+
+def _check_alike(settings: TrainConfig, progress: Progress, processes: Processes) -> None:
+    """See that this process trains what the first one does.
+
+    Raises:
+        BadInputError: It does not: a machine has another run file or checkpoint, or chose another number format.
+    """
+    own = settings.model_dump(mode="json") | progress.fixed | {"step": progress.step}
+    first = json.loads(processes.lead("reading the settings", lambda: json.dumps(own)))
+    different = [f"{key} is {own.get(key)!r} and {value!r} there" for key, value in first.items() if own[key] != value]
+    if different:
+        raise BadInputError(
+            f"{processes} does not train what the first one does: {'; '.join(different)}: give all the same run file, "
+            f"--set and --out, and name train.precision"
+        )
 
 
 def _corpora(config: RunConfig, prepared: Prepared) -> Corpora:

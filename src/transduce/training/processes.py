@@ -1,0 +1,204 @@
+"""The processes of one training: who this one is, what they tell each other, and how none outlives the others.
+
+A launcher (torchrun) starts them alike and says in the environment which is which. Beside the gradients they exchange
+little: a few counts at every step, and what the first of them decided. Nothing that goes between them is pickled.
+"""
+
+import logging
+import os
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final, final
+
+import torch
+import torch.distributed as dist
+
+from transduce.config import BadInputError, TransduceError
+from transduce.training.meeting import open_store
+
+_log = logging.getLogger(__name__)
+
+_HOW: Final = "start with torchrun --nproc-per-node N -m transduce train RUN.toml, which sets it"
+# For waits that end by the work of the first process, or with it, and not by a clock.
+_PATIENCE: Final = timedelta(days=365)
+
+
+@final
+@dataclass(frozen=True)
+class Processes:
+    """This process among all of them; without any arguments, it is alone."""
+
+    rank: int = 0
+    number: int = 1
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    patient: "dist.ProcessGroup | None" = None  # for messages on the CPU that may be long in coming
+
+    @classmethod
+    def single(cls) -> "Processes":
+        """One process, on the first GPU where there is any."""
+        return cls(device=torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the one that prepares, measures dev and writes."""
+        return self.rank == 0
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is no other."""
+        return self.number == 1
+
+    def sum(self, values: Sequence[float]) -> list[float]:
+        """The sums of all processes' values, in float64: exact for whole numbers below 2^53."""
+        if self.alone:
+            return list(values)
+        total = torch.tensor(values, dtype=torch.float64)
+        dist.all_reduce(total)
+        return [float(value) for value in total]
+
+    def agree(self, value: float) -> float:
+        """The first process's value, where each has its own: of clocks, one must count."""
+        return self.sum([value if self.first else 0.0])[0]
+
+    def lead(self, what: str, work: Callable[[], str]) -> str:
+        """What ``work`` returns on the first process; the others wait for it, however long it takes.
+
+        Raises:
+            TransduceError: On the others, where the first one failed; it raises its own error.
+        """
+        if self.alone:
+            return work()
+        if not self.first:
+            with self.lost(f"waiting for the first to finish {what}"):
+                answer = self._hear()
+            if answer is None:
+                raise TransduceError(f"{self} ends, as {what} failed on the first one: its own message says why")
+            return answer
+        try:
+            answer = work()
+        except BaseException:
+            self._tell(None)
+            raise
+        self._tell(answer)
+        return answer
+
+    @contextmanager
+    def lost(self, what: str) -> Iterator[None]:
+        """Say what it means that the others cannot be reached, and show where this process stood.
+
+        Raises:
+            TransduceError: In place of torch's error.
+        """
+        try:
+            yield
+        except RuntimeError as error:
+            if self.alone or not _is_of_connection(error):
+                raise
+            traceback.print_exc()
+            raise TransduceError(
+                f"{self} has lost the others while {what}: one of them ended, or hangs; its own message says why, and "
+                f"above is where this one stood. --resume goes on from the last checkpoint"
+            ) from error
+
+    def _tell(self, answer: str | None) -> None:
+        text = b"" if answer is None else answer.encode()
+        dist.broadcast(torch.tensor([-1 if answer is None else len(text)]), 0, group=self.patient)
+        if text:
+            dist.broadcast(torch.frombuffer(bytearray(text), dtype=torch.uint8), 0, group=self.patient)
+
+    def _hear(self) -> str | None:
+        length = torch.zeros(1, dtype=torch.int64)
+        dist.broadcast(length, 0, group=self.patient)
+        if int(length) < 0:
+            return None
+        text = torch.zeros(int(length), dtype=torch.uint8)
+        if len(text):
+            dist.broadcast(text, 0, group=self.patient)
+        return bytes(text.tolist()).decode()
+
+    def __str__(self) -> str:
+        return f"process {self.rank} of {self.number}"
+
+
+ALONE: Final = Processes()
+
+
+@contextmanager
+def join_processes(hang_minutes: float, environment: Mapping[str, str] = os.environ) -> Iterator[Processes]:
+    """Meet the processes that a launcher started beside this one; alone where none did.
+
+    Raises:
+        BadInputError: The environment names processes that cannot be.
+        TransduceError: This machine has no device or no way to exchange gradients for one of them.
+    """
+    rank, number = _place(environment)
+    if number == 1:
+        yield Processes.single()
+        return
+    device = _device(int(environment.get("LOCAL_RANK", "0")))
+    # Processes watch their own steps; that a message takes longer still is the last resort.
+    limit = timedelta(minutes=2 * hang_minutes)
+    with Processes(rank, number).lost("meeting them"):
+        backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+        store = open_store(rank, number, limit)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=number, timeout=limit)
+        patient = dist.new_group(backend="gloo", timeout=_PATIENCE)
+    yield Processes(rank, number, device, patient)
+    # Where an error leads out of here, the connections are left to the end of the process: closing them could wait for
+    # processes that are gone.
+    dist.destroy_process_group()
+
+
+def _place(environment: Mapping[str, str]) -> tuple[int, int]:
+    """Rank and number of processes."""
+    if "WORLD_SIZE" not in environment:
+        return 0, 1
+    number = _whole("WORLD_SIZE", environment, lowest=1)
+    rank = _whole("RANK", environment, lowest=0) if number > 1 or "RANK" in environment else 0
+    if rank >= number:
+        raise BadInputError(f"RANK = {rank} in the environment is beyond WORLD_SIZE = {number}: {_HOW}")
+    if number > 1:
+        for name in ("MASTER_ADDR", "MASTER_PORT"):
+            if not environment.get(name):
+                raise BadInputError(f"{name} is missing in the environment, where WORLD_SIZE = {number}: {_HOW}")
+        _whole("LOCAL_RANK", {"LOCAL_RANK": "0", **environment}, lowest=0)
+    return rank, number
+
+
+def _whole(name: str, environment: Mapping[str, str], *, lowest: int) -> int:
+    value = environment.get(name, "")
+    if not value.isdecimal() or int(value) < lowest:
+        raise BadInputError(f"{name} = {value!r} in the environment is no whole number from {lowest} on: {_HOW}")
+    return int(value)
+
+
+def _device(local_rank: int) -> torch.device:
+    """This process's own device: a GPU for each where there are any, otherwise they share the CPU's cores."""
+    if not dist.is_gloo_available():
+        raise TransduceError(
+            "this torch was built without gloo, by which processes talk: install torch from pytorch.org or PyPI, or "
+            "train in one process"
+        )
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    if not dist.is_nccl_available():
+        raise TransduceError(
+            "this torch knows CUDA but not nccl, which exchanges gradients between GPUs: install torch for Linux from "
+            'PyPI, or set CUDA_VISIBLE_DEVICES="" to train on the CPU'
+        )
+    if local_rank >= torch.cuda.device_count():
+        raise BadInputError(
+            f"LOCAL_RANK = {local_rank}, but this machine has {torch.cuda.device_count()} GPUs, one for each process: "
+            f"--nproc-per-node {torch.cuda.device_count()}"
+        )
+    device = torch.device("cuda", local_rank)
+    torch.cuda.set_device(device)
+    return device
+
+
+def _is_of_connection(error: RuntimeError) -> bool:
+    """Whether the error is of the exchange between processes; gloo's have no type of their own."""
+    return isinstance(error, dist.DistError) or any(name in str(error) for name in ("gloo", "NCCL", "Gloo"))

@@ -1,0 +1,42 @@
+"""What the processes of a training ask of each other before the first step."""
+
+import pytest
+
+from transduce.config import BadInputError, TransduceError, read_run
+from transduce.training import Processes, Progress
+from transduce.workflows.prepare import prepare
+from transduce.workflows.run_directory import RunDirectory
+from transduce.workflows.train import _check_alike, _prepare
+
+pytest_plugins = ["tiny_run"]
+
+
+@pytest.fixture
+def second(monkeypatch):
+    """The second process of two, and the words that it hears from the first one, one after another."""
+    words = []
+    monkeypatch.setattr(Processes, "lead", lambda *_: words.pop(0))
+    return Processes(1, 2), words
+
+
+def test_a_process_that_trains_something_else_is_refused(tiny_config, second):
+    process, words = second
+    settings, progress = tiny_config.train, Progress(step=200, fixed={"model.heads": 2})
+    first = '{"seed": 1, "precision": "float32", "model.heads": 2, "step": 200}'
+    words += [first, first, first.replace("200", "400")]
+    _check_alike(settings, progress, process)
+    with pytest.raises(BadInputError, match=r"process 1 of 2 .* precision is 'bfloat16' and 'float32' there"):
+        _check_alike(settings.model_copy(update={"precision": "bfloat16"}), progress, process)
+    with pytest.raises(BadInputError, match="step is 200 and 400 there"):  # it sees another checkpoint
+        _check_alike(settings, progress, process)
+
+
+def test_only_the_first_one_prepares(tiny_run_file, second, tmp_path):
+    process, words = second
+    config, run = read_run(tiny_run_file), RunDirectory(tmp_path / "run")
+    words += ["", ""]
+    with pytest.raises(TransduceError, match="process 1 of 2 does not see what the first one prepared"):
+        _prepare(config, run, process)
+    prepare(config, run)
+    assert len(_prepare(config, run, process).train) > 0
+    assert words == []
