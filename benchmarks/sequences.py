@@ -63,7 +63,7 @@ def _steps(model: Transformer, task: Task, regime: Regime, seed: int) -> Iterato
     for step in range(1, regime.steps + 1):
         rate = learning_rate(step, model.config.d_model, regime.warmup_steps, regime.factor)
         batch = task.batch(regime.rows, seed * regime.steps + step)
-        losses = train_step(model, optimizer, [batch], rate, torch.float32)
+        losses = train_step(model, optimizer, [batch], rate, torch.float32).losses
         yield float(losses.nll / losses.tokens)
 
 

@@ -130,7 +130,7 @@ def test_training_learns_and_never_waits(compiled, monkeypatch):
         # The first steps may compile, or find out what the device can do.
         torch.cuda.set_sync_debug_mode("error" if number >= 10 else "default")
         try:
-            sums = train_step(model, optimizer, [batches[number % 2]], 2e-3, torch.bfloat16)
+            sums = train_step(model, optimizer, [batches[number % 2]], 2e-3, torch.bfloat16).losses
         finally:
             torch.cuda.set_sync_debug_mode("default")
         losses.append(sums.nll / sums.tokens)

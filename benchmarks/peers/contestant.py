@@ -76,7 +76,7 @@ def _make_ours(model: Transformer) -> Iterator[tuple[Contestant, TrainStep]]:
     def make(dtype: torch.dtype, enter: Callable[[], AbstractContextManager[object]] = nullcontext) -> TrainStep:
         def step(batch: Batch, rate: float) -> Tensor:
             with enter():
-                return train_step(model, optimizer, [batch], rate, dtype).objective / batch.target_tokens
+                return train_step(model, optimizer, [batch], rate, dtype).losses.objective / batch.target_tokens
 
         return step
 

@@ -87,7 +87,7 @@ def test_the_gradient_is_the_mean_over_target_tokens_however_they_are_batched(cu
 
     optimizer = make_optimizer(model, TrainConfig(adam_beta1=0.5))
     batches = [_batch(pairs[start:stop]) for start, stop in zip([0, *cuts], cuts, strict=False)]
-    losses = train_step(model, optimizer, batches, 1e-3, torch.float32)
+    losses = train_step(model, optimizer, batches, 1e-3, torch.float32).losses
 
     assert int(losses.tokens) == target_tokens
     assert float(losses.nll) == pytest.approx(torch.stack(sums).sum().item(), rel=1e-5)
@@ -113,7 +113,7 @@ def test_dropout_is_the_pairs_own_however_they_are_batched(cuts):
         ]
         ours = copy.deepcopy(model)
         optimizer = make_optimizer(ours, TrainConfig(adam_beta1=0.5))
-        sums = train_step(ours, optimizer, batches, 1e-3, torch.float32, seed)
+        sums = train_step(ours, optimizer, batches, 1e-3, torch.float32, seed).losses
         return sums.nll.item(), [optimizer.state[weight]["exp_avg"] for weight in ours.parameters()]
 
     loss, whole = gradients(step_seed(1, 7), 3)

@@ -14,6 +14,7 @@ from transduce.config import BadInputError
 from transduce.config.disk import replace_directory
 from transduce.training.manifest import check_files
 from transduce.training.parallel import part_like
+from transduce.training.processes import ALONE, Processes
 from transduce.training.progress import Progress
 
 _log = logging.getLogger(__name__)
@@ -59,14 +60,29 @@ def read_progress(path: Path) -> Progress:
         raise BadInputError(f"{path / STATE}: damaged checkpoint: {error}".splitlines()[0]) from error
 
 
-def load_newest(folder: Path, model: nn.Module, optimizer: torch.optim.Adam) -> Progress:
-    """Fill model and optimizer in place from the newest checkpoint that is whole.
+def load_newest(
+    folder: Path, model: nn.Module, optimizer: torch.optim.Adam, processes: Processes = ALONE, *, sound: bool = False
+) -> Progress:
+    """Fill model and optimizer in place from the newest checkpoint that is whole; all processes must call it.
 
     Damaged ones are named in warnings, and put aside as ``step-N.damaged`` once an older one is found to be whole.
+    Of those that are ``sound``, the step before moved the weights.
 
     Raises:
         BadInputError: No checkpoint is whole and of this model; the error is the newest one's.
     """
+    own: list[Progress] = []
+
+    def work() -> str:
+        own.append(_load_newest(folder, model, optimizer, sound=sound))
+        return str(own[0].step)
+
+    # The first process goes ahead, and puts aside what is damaged.
+    step = processes.lead("reading the checkpoint", work)
+    return own[0] if processes.first else load_checkpoint(folder / f"step-{step}", model, optimizer)
+
+
+def _load_newest(folder: Path, model: nn.Module, optimizer: torch.optim.Adam, *, sound: bool) -> Progress:
     damaged: list[tuple[Path, BadInputError]] = []
     for _, path in reversed(list_checkpoints(folder)):
         try:
@@ -74,11 +90,13 @@ def load_newest(folder: Path, model: nn.Module, optimizer: torch.optim.Adam) -> 
         except BadInputError as error:
             damaged.append((path, error))
             continue
+        if sound and progress.health.in_a_row:
+            continue
         for aside, damage in damaged:
             _log.warning(f"{aside.name} is put aside, going on from {path.name} instead: {damage}")
             replace_directory(aside, aside.with_name(f"{aside.name}.damaged"))
         return progress
-    raise damaged[0][1]
+    raise damaged[0][1] if damaged else BadInputError(f"{folder}: there is no checkpoint to go back to")
 
 
 def list_checkpoints(folder: Path) -> list[tuple[int, Path]]:

@@ -2,28 +2,38 @@
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import islice
+from typing import Final
 
 import torch
+from torch import nn
 
-from transduce.config import TrainConfig
-from transduce.data import Batch, Share, deal, drop_symbols, plan_epoch, read_batches
+from transduce.config import BadInputError, TrainConfig, TransduceError
+from transduce.data import Batch, Share
+from transduce.training.checkpoint import load_newest
+from transduce.training.course import lessons
+from transduce.training.cuts import fit, within_memory
+from transduce.training.health import Examined, Examiner, Health
 from transduce.training.memory import keep_freed_memory
 from transduce.training.parallel import connect, gather_model
 from transduce.training.progress import Progress
 from transduce.training.requests import Abandoned
 from transduce.training.schedule import cooldown, learning_rate
-from transduce.training.session import Corpora, Sums, Training, describe
-from transduce.training.step import step_seed, train_step
+from transduce.training.session import Sums, Training, describe
+from transduce.training.step import Taken, step_seed, train_step
 from transduce.training.validation import validate
 from transduce.training.watch import Watch
 from transduce.training.work import join_work, step_work
 from transduce.training.writer import CheckpointWriter
 
 _log = logging.getLogger(__name__)
+
+_REMEDY: Final = (
+    'lower train.learning_rate_factor, raise train.warmup_steps, or train with train.precision = "float32" or another '
+    "train.seed"
+)
 
 
 def train(training: Training, progress: Progress) -> Progress:
@@ -49,7 +59,11 @@ def train(training: Training, progress: Progress) -> Progress:
                 writer.write(progress)
                 writer.finish()
                 return progress
-        progress = _train(training, progress, writer, watch)
+        network = connect(training.model, processes, training.config.parallel)
+        share = Share(processes.rank, processes.number, training.config.accumulate)
+        progress = progress.model_copy(update={"cuts": fit(training, progress, share)})
+        while (progress := _train(training, network, share, progress, writer, watch)).health.lost:
+            progress = _go_back(training, progress, writer)
         writer.finish()
     return progress
 
@@ -65,23 +79,26 @@ def _open_writer(training: Training) -> CheckpointWriter:
     )
 
 
-def _train(training: Training, progress: Progress, writer: CheckpointWriter, watch: Watch) -> Progress:
+def _train(
+    training: Training, network: nn.Module, share: Share, progress: Progress, writer: CheckpointWriter, watch: Watch
+) -> Progress:
     config, requests, processes = training.config, training.requests, training.processes
-    network = connect(training.model, processes, config.parallel)
-    share = Share(processes.rank, processes.number, config.accumulate)
-    sums = Sums.zero(training.device)
+    sums, examiner = Sums.zero(training.device), Examiner(behind=training.device.type == "cuda")
     clock = time.perf_counter()
     watch.beat(f"step {progress.step + 1}")
-    for batches, position in _steps(training.corpora, config, progress, share):
+    for lesson in lessons(training.corpora, config, progress, share):
         step = progress.step + 1
         rate = _rate(training, step)
-        # What a step draws depends on seed and step alone, so a resumed training draws what this one would have.
-        torch.manual_seed(_mix(config.seed, step))
-        seed = step_seed(config.seed, step)
-        work = join_work(step_work(batches), processes)
-        losses = train_step(network, training.optimizer, batches, rate, training.dtype, seed, tokens=work.target)
-        sums = sums.add(losses.nll, work.target)
-        progress = progress.model_copy(update={"step": step, "work": progress.work + work, **position})
+        work = join_work(step_work(lesson.batches), processes)
+        taken, cuts = _take(training, network, lesson.batches, work.target, progress)
+        sums = sums.add(taken.losses.nll.where(taken.gradient_norm.isfinite(), 0), work.target)
+        own = taken.losses.nll / taken.losses.tokens
+        examiner.add(step, lesson.places, work.target, own, taken.gradient_norm)
+        sums, health = _judge(training, sums, examiner.read(), progress.health)
+        changes = {"step": step, "work": progress.work + work, "cuts": cuts, "health": health, **lesson.position}
+        progress = progress.model_copy(update=changes)
+        if health.lost:
+            return progress
         training.report.advance(step)
         seconds = processes.agree(progress.seconds + time.perf_counter() - clock)
         last = is_over(config, step, seconds)
@@ -91,6 +108,10 @@ def _train(training: Training, progress: Progress, writer: CheckpointWriter, wat
         watch.beat(f"step {step + 1}")
         if not (validating or regular or asked.any or step % config.log_every == 0):
             continue
+        sums, health = _judge(training, sums, examiner.read(everything=True), progress.health)
+        progress = progress.model_copy(update={"health": health})
+        if health.lost:
+            return progress
         loss = sums.mean(processes)  # waits for the device, so that the clock counts all of its work
         seconds = processes.agree(time.perf_counter() - clock)
         progress = _count(progress, sums, seconds)
@@ -108,6 +129,55 @@ def _train(training: Training, progress: Progress, writer: CheckpointWriter, wat
             break
         sums, clock = Sums.zero(training.device), time.perf_counter()
         watch.beat(f"step {step + 1}")
+    return progress
+
+
+def _take(
+    training: Training, network: nn.Module, batches: list[Batch], tokens: int, progress: Progress
+) -> tuple[Taken, int]:
+    """The next step, and in how many parts memory made it take its batches."""
+    config, step = training.config, progress.step + 1
+    rate, seed = _rate(training, step), step_seed(config.seed, step)
+
+    def take(parts: list[Batch]) -> Taken:
+        # What a step draws depends on seed and step alone, so a resumed training draws what this one would have.
+        torch.manual_seed(_mix(config.seed, step))
+        return train_step(network, training.optimizer, parts, rate, training.dtype, seed, tokens=tokens)
+
+    return within_memory(training, take, batches, progress.cuts)
+
+
+def _judge(training: Training, sums: Sums, examined: Iterable[Examined], health: Health) -> tuple[Sums, Health]:
+    """What is known of the last steps, and their sums without what was skipped."""
+    for each in examined:
+        health, message = health.judge(each)
+        sums = sums if each.sound else sums.without(each.tokens)
+        if message and training.processes.first:
+            _log.warning(message)
+    return sums, health
+
+
+def _go_back(training: Training, progress: Progress, writer: CheckpointWriter) -> Progress:
+    """Take the training back to where its numbers were sound, to go on without what it fails on.
+
+    Raises:
+        TransduceError: There is no way back, or it was gone several times.
+    """
+    what = f"the gradients of {progress.health.in_a_row} steps in a row, to step {progress.step}, are no numbers"
+    if progress.health.hopeless:
+        raise TransduceError(f"{what}, though the training went back to step {progress.health.back_to}: {_REMEDY}")
+    writer.wait()
+    try:
+        then = load_newest(training.checkpoints, training.model, training.optimizer, training.processes, sound=True)
+    except BadInputError as error:
+        raise TransduceError(f"{what}, and there is no checkpoint to go back to ({error}): {_REMEDY}") from error
+    health = progress.health.go_back(then.health, then.step)
+    if training.processes.first:
+        left_out = ", ".join(map(str, progress.health.failing))
+        _log.warning(f"{what}: going back to step {then.step}, and on without {left_out}")
+    training.report.go_back(then.step)
+    progress = then.model_copy(update={"health": health, "cuts": progress.cuts})
+    writer.write(progress)  # so that a crash from now on does not lead there again
     return progress
 
 
@@ -160,43 +230,6 @@ def _saves(config: TrainConfig, progress: Progress, seconds: float) -> bool:
     if config.checkpoint_minutes and seconds - progress.checkpoint_seconds >= 60 * config.checkpoint_minutes:
         return True
     return progress.step % config.checkpoint_every == 0
-
-
-def _steps(
-    corpora: Corpora, config: TrainConfig, progress: Progress, share: Share
-) -> Iterator[tuple[list[Batch], dict[str, int]]]:
-    """What each step learns from, without end, from where ``progress`` stands; each with the position behind it."""
-    batches = _batches(corpora, config, progress, share)
-    while True:
-        group = list(islice(batches, config.accumulate))
-        yield [batch for batch, _ in group if batch is not None], group[-1][1]
-
-
-def _batches(
-    corpora: Corpora, config: TrainConfig, progress: Progress, share: Share
-) -> Iterator[tuple[Batch | None, dict[str, int]]]:
-    """This process's part of every batch of the plan, None where it is other processes' alone."""
-    epoch, window, done, turn = progress.epoch, progress.window, progress.batch, 0
-    while True:
-        plan = plan_epoch(corpora.train, config.batch_tokens, config.seed, epoch, corpora.weights)
-        resegment = corpora.resegment(epoch) if corpora.resegment else None
-        for index in range(window, plan.windows):
-            planned = plan.window(index)
-            size = f"{len(planned.batches):,} batches, {100 * planned.padding:.1f}% padding"
-            _log.debug(f"epoch {epoch}, window {index + 1} of {plan.windows}: {size}")
-            share.check(planned.batches)
-            left = planned.batches[done:]
-            own = deal(left, share, corpora.train.sizes, turn)
-            parts = read_batches(corpora.train, own, corpora.special, resegment)
-            for _ in left:
-                batch = next(parts) if share.takes(turn % share.accumulate) else None
-                done, turn = done + 1, turn + 1
-                if config.symbol_dropout and batch is not None:
-                    unknown = corpora.special.unknown
-                    batch = drop_symbols(batch, config.symbol_dropout, unknown, (config.seed, epoch))
-                yield batch, {"epoch": epoch, "window": index, "batch": done}
-            done = 0
-        epoch, window = epoch + 1, 0
 
 
 @contextmanager

@@ -1,8 +1,10 @@
-"""How the C library treats the memory that a step has done with."""
+"""Memory: how the C library treats what a step has done with, and what it says where there is too little."""
 
 import ctypes
 import os
 from typing import Final
+
+import torch
 
 # mallopt's parameters (malloc.h), and what they are set to.
 _KEPT: Final = {
@@ -10,6 +12,8 @@ _KEPT: Final = {
     "M_TRIM_THRESHOLD": (-1, 2**31 - 1),  # nothing of the heap's end is given back
     "M_TOP_PAD": (-2, 64 * 2**20),
 }
+# What torch's allocator of the processor's memory says, on Windows and elsewhere.
+_TOO_LITTLE: Final = ("not enough memory", "can't allocate memory")
 
 
 def keep_freed_memory() -> bool:
@@ -26,3 +30,10 @@ def keep_freed_memory() -> bool:
         return False
     library = ctypes.CDLL(None)
     return all(library.mallopt(parameter, value) == 1 for parameter, value in _KEPT.values())
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that a device has too little memory; torch has a class of its own for some of them only."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return any(words in str(error) for words in _TOO_LITTLE)

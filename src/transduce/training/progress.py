@@ -4,6 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from transduce.training.health import Health
 from transduce.training.work import Work
 
 
@@ -26,4 +27,6 @@ class Progress(BaseModel):
     checkpoint_seconds: float = 0.0  # of training at the last checkpoint
     asked: bool = False  # the checkpoint is no regular one: never averaged, and gone with the next
     unvalidated: bool = False  # the training was stopped before dev was measured at this step, as it should have been
+    health: Health = Health()
+    cuts: int = 1  # a batch goes through the model in so many parts, as memory was too small for more at once
     circumstances: dict[str, str] = {}  # what the last bits of a sum depend on, by its name

@@ -3,6 +3,7 @@
 import json
 import logging
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self, final
@@ -40,13 +41,10 @@ class Report:
         Raises:
             TransduceError: A folder for TensorBoard is given, but TensorBoard is not installed.
         """
+        self._path, self._folder = path, tensorboard
         self._open = ExitStack()
-        self._tracking = Tracking(tensorboard, step=step) if tensorboard else None
-        if self._tracking:
-            self._open.callback(self._close_tracking)
-        self._file = None if path is None else Journal(path, lambda line: _is_before(line, step, unvalidated))
-        if self._file:
-            self._open.callback(self._file.close)
+        self._open.callback(self._close_files)
+        self._open_files(step, unvalidated)
         console = Console(stderr=True)
         self._has_bar = console.is_terminal and _log.isEnabledFor(logging.INFO)
         self._bar = Progress(
@@ -67,6 +65,12 @@ class Report:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._open.close()
+
+    def go_back(self, step: int) -> None:
+        """Go on after an earlier step: measurements beyond it are dropped."""
+        self._close_files()
+        self._open_files(step, unvalidated=False)
+        self.advance(step)
 
     def advance(self, step: int) -> None:
         """Move the bar."""
@@ -106,7 +110,14 @@ class Report:
         """A line for people."""
         _log.info(message)
 
-    def _close_tracking(self) -> None:
+    def _open_files(self, step: int, unvalidated: bool) -> None:
+        self._tracking = Tracking(self._folder, step=step) if self._folder else None
+        keep = partial(_is_before, step=step, unvalidated=unvalidated)
+        self._file = None if self._path is None else Journal(self._path, keep)
+
+    def _close_files(self) -> None:
+        if self._file:
+            self._file.close()
         with suppress(OSError):  # after a first error, every call has it
             if self._tracking:
                 self._tracking.close()

@@ -77,6 +77,10 @@ class Sums:
         """One batch more."""
         return Sums(self.nll + nll, self.tokens + tokens)
 
+    def without(self, tokens: int) -> "Sums":
+        """Without the tokens of a step whose losses were none."""
+        return Sums(self.nll, self.tokens - tokens)
+
     def mean(self, processes: Processes = ALONE) -> float:
         """Nats per target token: the tokens are counted for all processes, the losses are each one's own."""
         return processes.sum([float(self.nll)])[0] / max(1, self.tokens)

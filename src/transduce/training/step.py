@@ -1,23 +1,38 @@
 """One training step, and the loss of a batch that it does not learn from."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from transduce.config import TrainConfig
 from transduce.data import Batch
 from transduce.kernels import derive, make_seed, send
 from transduce.models import LossSums, Tokens
-from transduce.training.parallel import postpone
+from transduce.training.parallel import postpone, whole
 
 
 def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Adam:
     """Adam with the constants of section 5.3; the rate is set at every step."""
     betas = (config.adam_beta1, config.adam_beta2)
     return torch.optim.Adam(model.parameters(), lr=0.0, betas=betas, eps=config.adam_epsilon, fused=True)
+
+
+@final
+@dataclass(frozen=True)
+class Taken:
+    """A step that was taken: the sums of its losses before it, and the norm of the gradient over all weights.
+
+    Where the norm is infinite or no number, no weight was moved.
+    """
+
+    losses: LossSums
+    gradient_norm: Float[Tensor, ""]
 
 
 def train_step(
@@ -29,8 +44,8 @@ def train_step(
     seed: Int[Tensor, ""] | None = None,
     *,
     tokens: int | None = None,
-) -> LossSums:
-    """Move the weights once, against the mean gradient over all batches' target tokens; return the sums before.
+) -> Taken:
+    """Move the weights once, against the mean gradient over all batches' target tokens, where that is a number.
 
     Batches are gone through one at a time, so that several need no more memory than one. With a ``seed``, what dropout
     leaves out of a pair follows from that and the pair's row, however the pairs are cut into batches. ``tokens`` counts
@@ -46,11 +61,27 @@ def train_step(
         sums = LossSums(sums.objective.detach(), sums.nll, sums.tokens)
         total = sums if total is None else total + sums
     assert total is not None
+    norm = _gradient_norm(model)
+    _move(optimizer, rate, norm.isfinite())
+    optimizer.zero_grad(set_to_none=True)
+    return Taken(total, norm)
+
+
+def _gradient_norm(model: nn.Module) -> Float[Tensor, ""]:
+    return whole(nn.utils.get_total_norm([weight.grad for weight in model.parameters() if weight.grad is not None]))
+
+
+def _move(optimizer: torch.optim.Adam, rate: float, sound: Bool[Tensor, ""]) -> None:
+    """Adam's step, unless the gradient is not ``sound``."""
     for group in optimizer.param_groups:
         group["lr"] = rate
-    optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
-    return total
+    weight = optimizer.param_groups[0]["params"][0]
+    if sound.device.type != "cpu" and not isinstance(weight, DTensor):
+        # Looked at there: to look here would be to wait for the device. It is how gradient scalers tell optimizers.
+        optimizer.found_inf = (~sound).float()  # type: ignore[attr-defined]
+        optimizer.step()
+    elif sound:
+        optimizer.step()
 
 
 def step_seed(seed: int, step: int) -> Int[Tensor, ""]:

@@ -124,7 +124,7 @@ def _train_run(
         initialize(model, prepared.tokenizers, init, carry_vocabulary=carry_vocabulary)
     place_model(model, processes, config.train.parallel)
     optimizer = make_optimizer(model, config.train)
-    progress = _load(run, model, optimizer, processes) if checkpoints else Progress()
+    progress = load_newest(run.checkpoints, model, optimizer, processes) if checkpoints else Progress()
     settings = _resolve_precision(config.train, progress, device)
     progress = fix(progress, config, settings, run)
     _check_alike(settings, progress, processes)
@@ -184,18 +184,6 @@ def _prepare(config: RunConfig, run: RunDirectory, processes: Processes) -> Prep
             f"file system that they share"
         )
     return prepared
-
-
-def _load(run: RunDirectory, model: Transformer, optimizer: torch.optim.Adam, processes: Processes) -> Progress:
-    """Fill model and optimizer from the newest checkpoint; the first process goes ahead and puts damaged ones aside."""
-    own: list[Progress] = []
-
-    def work() -> str:
-        own.append(load_newest(run.checkpoints, model, optimizer))
-        return ""
-
-    processes.lead("reading the checkpoint", work)
-    return own[0] if processes.first else load_newest(run.checkpoints, model, optimizer)
 
 
 def _check_alike(settings: TrainConfig, progress: Progress, processes: Processes) -> None:

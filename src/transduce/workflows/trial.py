@@ -15,7 +15,7 @@ from transduce.config import ModelConfig, TrainConfig
 from transduce.data import Batch
 from transduce.kernels import resolve_precision
 from transduce.models import Transformer, build
-from transduce.training import make_optimizer, train_step
+from transduce.training import is_out_of_memory, make_optimizer, train_step
 
 _RATE: Final = 1e-6  # any that lets the weights stay finite
 _STEPS: Final = 3
@@ -78,7 +78,7 @@ def try_training(
             speeds[number] = _measure(network, optimizer, batches, dtype)
         return Trial(speeds, max(0, _peak(device) - before) + 4 * sum(x.numel() for x in network.parameters()))
     except (RuntimeError, MemoryError) as error:
-        if isinstance(error, MemoryError | torch.OutOfMemoryError) or "not enough memory" in str(error):
+        if is_out_of_memory(error):
             raise OutOfMemoryError(str(error)) from error
         raise
     finally:
@@ -112,8 +112,8 @@ def _measure(network: Transformer, optimizer: torch.optim.Adam, batches: Sequenc
         if step == 1:
             start = time.perf_counter()
         for batch in batches:
-            losses = train_step(network, optimizer, [batch], _RATE, dtype)
-        losses.nll.item()  # waits for the device
+            taken = train_step(network, optimizer, [batch], _RATE, dtype)
+        taken.gradient_norm.item()  # waits for the device
     return (_STEPS - 1) * sum(batch.target_tokens for batch in batches) / (time.perf_counter() - start)
 
 

@@ -1,0 +1,132 @@
+"""Into how many parts a batch is cut so that memory is enough: a step learns the same from them, one after another."""
+
+import gc
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+import torch
+
+from transduce.config import TransduceError
+from transduce.data import Batch, Share, make_batch, plan_epoch
+from transduce.training.memory import is_out_of_memory
+from transduce.training.progress import Progress
+from transduce.training.session import Training
+from transduce.training.step import compute_loss
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+def cut(batch: Batch, cuts: int) -> list[Batch]:
+    """The batch in so many parts of about as many pairs, or as many parts as it has pairs."""
+    pairs = len(batch.source)
+    return [_part(batch, places) for places in np.array_split(np.arange(pairs), min(cuts, pairs))]
+
+
+def fit(training: Training, progress: Progress, share: Share) -> int:
+    """How many parts memory asks for: the widest batches go through the model before any step is taken.
+
+    What will fail fails now, and not after hours. All processes try, and cut alike. A model that is spread over them
+    is not tried: if one of them failed, the others would wait for it.
+
+    Raises:
+        TransduceError: A single pair needs more memory than there is.
+    """
+    cuts, widest = progress.cuts, list(_widest(training, progress, share))
+    if not training.processes.alone and training.config.parallel == "sharded":
+        return 1
+    while True:
+        failure = _try(training, widest, cuts)
+        if not training.processes.sum([failure is not None])[0]:
+            return cuts
+        cuts = _cut_more(widest, cuts, failure or "another process has too little")
+
+
+def within_memory(
+    training: Training, take: Callable[[list[Batch]], T], batches: Sequence[Batch], cuts: int
+) -> tuple[T, int]:
+    """What ``take`` makes of the batches, cut further where memory is not enough; and in how many parts it took them.
+
+    Raises:
+        TransduceError: Memory is too small for a single pair, or for one of several processes.
+    """
+    while True:
+        try:
+            return take([part for batch in batches for part in cut(batch, cuts)]), cuts
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            failure = str(error)
+        if not training.processes.alone:  # the others wait for its gradients, and cannot be told
+            raise TransduceError(f"{training.processes}: out of memory: {failure}: lower train.batch_tokens")
+        _tidy(training)
+        cuts = _cut_more(batches, cuts, failure)
+
+
+def _part(batch: Batch, places: np.ndarray) -> Batch:
+    source_lengths, target_lengths = batch.source_lengths[places], batch.target_lengths[places]
+    source, target = int(source_lengths.max()), int(target_lengths.max())
+    return replace(
+        batch,
+        source=batch.source[places, :source],
+        source_lengths=source_lengths,
+        target=batch.target[places, :target],
+        labels=batch.labels[places, :target],
+        target_lengths=target_lengths,
+        rows=None if batch.rows is None else batch.rows[places],
+    )
+
+
+def _widest(training: Training, progress: Progress, share: Share) -> Iterator[Batch]:
+    """Of the window of the plan that the training is in: the batch with most symbols, and that with the longest pairs.
+
+    The latter is where attention, which grows with the square of the length, takes most.
+    """
+    corpora, config = training.corpora, training.config
+    plan = plan_epoch(corpora.train, config.batch_tokens, config.seed, progress.epoch, corpora.weights)
+    batches = plan.window(progress.window).batches
+    sizes = [corpora.train.sizes(rows).astype(np.int64) for rows in batches]
+    for number in dict.fromkeys(int(np.argmax([(each**power).sum() for each in sizes])) for power in (1, 2)):
+        yield make_batch(corpora.train, share.part(batches[number], corpora.train.sizes), corpora.special)
+
+
+def _try(training: Training, batches: Sequence[Batch], cuts: int) -> str | None:
+    """Go forwards and backwards through batches, and learn nothing; why that cannot be, if memory is too small."""
+    weights = [] if training.optimizer.state else list(training.model.parameters())
+    try:
+        moments = [torch.zeros_like(weight) for weight in (*weights, *weights)]  # as the first step will make
+        training.model.train()
+        for part in (part for batch in batches for part in cut(batch, cuts)):
+            compute_loss(training.model, part, training.dtype).objective.backward()  # type: ignore[no-untyped-call]
+        del moments
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        return str(error)
+    finally:
+        _tidy(training)
+    return None
+
+
+def _tidy(training: Training) -> None:
+    """Give back what a step that failed has left behind."""
+    training.optimizer.zero_grad(set_to_none=True)
+    gc.collect()
+    if training.device.type == "cuda":
+        torch.cuda.empty_cache()
+
+
+def _cut_more(batches: Sequence[Batch], cuts: int, failure: str) -> int:
+    if cuts >= max(len(batch.source) for batch in batches):
+        raise TransduceError(
+            f"a single pair needs more memory than there is ({failure}): lower data.max_length, or take a smaller model"
+        )
+    _log.warning(
+        f"too little memory for a batch in {cuts} parts ({failure}): from now on each goes through the model in "
+        f"{2 * cuts} parts, of which the gradients are summed: every step learns the same"
+    )
+    return 2 * cuts

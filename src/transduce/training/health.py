@@ -1,0 +1,140 @@
+"""Whether a training's numbers are numbers: steps that are skipped, batches that are left out, losses that leap."""
+
+import math
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple, final
+
+from jaxtyping import Float
+from pydantic import BaseModel, ConfigDict
+from torch import Tensor
+
+_FEW: Final = 3  # steps in a row whose gradient is no number: now it is not the batches alone
+_TIMES: Final = 3  # that a training goes back to one checkpoint before it gives up
+_MEMORY: Final = 0.98  # of the usual loss for what it was a step ago: about fifty steps
+_BEGINNING: Final = 50  # steps before anything is usual
+_LEAP: Final = 6.0  # times as far from the usual loss as is usual ...
+_LEAST_LEAP: Final = 0.5  # ... and at least so many nats
+
+
+class Place(NamedTuple):
+    """A batch of the plan: its epoch, its window of that, its number in the window, all counted from 0."""
+
+    epoch: int
+    window: int
+    batch: int
+
+    def __str__(self) -> str:
+        return f"epoch {self.epoch} window {self.window} batch {self.batch}"
+
+
+@final
+@dataclass(frozen=True)
+class Examined:
+    """What a step was like: where its batches stand, their loss in nats per target token, the whole gradient's norm."""
+
+    step: int
+    places: tuple[Place, ...]
+    tokens: int
+    loss: float
+    gradient_norm: float
+
+    @property
+    def sound(self) -> bool:
+        """Whether its numbers are numbers, so that the weights were moved."""
+        return math.isfinite(self.gradient_norm)
+
+    def __str__(self) -> str:
+        return f"step {self.step} ({', '.join(map(str, self.places))})"
+
+
+@final
+class Examiner:
+    """Reads what steps were like when the device has computed it, so that none waits for its own figures."""
+
+    def __init__(self, behind: int) -> None:
+        """``behind`` steps may be under way, of which nothing is known yet."""
+        self._behind = behind
+        self._unread: deque[tuple[int, tuple[Place, ...], int, Tensor, Tensor]] = deque()
+
+    def add(
+        self, step: int, places: tuple[Place, ...], tokens: int, loss: Float[Tensor, ""], norm: Float[Tensor, ""]
+    ) -> None:
+        """A step more."""
+        self._unread.append((step, places, tokens, loss, norm))
+
+    def read(self, *, everything: bool = False) -> Iterator[Examined]:
+        """Those that may be read now, or all."""
+        while len(self._unread) > (0 if everything else self._behind):
+            step, places, tokens, loss, norm = self._unread.popleft()
+            yield Examined(step, places, tokens, float(loss), float(norm))
+
+
+class Health(BaseModel):
+    """What ``Progress`` remembers of it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    skipped: int = 0  # steps, since the training began
+    in_a_row: int = 0  # of them, the last ones
+    failing: tuple[Place, ...] = ()  # their batches
+    excluded: tuple[Place, ...] = ()  # batches that no step learns from any more
+    back_to: int | None = None  # the checkpoint that it has last gone back to ...
+    times: int = 0  # ... and how often
+    judged: int = 0  # steps that the usual loss is of
+    usual: float = 0.0  # loss
+    spread: float = 0.0  # the usual distance from the usual loss
+    leaping: bool = False  # the last loss was far above the usual one
+
+    @property
+    def lost(self) -> bool:
+        """Whether to go back, rather than on."""
+        return self.in_a_row >= _FEW
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether to go back would be in vain."""
+        return self.times >= _TIMES
+
+    def judge(self, examined: Examined) -> tuple["Health", str | None]:
+        """After one step more; and what is to be said of it."""
+        return self._go_on(examined) if examined.sound else self._skip(examined)
+
+    def go_back(self, then: "Health", step: int) -> "Health":
+        """After going back to a step, when it was as it was then; what made it fail is left out from now on."""
+        changes = {
+            "skipped": self.skipped,
+            "excluded": (*self.excluded, *self.failing),
+            "back_to": step,
+            "times": self.times + 1 if self.back_to == step else 1,
+        }
+        return then.model_copy(update=changes)
+
+    def _skip(self, examined: Examined) -> tuple["Health", str]:
+        failing = {"in_a_row": self.in_a_row + 1, "failing": (*self.failing, *examined.places)}
+        return (
+            self.model_copy(update={"skipped": self.skipped + 1} | failing),
+            f"{examined}: the gradient's norm is {examined.gradient_norm}, the loss {examined.loss:.4g}: skipped, the "
+            f"weights stay as they are ({self.skipped + 1} so far)",
+        )
+
+    def _go_on(self, examined: Examined) -> tuple["Health", str | None]:
+        loss, bound = examined.loss, self.usual + max(_LEAP * self.spread, _LEAST_LEAP)
+        leaps = self.judged >= _BEGINNING and loss > bound
+        loss = min(loss, bound) if leaps else loss  # a leap is soon usual if it lasts, and not at once
+        new = 1 / (self.judged + 1) if self.judged < _BEGINNING else 1 - _MEMORY
+        usual = self.usual + new * (loss - self.usual)
+        changes = {
+            "in_a_row": 0,
+            "failing": (),
+            "judged": self.judged + 1,
+            "usual": usual,
+            "spread": self.spread + new * (abs(loss - usual) - self.spread),
+            "leaping": leaps,
+        }
+        message = (
+            f"{examined}: the loss leapt to {examined.loss:.3f} nats per target token, where {self.usual:.3f} is "
+            f"usual; the gradient's norm is {examined.gradient_norm:.3g}"
+        )
+        return self.model_copy(update=changes), message if leaps and not self.leaping else None

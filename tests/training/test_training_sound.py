@@ -1,0 +1,213 @@
+"""Steps without numbers, and steps without memory, in whole trainings."""
+
+import json
+import logging
+
+import numpy as np
+import pytest
+import torch
+
+from tests.training.test_training_loop import CONFIG, _metrics, _train, corpora  # noqa: F401 - a fixture
+from transduce.config import TransduceError
+from transduce.training import course, list_checkpoints, loop
+from transduce.training.step import compute_loss
+
+SOUND = CONFIG.model_copy(update={"max_steps": 12, "checkpoint_every": 2, "log_every": 1, "validate_every": 12})
+
+
+_FULL = torch.OutOfMemoryError("CUDA out of memory: 7 GiB")
+
+
+class AllBut(set[int]):
+    """What is not in it."""
+
+    def __contains__(self, item):
+        return not super().__contains__(item)
+
+
+def weights(folder, step):
+    return (folder / "checkpoints" / f"step-{step}" / "model.safetensors").read_bytes()
+
+
+def state(folder, step):
+    return json.loads((folder / "checkpoints" / f"step-{step}" / "state.json").read_text())
+
+
+@pytest.fixture
+def poison(monkeypatch):
+    """Make the loss of some batches no number: those of which the call's number, or the first pair's row, is named."""
+
+    def apply(rows):
+        calls = []
+
+        def compute(model, batch, dtype, seed=None):
+            sums = compute_loss(model, batch, dtype, seed)
+            if not torch.is_grad_enabled():
+                return sums
+            calls.append(int(batch.rows[0]))
+            factor = float("nan") if calls[-1] in rows else 1.0
+            return type(sums)(sums.objective * factor, sums.nll * factor, sums.tokens)
+
+        monkeypatch.setattr("transduce.training.step.compute_loss", compute)
+        return calls
+
+    return apply
+
+
+@pytest.fixture
+def rows(tmp_path, corpora, poison):  # noqa: F811
+    """The first row of every step's batch, as a healthy training meets them."""
+    calls = poison(())
+    _train(tmp_path / "healthy", corpora, SOUND)
+    return list(calls)
+
+
+def test_a_batch_without_a_gradient_moves_nothing(tmp_path, corpora, poison, rows, caplog):  # noqa: F811
+    poison({rows[4]})
+    _, progress = _train(tmp_path / "run", corpora, SOUND)
+    assert progress.step == 12
+    assert progress.health.skipped == rows[:12].count(rows[4])
+    assert weights(tmp_path / "run", 4) == weights(tmp_path / "healthy", 4)
+    assert weights(tmp_path / "run", 6) != weights(tmp_path / "healthy", 6)
+    (warning,) = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+    assert warning.startswith("step 5 (epoch 0 window 0 batch 4): the gradient's norm is nan, the loss nan: skipped")
+    losses = [line["loss"] for line in _metrics(tmp_path / "run") if line["split"] == "train"]
+    assert np.isfinite(losses).all()
+    healthy = _metrics(tmp_path / "healthy")[-1]["target_tokens"]
+    assert _metrics(tmp_path / "run")[-1]["target_tokens"] < healthy
+
+
+def test_after_three_in_a_row_it_goes_back_and_leaves_them_out(tmp_path, corpora, poison, rows, caplog):  # noqa: F811
+    poison(set(rows[5:8]))
+    _, progress = _train(tmp_path / "run", corpora, SOUND)
+    assert progress.step == 12
+    assert [place.batch for place in progress.health.excluded] == [5, 6, 7]
+    assert (progress.health.skipped, progress.health.back_to, progress.health.in_a_row) == (3, 4, 0)
+    # After step 4 and its four batches comes a fifth one; the sixth step learns from the ninth batch.
+    assert state(tmp_path / "run", 6)["batch"] == 9
+    assert [line["step"] for line in _metrics(tmp_path / "run") if line["split"] == "train"] == list(range(1, 13))
+    assert any(
+        "gradients of 3 steps in a row, to step 8, are no numbers: going back to step 4, and on without epoch 0 window "
+        "0 batch 5, epoch 0 window 0 batch 6, epoch 0 window 0 batch 7" in record.message
+        for record in caplog.records
+    )
+
+
+def test_an_interruption_behind_it_changes_nothing(tmp_path, corpora, poison, rows):  # noqa: F811
+    poison(set(rows[5:8]))
+    _train(tmp_path / "whole", corpora, SOUND)
+    for stop in (4, 5, 7, 9, None):
+        _train(tmp_path / "parts", corpora, SOUND, stop_after=stop)
+    assert weights(tmp_path / "parts", 12) == weights(tmp_path / "whole", 12)
+    parts, whole = state(tmp_path / "parts", 12), state(tmp_path / "whole", 12)
+    assert parts["health"] == whole["health"]
+    assert (parts["epoch"], parts["batch"]) == (whole["epoch"], whole["batch"])
+
+
+def test_the_list_is_on_disk_before_the_training_goes_on(tmp_path, corpora, poison, rows, monkeypatch):  # noqa: F811
+    poison(set(rows[5:8]))
+    taught = []
+
+    def lessons(*arguments):
+        taught.append(arguments)
+        if len(taught) == 2:
+            raise RuntimeError("power cut")
+        return course.lessons(*arguments)
+
+    monkeypatch.setattr(loop, "lessons", lessons)
+    with pytest.raises(RuntimeError, match="power cut"):
+        _train(tmp_path / "run", corpora, SOUND)
+    assert [batch for _, _, batch in state(tmp_path / "run", 4)["health"]["excluded"]] == [5, 6, 7]
+
+
+def test_before_any_checkpoint_there_is_no_way_back(tmp_path, corpora, poison, rows):  # noqa: F811
+    poison(set(rows[:3]))
+    with pytest.raises(TransduceError, match=r"3 steps in a row, to step 3, .*no checkpoint to go back to.*warmup"):
+        _train(tmp_path / "run", corpora, SOUND.model_copy(update={"checkpoint_every": 100}))
+
+
+def test_it_does_not_go_back_for_ever(tmp_path, corpora, poison, rows):  # noqa: F811
+    poison(AllBut(rows[:2]))
+    with pytest.raises(TransduceError, match=r"though the training went back to step 2: lower"):
+        _train(tmp_path / "run", corpora, SOUND)
+    assert [step for step, _ in list_checkpoints(tmp_path / "run" / "checkpoints")] == [
+        2,
+        4,
+    ]  # the latter of no sound step
+
+
+@pytest.fixture
+def little_memory(monkeypatch):
+    """A device that has room for so many pairs at once."""
+
+    def apply(pairs, error=_FULL, after=0):
+        sizes = []
+
+        def compute(model, batch, dtype, seed=None):
+            if torch.is_grad_enabled():
+                sizes.append(len(batch.source))
+                if sizes[-1] > pairs and len(sizes) > after:
+                    raise error
+            return compute_loss(model, batch, dtype, seed)
+
+        for module in ("step", "cuts"):
+            monkeypatch.setattr(f"transduce.training.{module}.compute_loss", compute)
+        return sizes
+
+    return apply
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory"),
+        MemoryError(),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 7 bytes"),
+    ],
+)
+def test_batches_are_cut_before_the_first_step_and_every_step_learns_the_same(
+    tmp_path,
+    corpora,  # noqa: F811
+    little_memory,
+    caplog,
+    error,
+):
+    _train(tmp_path / "whole", corpora, SOUND)
+    sizes = little_memory(3, error)
+    _, progress = _train(tmp_path / "parts", corpora, SOUND)
+    assert progress.cuts >= 4  # batches of 64 tokens a side have from eight pairs on
+    assert max(sizes[-20:]) <= 3
+    assert "of which the gradients are summed: every step learns the same" in caplog.text
+    whole, parts = ([line["loss"] for line in _metrics(tmp_path / name)] for name in ("whole", "parts"))
+    assert parts == pytest.approx(whole, rel=1e-4)
+
+
+def test_how_it_was_cut_is_remembered(tmp_path, corpora, little_memory, caplog):  # noqa: F811
+    little_memory(3)
+    _train(tmp_path / "run", corpora, SOUND, stop_after=5)
+    assert state(tmp_path / "run", 5)["cuts"] >= 4
+    caplog.clear()
+    _train(tmp_path / "run", corpora, SOUND)
+    assert "too little memory" not in caplog.text
+
+
+def test_memory_that_ends_later_cuts_later(tmp_path, corpora, little_memory):  # noqa: F811
+    _train(tmp_path / "whole", corpora, SOUND)
+    little_memory(3, after=7)
+    _train(tmp_path / "parts", corpora, SOUND)
+    assert state(tmp_path / "parts", 4)["cuts"] == 1
+    assert state(tmp_path / "parts", 12)["cuts"] >= 4
+    whole, parts = ([line["loss"] for line in _metrics(tmp_path / name)] for name in ("whole", "parts"))
+    assert parts == pytest.approx(whole, rel=1e-4)
+
+
+def test_a_pair_that_is_too_large_for_memory(tmp_path, corpora, little_memory):  # noqa: F811
+    little_memory(0)
+    with pytest.raises(TransduceError, match=r"a single pair needs more memory than there is.*data\.max_length"):
+        _train(tmp_path / "run", corpora, SOUND)
+
+
+def test_other_errors_are_raised(tmp_path, corpora, little_memory):  # noqa: F811
+    little_memory(0, RuntimeError("shapes differ"))
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        _train(tmp_path / "run", corpora, SOUND)
