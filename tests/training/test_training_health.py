@@ -82,6 +82,12 @@ def test_small_leaps_and_early_ones_are_none():
     assert judged([2.0] * 60 + [2.51])[1][-1]
 
 
+def test_a_process_that_a_step_had_nothing_for_learns_nothing_of_what_is_usual():
+    before, _ = judged([4.0, 4.3])
+    health, message = before.model_copy(update={"in_a_row": 2, "failing": (Place(0, 0, 9),)}).judge(at(3, loss=NAN))
+    assert (health, message) == (before, None)
+
+
 def test_health_comes_back_from_its_file():
     health, _ = judged([4.0, 4.3, 3.9])
     health, _ = health.judge(at(9, norm=NAN))

@@ -120,6 +120,8 @@ class Health(BaseModel):
         )
 
     def _go_on(self, examined: Examined) -> tuple["Health", str | None]:
+        if not math.isfinite(examined.loss):  # of several processes, one that the step had nothing for
+            return self.model_copy(update={"in_a_row": 0, "failing": ()}), None
         loss, bound = examined.loss, self.usual + max(_LEAP * self.spread, _LEAST_LEAP)
         leaps = self.judged >= _BEGINNING and loss > bound
         loss = min(loss, bound) if leaps else loss  # a leap is soon usual if it lasts, and not at once
