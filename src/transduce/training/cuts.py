@@ -1,6 +1,5 @@
 """Into how many parts a batch is cut so that memory is enough: a step learns the same from them, one after another."""
 
-import gc
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -11,7 +10,7 @@ import torch
 
 from transduce.config import TransduceError
 from transduce.data import Batch, Share, make_batch, plan_epoch
-from transduce.training.memory import is_out_of_memory
+from transduce.training.memory import give_back_memory, is_out_of_memory
 from transduce.training.progress import Progress
 from transduce.training.session import Training
 from transduce.training.step import compute_loss
@@ -115,9 +114,7 @@ def _try(training: Training, batches: Sequence[Batch], cuts: int) -> str | None:
 def _tidy(training: Training) -> None:
     """Give back what a step that failed has left behind."""
     training.optimizer.zero_grad(set_to_none=True)
-    gc.collect()
-    if training.device.type == "cuda":
-        torch.cuda.empty_cache()
+    give_back_memory()
 
 
 def _cut_more(batches: Sequence[Batch], cuts: int, failure: str) -> int:

@@ -42,7 +42,6 @@ def train(training: Training, progress: Progress) -> Progress:
     Raises:
         TransduceError: The last checkpoint could not be written.
     """
-    keep_freed_memory()
     processes = training.processes
     seconds = None if processes.alone else 60 * training.config.hang_minutes
     with (
@@ -62,6 +61,7 @@ def train(training: Training, progress: Progress) -> Progress:
         network = connect(training.model, processes, training.config.parallel)
         share = Share(processes.rank, processes.number, training.config.accumulate)
         progress = progress.model_copy(update={"cuts": fit(training, progress, share)})
+        keep_freed_memory()  # from here on: what was tried in vain is given back
         while (progress := _train(training, network, share, progress, writer, watch)).health.lost:
             progress = _go_back(training, progress, writer)
         writer.finish()

@@ -1,6 +1,7 @@
 """Memory: how the C library treats what a step has done with, and what it says where there is too little."""
 
 import ctypes
+import gc
 import os
 from typing import Final
 
@@ -22,14 +23,17 @@ def keep_freed_memory() -> bool:
     Glibc gives large tensors back to the system as they die: the next step then waits while the system clears page by
     page of what it asks for again. The process stays as large as its largest step. Other C libraries stay as they are.
     """
-    try:
-        version = os.confstr("CS_GNU_LIBC_VERSION")
-    except (AttributeError, ValueError):  # no POSIX, or no glibc
-        return False
-    if not version:
-        return False
-    library = ctypes.CDLL(None)
-    return all(library.mallopt(parameter, value) == 1 for parameter, value in _KEPT.values())
+    library = _glibc()
+    return library is not None and all(library.mallopt(parameter, value) == 1 for parameter, value in _KEPT.values())
+
+
+def give_back_memory() -> None:
+    """Give back to the system and to the device what is kept and not in use: others of this process may need it."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    if (library := _glibc()) is not None:
+        library.malloc_trim(0)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -37,3 +41,11 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return any(words in str(error) for words in _TOO_LITTLE)
+
+
+def _glibc() -> ctypes.CDLL | None:
+    try:
+        version = os.confstr("CS_GNU_LIBC_VERSION")
+    except (AttributeError, ValueError):  # no POSIX, or no glibc
+        return None
+    return ctypes.CDLL(None) if version else None
