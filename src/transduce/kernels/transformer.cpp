@@ -1,0 +1,202 @@
+// The Transformer in few, large operations: a whole encoder, the memory of a decoder, and a decoder's step for all its rows.
+//
+// The plain formula is models/transformer.py. Every row is computed by itself, in an order that does not depend on the
+// others, and by the calling thread alone: threads that work on different batches never wait for each other. It knows neither
+// Python nor torch: pointers and sizes come in, and the memory behind them is the caller's.
+#include "attending.h"
+
+using namespace transduce;
+
+namespace {
+
+void normalize(const float* x, const Norm& norm, float epsilon, std::int64_t d, float* to) {
+  float total = 0, squares = 0;
+#pragma omp simd reduction(+ : total)
+  for (std::int64_t i = 0; i < d; ++i) total += x[i];
+  const float mean = total / d;
+#pragma omp simd reduction(+ : squares)
+  for (std::int64_t i = 0; i < d; ++i) squares += (x[i] - mean) * (x[i] - mean);
+  const float inverse = 1.0f / std::sqrt(squares / d + epsilon);
+#pragma omp simd
+  for (std::int64_t i = 0; i < d; ++i) to[i] = (x[i] - mean) * inverse * norm.gain[i] + norm.bias[i];
+}
+
+// The sums that run past the sub-layers, and what each of these is given of them.
+class Stream {
+ public:
+  Stream(const Stack& stack, std::int64_t rows, float* x) : stack_(stack), rows_(rows), x_(x) {}
+
+  // Each row is a symbol at a position.
+  template <typename Position>
+  void embed(const std::int64_t* ids, Position position) {
+    const std::int64_t d = stack_.d_model;
+    for (std::int64_t r = 0; r < rows_; ++r) {
+      const float* e = stack_.embedding + ids[r] * d;
+      float* to = x_ + r * d;
+#pragma omp simd
+      for (std::int64_t i = 0; i < d; ++i) to[i] = e[i] * stack_.embedding_scale;
+      if (!stack_.positions) continue;
+      const float* p = stack_.positions + position(r) * d;
+#pragma omp simd
+      for (std::int64_t i = 0; i < d; ++i) to[i] += p[i];
+    }
+  }
+
+  // For the sub-layer whose norm that is: LayerNorm(x) where norms come first; else x, normalized by the sub-layer before.
+  void prepare(const Norm& own, const Matrix& w, Rows& to) {
+    const Norm* norm = stack_.pre ? &own : pending_;
+    ready(norm, w, to);
+    pending_ = &own;
+  }
+
+  // Behind the last sub-layer.
+  void finish(const Matrix& w, Rows& to) { ready(stack_.pre ? &stack_.last : pending_, w, to); }
+
+  void finish(float* to) {
+    const std::int64_t d = stack_.d_model;
+    for (std::int64_t r = 0; r < rows_; ++r)
+      normalize(x_ + r * d, stack_.pre ? stack_.last : *pending_, stack_.epsilon, d, to + r * d);
+  }
+
+  // x += rows w.
+  void add(const Matrix& w, const Rows& rows) { multiply(w, rows, rows_, Target{x_, stack_.d_model, false, true}); }
+
+ private:
+  void ready(const Norm* norm, const Matrix& w, Rows& to) {
+    const std::int64_t d = stack_.d_model;
+    to.resize(rows_, d, w.format);
+    for (std::int64_t r = 0; r < rows_; ++r) {
+      float* x = x_ + r * d;
+      if (!norm) {
+        to.set(x, r, d, w.format);
+        continue;
+      }
+      float* normalized = stack_.pre ? at_least(row_, d) : x;
+      normalize(x, *norm, stack_.epsilon, d, normalized);
+      to.set(normalized, r, d, w.format);
+    }
+  }
+
+  const Stack& stack_;
+  std::int64_t rows_;
+  float* x_;
+  const Norm* pending_ = nullptr;
+  Floats row_;
+};
+
+void prepare_all(const float* x, std::int64_t rows, std::int64_t width, const Matrix& w, Rows& to) {
+  to.resize(rows, width, w.format);
+  for (std::int64_t r = 0; r < rows; ++r) to.set(x + r * width, r, width, w.format);
+}
+
+void feed_forward(const Stack& s, const Layer& layer, Stream& x, std::int64_t rows, Rows& ready, Floats& buffer) {
+  x.prepare(layer.feed_norm, layer.inner, ready);
+  float* inner = at_least(buffer, rows * s.d_ff);
+  multiply(layer.inner, ready, rows, Target{inner, s.d_ff, true, false});
+  prepare_all(inner, rows, s.d_ff, layer.outer, ready);
+  x.add(layer.outer, ready);
+}
+
+void encode_some(const Stack& s, const std::int64_t* ids, const std::int64_t* offsets, std::int64_t sentences, float* hidden) {
+  static thread_local Floats sums, projected, gathered;
+  static thread_local Rows ready;
+  const std::int64_t first = offsets[0], rows = offsets[sentences] - first, width = 2 * s.keys() + s.values();
+  std::vector<std::int64_t> columns;
+  for (std::int64_t i = 0; i < sentences; ++i)
+    for (std::int64_t j = 0; j < offsets[i + 1] - offsets[i]; ++j) columns.push_back(j);
+  Stream x(s, rows, at_least(sums, rows * s.d_model));
+  x.embed(ids, [&](std::int64_t r) { return columns[r]; });
+  at_least(projected, rows * width);
+  at_least(gathered, rows * s.values());
+  for (std::int64_t l = 0; l < s.count; ++l) {
+    const Layer& layer = s.layers[l];
+    x.prepare(layer.self_norm, layer.input, ready);
+    multiply(layer.input, ready, rows, Target{projected.data(), width, false, false});
+    const float* in = projected.data();
+    float* out = gathered.data();
+    for (std::int64_t i = 0; i < sentences; ++i)
+      attend_sentence(in + (offsets[i] - first) * width, offsets[i + 1] - offsets[i], s, out + (offsets[i] - first) * s.values());
+    prepare_all(out, rows, s.values(), layer.output, ready);
+    x.add(layer.output, ready);
+    feed_forward(s, layer, x, rows, ready, projected);
+    at_least(projected, rows * width);
+  }
+  x.finish(hidden);
+}
+
+// The projected keys and values of a decoder's layers, for each sentence and head as `lay` lays them.
+template <typename T>
+void remember(const Stack& s, const float* hidden, const std::int64_t* offsets, std::int64_t sentences, std::int64_t longest, T* keys,
+              T* values) {
+  static thread_local Floats projected;
+  static thread_local Rows ready;
+  const std::int64_t rows = offsets[sentences], width = s.keys() + s.values();
+  at_least(projected, rows * width);
+  for (std::int64_t l = 0; l < s.count; ++l) {
+    const Matrix& w = s.layers[l].key_value;
+    if (l == 0) prepare_all(hidden, rows, s.d_model, w, ready);
+    multiply(w, ready, rows, Target{projected.data(), width, false, false});
+    for (std::int64_t i = 0; i < sentences; ++i)
+      for (std::int64_t h = 0; h < s.heads; ++h) {
+        const float* p = projected.data() + offsets[i] * width;
+        const std::int64_t place = ((l * sentences + i) * s.heads + h) * longest;
+        lay(p + h * s.d_k, p + s.keys() + h * s.d_v, width, offsets[i + 1] - offsets[i], longest, s, keys + place * s.d_k,
+            values + place * s.wide());
+      }
+  }
+}
+
+template <typename T>
+void step(const Stack& s, const Matrix& projection, const Step& step, float* logits) {
+  static thread_local Floats sums, projected, gathered;
+  static thread_local Rows ready;
+  const std::int64_t rows = step.sentences * step.beam, width = 2 * s.keys() + s.values();
+  Stream x(s, rows, at_least(sums, rows * s.d_model));
+  x.embed(step.tokens, [&](std::int64_t r) { return step.lengths[r / step.beam]; });
+  float* in = at_least(projected, rows * std::max(width, s.d_ff));
+  float* out = at_least(gathered, rows * s.values());
+  for (std::int64_t l = 0; l < s.count; ++l) {
+    const Layer& layer = s.layers[l];
+    x.prepare(layer.self_norm, layer.input, ready);
+    multiply(layer.input, ready, rows, Target{in, width, false, false});
+    for (std::int64_t i = 0; i < step.sentences; ++i) attend_past<T>(s, step, l, i, in, out);
+    prepare_all(out, rows, s.values(), layer.output, ready);
+    x.add(layer.output, ready);
+    x.prepare(layer.cross_norm, layer.query, ready);
+    multiply(layer.query, ready, rows, Target{in, s.keys(), false, false});
+    for (std::int64_t i = 0; i < step.sentences; ++i) attend_memory<T>(s, step, l, i, in, out);
+    prepare_all(out, rows, s.values(), layer.cross_output, ready);
+    x.add(layer.cross_output, ready);
+    feed_forward(s, layer, x, rows, ready, projected);
+    in = projected.data();
+  }
+  x.finish(projection, ready);
+  multiply(projection, ready, rows, Target{logits, projection.outputs, false, false});
+}
+
+}  // namespace
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+// The last hidden states of sequences laid end to end; so many symbols at a time that what is made of them stays near.
+EXPORT void encode(const Stack* stack, const std::int64_t* ids, const std::int64_t* offsets, std::int64_t sentences, float* hidden) {
+  constexpr std::int64_t kTokens = 256;
+  for (std::int64_t i = 0; i < sentences;) {
+    std::int64_t end = i + 1;
+    while (end < sentences && offsets[end] - offsets[i] < kTokens) ++end;
+    encode_some(*stack, ids + offsets[i], offsets + i, end - i, hidden + offsets[i] * stack->d_model);
+    i = end;
+  }
+}
+
+#define BOTH(T, name)                                                                                                        \
+  EXPORT void remember_##name(const Stack* stack, const float* hidden, const std::int64_t* offsets, std::int64_t sentences,  \
+                              std::int64_t longest, T* keys, T* values) {                                                    \
+    remember(*stack, hidden, offsets, sentences, longest, keys, values);                                                     \
+  }                                                                                                                          \
+  EXPORT void step_##name(const Stack* stack, const Matrix* projection, const Step* one, float* logits) {                    \
+    step<T>(*stack, *projection, *one, logits);                                                                              \
+  }
+
+BOTH(float, float32)
+BOTH(Bfloat16, bfloat16)
