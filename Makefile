@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 install: $(VENV)/.installed
 
 # The stamp makes every other target cheap once the environment stands.
-$(VENV)/.installed: pyproject.toml constraints.txt setup.py src/transduce/kernels/native.cpp
+$(VENV)/.installed: pyproject.toml constraints.txt setup.py $(wildcard src/transduce/kernels/*.cpp src/transduce/kernels/*.h)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,dev]'
 	touch $@

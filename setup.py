@@ -10,7 +10,11 @@ from setuptools import Extension, setup
 _KINDS: Final = {
     "native_avx2": ["-march=x86-64-v3"],
     "native_avx512": ["-march=x86-64-v4", "-mprefer-vector-width=512"],
+    "native_avx512vnni": ["-march=x86-64-v4", "-mavx512vnni", "-mavx512bf16", "-mprefer-vector-width=512"],
 }
+_FOLDER: Final = "src/transduce/kernels"
+_SOURCES: Final = "native", "products", "ranking", "transformer"
+_HEADERS: Final = "numbers", "products"
 _FLAGS: Final = [
     "-O3",
     "-std=c++17",
@@ -18,6 +22,7 @@ _FLAGS: Final = [
     "-fno-trapping-math",
     "-ffp-contract=fast",
     "-fvisibility=hidden",
+    "-Wno-psabi",  # vectors cross no border of a library
 ]
 
 
@@ -26,7 +31,8 @@ def extension(name: str, flags: list[str]) -> Extension:
     # OpenMP's symbols come from the library that torch has loaded: a second pool of threads would wait for the first.
     return Extension(
         f"transduce.kernels.{name}",
-        ["src/transduce/kernels/native.cpp"],
+        [f"{_FOLDER}/{name}.cpp" for name in _SOURCES],
+        depends=[f"{_FOLDER}/{name}.h" for name in _HEADERS],
         extra_compile_args=[*_FLAGS, *flags, "-fopenmp"],
         optional=True,
     )

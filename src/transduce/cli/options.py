@@ -13,4 +13,6 @@ Settings = Annotated[
 ]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A model or run directory.")]
 BeamSize = Annotated[int | None, typer.Option(help="Open hypotheses; 1 is greedy. [default: the model's]")]
-PrecisionOption = Annotated[Literal["auto", "float32", "bfloat16"], typer.Option(help="Number format of the products.")]
+PrecisionOption = Annotated[
+    Literal["auto", "float32", "bfloat16", "int8"], typer.Option(help="Number format of the products.")
+]

@@ -5,7 +5,7 @@ from transduce.config.errors import BadInputError, StoppedError, TransduceError
 from transduce.config.generation import GenerationChanges, GenerationConfig, LengthPenaltyKind, Stopping
 from transduce.config.model import ModelConfig
 from transduce.config.presets import PRESETS, PUBLISHED, preset
-from transduce.config.run import Parallel, Precision, RunConfig, TrainConfig
+from transduce.config.run import Parallel, Precision, RunConfig, TrainConfig, TrainingPrecision
 from transduce.config.table3 import TABLE3, Table3Row, scale_preset, scale_steps
 from transduce.config.tokenizer import SideConfig, TokenizerConfig, VocabularyConfig
 from transduce.config.toml import read_run, write_run
@@ -30,6 +30,7 @@ __all__ = [
     "Table3Row",
     "TokenizerConfig",
     "TrainConfig",
+    "TrainingPrecision",
     "TransduceError",
     "VocabularyConfig",
     "preset",

@@ -2,14 +2,15 @@
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from transduce.config.corpora import DataConfig
 from transduce.config.generation import GenerationConfig
 from transduce.config.model import ModelConfig, Section
 from transduce.config.tokenizer import TokenizerConfig
 
-Precision = Literal["auto", "float32", "bfloat16"]
+Precision = Literal["auto", "float32", "bfloat16", "int8"]
+TrainingPrecision = Literal["auto", "float32", "bfloat16"]
 BestMetric = Literal["bleu", "loss"]
 Parallel = Literal["data", "sharded"]
 
@@ -26,7 +27,7 @@ class TrainConfig(Section):
         None, gt=0, description="of training without validation; ends it before max_steps"
     )
     seed: int = Field(1, ge=0)
-    precision: Precision = "auto"
+    precision: TrainingPrecision = "auto"
     parallel: Parallel = Field(
         "data",
         description="what several processes hold: all of the model each, or a part each, where it is too large for one",
@@ -72,6 +73,16 @@ class TrainConfig(Section):
                 f"{self.keep_checkpoints}: raise that"
             )
         return self
+
+    @field_validator("precision", mode="before")
+    @classmethod
+    def _check_precision(cls, value: object) -> object:
+        if value == "int8":
+            raise ValueError(
+                "'int8' is for finished models (translate, evaluate): whole numbers have no gradients, so choose auto, "
+                "float32 or bfloat16"
+            )
+        return value
 
 
 class RunConfig(Section):

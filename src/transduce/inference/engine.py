@@ -11,8 +11,9 @@ from torch import Tensor
 
 from transduce.config import Precision
 from transduce.data import pad
-from transduce.kernels import resolve_precision
-from transduce.models import Ensemble, Model, Tokens, Transformer
+from transduce.inference.workers import Workers
+from transduce.kernels import resolve_format
+from transduce.models import Ensemble, Model, Tokens, Transformer, can_pack, make_ready
 from transduce.search import Hypothesis, SearchSettings, beam_search, score_targets
 from transduce.text import SpecialIds
 
@@ -37,7 +38,8 @@ class Engine:
     """A private copy of a model, or of several that act as one, in one precision on one device.
 
     Sequences are batched by length; a batch holds at most ``batch_tokens`` source symbols, padding and the rows of the
-    beam included, or one sequence.
+    beam included, or one sequence. A packed model searches with ``workers`` threads, each in batches of its own; left
+    out, as many as torch would use for one operation.
     """
 
     def __init__(
@@ -47,12 +49,16 @@ class Engine:
         precision: Precision = "auto",
         device: torch.device | None = None,
         batch_tokens: int = 4096,
+        workers: int | None = None,
     ) -> None:
         self.device = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.dtype = resolve_precision(precision, self.device)
         models = [model] if isinstance(model, Transformer) else model
-        copies = [copy.deepcopy(each).to(self.device, self.dtype).eval().requires_grad_(False) for each in models]
-        self._model: Model[Any, Any] = copies[0] if len(copies) == 1 else Ensemble(copies)
+        copies = [copy.deepcopy(each).to(self.device).eval().requires_grad_(False) for each in models]
+        packed = all(map(can_pack, copies))
+        self.format = resolve_format(precision, packed=packed, device=self.device)
+        parts = [make_ready(each, self.format) for each in copies]
+        self._model: Model[Any, Any] = parts[0] if len(parts) == 1 else Ensemble(parts)
+        self._workers = Workers(workers if packed else 1)
         limits = [each.config.longest for each in copies if each.config.longest is not None]
         self._longest = min(limits, default=None)
         self._special = special
@@ -81,16 +87,21 @@ class Engine:
         ``numbers`` are what the constraints and the samples know the sources by, from 0 if nothing is said.
         """
         results: list[list[Hypothesis]] = [[] for _ in sources]
-        numbers = range(len(sources)) if numbers is None else numbers
-        for rows in self._batches([len(source) + 1 for source in sources], settings.beam_size):
+        known = range(len(sources)) if numbers is None else numbers
+
+        def search_some(rows: list[int]) -> list[list[Hypothesis]]:
             limits = [self.limit(sources[row], max_extra_length, max_length) for row in rows]
-            found = beam_search(
+            return beam_search(
                 self._model,
                 self._source([sources[row] for row in rows]),
                 torch.tensor(limits, device=self.device),
                 settings,
-                [numbers[row] for row in rows],
+                [known[row] for row in rows],
             )
+
+        lengths = [len(source) + 1 for source in sources]
+        batches = list(self._batches(lengths, settings.beam_size, self._workers.share(len(sources))))
+        for rows, found in zip(batches, self._workers.map(search_some, batches), strict=True):
             for row, hypotheses in zip(rows, found, strict=True):
                 results[row] = hypotheses
         return results
@@ -123,12 +134,16 @@ class Engine:
                 results[row] = Attention(last[(index, slice(None), *place)].cpu(), aligned[(index, *place)].cpu())
         return [results[row] for row in range(len(lengths))]
 
-    def _batches(self, lengths: list[int], rows_each: int) -> Iterator[list[int]]:
-        """Indices in batches of similar length, longest first, so that a batch too large for memory shows at once."""
+    def _batches(self, lengths: list[int], rows_each: int, most: int | None = None) -> Iterator[list[int]]:
+        """Indices in batches of similar length, longest first, so that a batch too large for memory shows at once.
+
+        A batch has at most so many of them, where that is said.
+        """
         order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
         start = 0
         while start < len(order):
             size = max(1, self._batch_tokens // (lengths[order[start]] * rows_each))
+            size = size if most is None else min(size, most)
             yield order[start : start + size]
             start += size
 

@@ -8,16 +8,35 @@ from transduce.kernels.mask import Mask
 from transduce.kernels.native import has_native
 from transduce.kernels.packed import Heads, attend_packed, packed_way
 from transduce.kernels.packing import Packing
-from transduce.kernels.precision import resolve_precision
+from transduce.kernels.precision import resolve_format, resolve_precision
+from transduce.kernels.products import Format, PackedMatrix, linear, pack
+from transduce.kernels.ranking import rank_continuations
 from transduce.kernels.scores import Relative, Scoring
 from transduce.kernels.seeds import derive, make_seed
 from transduce.kernels.transfer import send
+from transduce.kernels.transformer import (
+    PackedLayer,
+    PackedMemory,
+    PackedNorm,
+    PackedPast,
+    PackedStack,
+    encode,
+    remember,
+    step,
+)
 
 __all__ = [
     "WHOLE",
     "Dropped",
+    "Format",
     "Heads",
     "Mask",
+    "PackedLayer",
+    "PackedMatrix",
+    "PackedMemory",
+    "PackedNorm",
+    "PackedPast",
+    "PackedStack",
     "Packing",
     "Relative",
     "Scoring",
@@ -27,11 +46,18 @@ __all__ = [
     "attention_weights",
     "derive",
     "dropout",
+    "encode",
     "has_native",
+    "linear",
     "make_seed",
+    "pack",
     "packed_way",
     "projected_cross_entropy",
+    "rank_continuations",
+    "remember",
+    "resolve_format",
     "resolve_precision",
     "send",
     "smoothed_cross_entropy",
+    "step",
 ]

@@ -1,49 +1,13 @@
 // The element-wise and attention kernels of a training step on CPUs: one pass over memory where PyTorch's operations take
 // several. The plain formula of each stands in the Python file of its name. It knows neither Python nor torch: pointers and
 // sizes come in, and the memory behind them is the caller's.
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <cstring>
 #include <vector>
 
+#include "numbers.h"
+
+using namespace transduce;
+
 namespace {
-
-using Bfloat16 = std::uint16_t;
-
-inline float widen(float x) { return x; }
-inline float widen(Bfloat16 x) {
-  std::uint32_t bits = static_cast<std::uint32_t>(x) << 16;
-  float result;
-  std::memcpy(&result, &bits, 4);
-  return result;
-}
-inline void narrow(float x, float& to) { to = x; }
-inline void narrow(float x, Bfloat16& to) {
-  std::uint32_t bits;
-  std::memcpy(&bits, &x, 4);
-  bits += 0x7fff + ((bits >> 16) & 1);
-  to = static_cast<Bfloat16>(bits >> 16);
-}
-
-// e^x for x <= 0 or so, to float's last digit but one.
-inline float exponential(float x) {
-  x = std::max(x, -87.0f);
-  const float n = std::nearbyint(x * 1.44269504f);
-  float r = std::fma(n, -0.693359375f, x);
-  r = std::fma(n, 2.12194440e-4f, r);
-  float p = 1.9875691500e-4f;
-  p = std::fma(p, r, 1.3981999507e-3f);
-  p = std::fma(p, r, 8.3334519073e-3f);
-  p = std::fma(p, r, 4.1665795894e-2f);
-  p = std::fma(p, r, 1.6666665459e-1f);
-  p = std::fma(p, r, 5.0000001201e-1f);
-  p = std::fma(p, r * r, r) + 1.0f;
-  std::int32_t bits = (static_cast<std::int32_t>(n) + 127) << 23;
-  float power;
-  std::memcpy(&power, &bits, 4);
-  return p * power;
-}
 
 // Draw `number` of a seed's stream: 64 random bits for four neighbours (splitmix64; seeds.py draws the same).
 inline std::uint64_t random_bits(std::uint64_t seed, std::uint64_t number) {
@@ -52,8 +16,6 @@ inline std::uint64_t random_bits(std::uint64_t seed, std::uint64_t number) {
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
   return z ^ (z >> 31);
 }
-
-inline std::int64_t round_up(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 // Which elements stay, and what they are multiplied with: `kept` of 65,536 levels stay. The draws are a pure function of
 // the row's seed and the column, so that the backward pass draws them again and nothing has to be stored.
@@ -240,36 +202,6 @@ struct Sequences {
   std::int32_t causal;
   float scale;
 };
-
-// c[i][j] = sum over k of a[i * ra + k * ca] b[k][j], for j below n, a multiple of 16. Blocks of six rows stay in registers.
-template <int R>
-inline void product_rows(const float* a, std::int64_t ra, std::int64_t ca, const float* b, std::int64_t rb, float* c, std::int64_t rc,
-                         std::int64_t n, std::int64_t k) {
-  for (std::int64_t j = 0; j < n; j += 16) {
-    float sum[R][16] = {};
-    for (std::int64_t l = 0; l < k; ++l) {
-      const float* br = b + l * rb + j;
-#pragma GCC unroll 8
-      for (int i = 0; i < R; ++i) {
-        const float x = a[i * ra + l * ca];
-#pragma omp simd
-        for (int u = 0; u < 16; ++u) sum[i][u] += x * br[u];
-      }
-    }
-#pragma GCC unroll 8
-    for (int i = 0; i < R; ++i)
-#pragma omp simd
-      for (int u = 0; u < 16; ++u) c[i * rc + j + u] = sum[i][u];
-  }
-}
-
-inline void product(const float* a, std::int64_t ra, std::int64_t ca, const float* b, std::int64_t rb, float* c, std::int64_t rc,
-                    std::int64_t m, std::int64_t n, std::int64_t k) {
-  std::int64_t i = 0;
-  for (; i + 6 <= m; i += 6) product_rows<6>(a + i * ra, ra, ca, b, rb, c + i * rc, rc, n, k);
-  for (; i + 2 <= m; i += 2) product_rows<2>(a + i * ra, ra, ca, b, rb, c + i * rc, rc, n, k);
-  for (; i < m; ++i) product_rows<1>(a + i * ra, ra, ca, b, rb, c + i * rc, rc, n, k);
-}
 
 template <typename T>
 void load(const T* x, std::int64_t stride, std::int64_t n, std::int64_t d, std::int64_t width, float scale, float* to) {

@@ -14,6 +14,9 @@ from transduce.kernels.dropout import Dropped
 
 # By what torch finds that the processor can do.
 _LIBRARIES: Final = {"AVX2": "native_avx2", "AVX512": "native_avx512"}
+# Instructions that multiply narrow numbers, and the library for processors with all of them.
+_NARROW: Final = "avx512_vnni", "avx512_bf16"
+_NARROW_LIBRARY: Final = "native_avx512vnni"
 _NAMES: Final = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
 
 
@@ -57,11 +60,14 @@ def has_native(*tensors: Tensor) -> bool:
     return all(x.device.type == "cpu" and x.dtype in _NAMES for x in tensors)
 
 
-def call(name: str, dtype: torch.dtype, *arguments: "Tensor | int | float | ctypes.Structure | None") -> None:
-    """Run the kernel of that name for narrow tensors of that type; tensors are passed by where they lie."""
+def call(name: str, dtype: torch.dtype | None, *arguments: "Tensor | int | float | ctypes.Structure | None") -> None:
+    """Run the kernel of that name, for narrow tensors of that type where there are several; other threads go on.
+
+    Tensors are passed by where they lie.
+    """
     library = _library()
     assert library is not None
-    getattr(library, f"{name}_{_NAMES[dtype]}")(*map(_pass, arguments))
+    getattr(library, name if dtype is None else f"{name}_{_NAMES[dtype]}")(*map(_pass, arguments))
 
 
 def _pass(argument: "Tensor | int | float | ctypes.Structure | None") -> object:
@@ -83,7 +89,10 @@ def _library() -> ctypes.CDLL | None:
     # For those who want to compare, or to do without.
     if os.environ.get("TRANSDUCE_NATIVE") == "0":
         return None
-    name = _LIBRARIES.get(torch.backends.cpu.get_cpu_capability())
+    capability = torch.backends.cpu.get_cpu_capability()
+    name = _LIBRARIES.get(capability)
+    if capability == "AVX512" and all(torch.cpu.get_capabilities().get(each) for each in _NARROW):
+        name = _NARROW_LIBRARY
     return None if name is None else open_library(name)
 
 

@@ -5,6 +5,7 @@ from transduce.layers.dropout import Dropout
 from transduce.layers.embedding import Embedding
 from transduce.layers.feed_forward import FeedForward, feed_forward
 from transduce.layers.masks import padding_mask, recent_mask
+from transduce.layers.packed_linear import PackedLinear, pack_linears
 from transduce.layers.parameter_attention import ParameterAttention
 from transduce.layers.positions import PositionalEncoding
 from transduce.layers.residual import Residual, Stream
@@ -17,11 +18,13 @@ __all__ = [
     "FeedForward",
     "KeyValues",
     "MultiHeadAttention",
+    "PackedLinear",
     "ParameterAttention",
     "PositionalEncoding",
     "Residual",
     "Stream",
     "feed_forward",
+    "pack_linears",
     "padding_mask",
     "recent_mask",
     "sinusoid_shift",

@@ -13,6 +13,7 @@ from transduce.kernels import Heads, Mask, Packing, Scoring, attend, attend_pack
 from transduce.layers.compatibility import additive_weights, bilinear_weights
 from transduce.layers.dropout import Dropout
 from transduce.layers.linear import make_linear
+from transduce.layers.packed_linear import PackedLinear
 from transduce.layers.relative import RelativePositions
 from transduce.layers.state import KeyValues
 
@@ -98,7 +99,10 @@ class MultiHeadAttention(nn.Module):
         return x.view(*x.shape[:-1], self.heads.number, -1).transpose(1, 2)
 
 
-def _project(x: Float[Tensor, "tokens model"], *maps: nn.Linear) -> Float[Tensor, "tokens widths"]:
-    """All maps of ``x`` side by side, by one product."""
-    bias = None if maps[0].bias is None else torch.cat([each.bias for each in maps])
-    return F.linear(x, torch.cat([each.weight for each in maps]), bias)
+def _project(x: Float[Tensor, "tokens model"], *maps: nn.Linear | PackedLinear) -> Float[Tensor, "tokens widths"]:
+    """All maps of ``x`` side by side, by one product where their weights are at hand."""
+    known = [each for each in maps if isinstance(each, nn.Linear)]
+    if not known:
+        return torch.cat([each(x) for each in maps], dim=-1)
+    bias = None if known[0].bias is None else torch.cat([each.bias for each in known])
+    return F.linear(x, torch.cat([each.weight for each in known]), bias)

@@ -83,6 +83,13 @@ class PositionalEncoding(nn.Module):
         """What a later layer is given: x, or x + PE[positions] where positions come in at every layer."""
         return Stream(self._join(x.settle(), positions, longest)) if self.at_every_layer else x
 
+    def vectors(self, longest: int) -> Float[Tensor, "longest model"] | None:
+        """The vectors of the positions below ``longest`` in float32, where such are joined to what stands at them."""
+        if self.table is None:
+            return None
+        encoded: Tensor = self.table(torch.arange(longest), longest)
+        return encoded.detach().float().contiguous()
+
     def _join(self, x: Tensor, positions: Tensor, longest: int) -> Tensor:
         if self.table is None:
             return x

@@ -3,14 +3,14 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from transduce.models.contract import Decoded, LossSums, Step, Tokens
-from transduce.models.state import TransformerState
+from transduce.models.packed import PackedTransformer
 from transduce.models.transformer import Memory, Transformer
 
 
@@ -19,12 +19,13 @@ from transduce.models.transformer import Memory, Transformer
 class EnsembleState:
     """Every model's own state; they go the same way."""
 
-    parts: tuple[TransformerState, ...]
+    parts: tuple[Any, ...]  # a TransformerState or a PackedState each
 
     @property
     def beam(self) -> int:
         """Rows for each sentence."""
-        return self.parts[0].beam
+        beam: int = self.parts[0].beam
+        return beam
 
     def reorder(self, rows: Int[Tensor, " rows"]) -> "EnsembleState":
         """Row i goes on from row ``rows[i]``, which belongs to the same sentence."""
@@ -47,7 +48,7 @@ class Ensemble:
     models stand side by side, and so do their attention's heads; of layers, there are as many as all models have.
     """
 
-    def __init__(self, models: Sequence[Transformer]) -> None:
+    def __init__(self, models: Sequence[Transformer | PackedTransformer]) -> None:
         self._models = tuple(models)
         self._widths = [model.config.d_model for model in models]
 

@@ -75,13 +75,13 @@ class Transformer(nn.Module):
 
     def project(self, hidden: Float[Tensor, "*positions model"]) -> Float[Tensor, "*positions vocabulary"]:
         """The logits of the next symbol: one for each row of the embedding matrix, or of one of the output's own."""
-        return self._output.project(hidden)
+        return self.output.project(hidden)
 
     def forward(self, source: Tokens, target: Tokens, labels: Int[Tensor, "batch length"]) -> LossSums:
         """The loss of known targets; ``labels`` is ``target`` shifted left by one, ending with the end symbol."""
         hidden = self.decode(self.encode(source), target).hidden
         objective, nll = projected_cross_entropy(
-            hidden, self._output.weight, target.packing().pack(labels), self.config.label_smoothing
+            hidden, self.output.weight, target.packing().pack(labels), self.config.label_smoothing
         )
         return LossSums(objective, nll, target.lengths.sum())
 
@@ -134,7 +134,8 @@ class Transformer(nn.Module):
         return None if self.config.neighbourhood is None else self.config.neighbourhood // 2
 
     @property
-    def _output(self) -> Embedding:
+    def output(self) -> Embedding:
+        """The matrix that scores the next symbol."""
         return self.embedding if self.projection is None else self.projection
 
     @property

@@ -16,6 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from transduce.config import TransduceError
+from transduce.kernels import rank_continuations
 from transduce.models import Model, State, Tokens
 from transduce.search.constraint import Following
 from transduce.search.coverage import Coverage
@@ -102,6 +103,8 @@ def _rank(
     logits: Float[Tensor, "rows vocabulary"], open_: _Open[S], settings: SearchSettings, numbers: Sequence[int]
 ) -> Ranked:
     """The continuations that the settings ask for, best first."""
+    if settings.sampling is None and not open_.following and not settings.diversity:
+        return _rank_freely(logits, open_, settings)
     scores = _scores(logits, open_, settings)
     if settings.sampling is not None:
         here = [numbers[sentence] for sentence in open_.sentence.tolist()]
@@ -111,6 +114,16 @@ def _rank(
     if proposals:
         return rank_in_banks(total, proposals)
     return rank_diversely(total, settings.diversity) if settings.diversity else rank_by_probability(total)
+
+
+def _rank_freely(logits: Float[Tensor, "rows vocabulary"], open_: _Open[S], settings: SearchSettings) -> Ranked:
+    """The most probable continuations, where nothing else has a say."""
+    beam, time = open_.written.shape[1:]
+    banned = (*settings.forbidden, settings.end_id) if time < settings.min_length else settings.forbidden
+    must_end = open_.limit <= time + 1
+    count = min(2 * beam, beam * logits.shape[1])
+    values, places = rank_continuations(logits, open_.log_probability, banned, must_end, settings.end_id, count)
+    return Ranked(values, places // logits.shape[1], places % logits.shape[1])
 
 
 def _scores(

@@ -1,0 +1,103 @@
+// Number formats and the few functions of single numbers that all kernels share.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+namespace transduce {
+
+using Bfloat16 = std::uint16_t;
+
+inline float widen(float x) { return x; }
+inline float widen(Bfloat16 x) {
+  std::uint32_t bits = static_cast<std::uint32_t>(x) << 16;
+  float result;
+  std::memcpy(&result, &bits, 4);
+  return result;
+}
+inline void narrow(float x, float& to) { to = x; }
+inline void narrow(float x, Bfloat16& to) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &x, 4);
+  bits += 0x7fff + ((bits >> 16) & 1);
+  to = static_cast<Bfloat16>(bits >> 16);
+}
+
+// e^x for x <= 0 or so, to float's last digit but one.
+inline float exponential(float x) {
+  x = std::max(x, -87.0f);
+  const float n = std::nearbyint(x * 1.44269504f);
+  float r = std::fma(n, -0.693359375f, x);
+  r = std::fma(n, 2.12194440e-4f, r);
+  float p = 1.9875691500e-4f;
+  p = std::fma(p, r, 1.3981999507e-3f);
+  p = std::fma(p, r, 8.3334519073e-3f);
+  p = std::fma(p, r, 4.1665795894e-2f);
+  p = std::fma(p, r, 1.6666665459e-1f);
+  p = std::fma(p, r, 5.0000001201e-1f);
+  p = std::fma(p, r * r, r) + 1.0f;
+  std::int32_t bits = (static_cast<std::int32_t>(n) + 127) << 23;
+  float power;
+  std::memcpy(&power, &bits, 4);
+  return p * power;
+}
+
+inline std::int64_t round_up(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+// Sixteen numbers at a time, which the compiler lays in as many registers as it needs.
+using Sixteen = float __attribute__((vector_size(64)));
+
+inline Sixteen load_sixteen(const float* x) {
+  Sixteen result;
+  std::memcpy(&result, x, sizeof result);
+  return result;
+}
+inline Sixteen load_sixteen(const Bfloat16* x) {
+  using Narrow = Bfloat16 __attribute__((vector_size(32)));
+  using Bits = std::uint32_t __attribute__((vector_size(64)));
+  Narrow bits;
+  std::memcpy(&bits, x, sizeof bits);
+  return (Sixteen)(__builtin_convertvector(bits, Bits) << 16);
+}
+inline void store_sixteen(Sixteen x, float* to) { std::memcpy(to, &x, sizeof x); }
+
+inline float sum_sixteen(Sixteen x) {
+  using Eight = float __attribute__((vector_size(32)));
+  using Four = float __attribute__((vector_size(16)));
+  Eight eight[2];
+  std::memcpy(eight, &x, sizeof x);
+  const Eight half = eight[0] + eight[1];
+  Four four[2];
+  std::memcpy(four, &half, sizeof half);
+  const Four quarter = four[0] + four[1];
+  return (quarter[0] + quarter[2]) + (quarter[1] + quarter[3]);
+}
+
+// c[i][j] = sum over k of a[i * ra + k * ca] b[k][j], for j below n, a multiple of 16. Blocks of six rows stay in registers.
+template <int R, typename T>
+inline void product_rows(const float* a, std::int64_t ra, std::int64_t ca, const T* b, std::int64_t rb, float* c, std::int64_t rc,
+                         std::int64_t n, std::int64_t k) {
+  for (std::int64_t j = 0; j < n; j += 16) {
+    Sixteen sum[R] = {};
+    for (std::int64_t l = 0; l < k; ++l) {
+      const Sixteen x = load_sixteen(b + l * rb + j);
+#pragma GCC unroll 8
+      for (int i = 0; i < R; ++i) sum[i] += a[i * ra + l * ca] * x;
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < R; ++i) store_sixteen(sum[i], c + i * rc + j);
+  }
+}
+
+template <typename T>
+inline void product(const float* a, std::int64_t ra, std::int64_t ca, const T* b, std::int64_t rb, float* c, std::int64_t rc,
+                    std::int64_t m, std::int64_t n, std::int64_t k) {
+  std::int64_t i = 0;
+  for (; i + 6 <= m; i += 6) product_rows<6>(a + i * ra, ra, ca, b, rb, c + i * rc, rc, n, k);
+  for (; i + 4 <= m; i += 4) product_rows<4>(a + i * ra, ra, ca, b, rb, c + i * rc, rc, n, k);
+  for (; i + 2 <= m; i += 2) product_rows<2>(a + i * ra, ra, ca, b, rb, c + i * rc, rc, n, k);
+  for (; i < m; ++i) product_rows<1>(a + i * ra, ra, ca, b, rb, c + i * rc, rc, n, k);
+}
+
+}  // namespace transduce

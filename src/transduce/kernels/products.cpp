@@ -1,0 +1,176 @@
+#include "products.h"
+
+namespace transduce {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int kLanes = 16, kWide = 4;  // vectors of a block of outputs
+using Float = __m512;
+using Int = __m512i;
+inline Int load(const void* from) { return _mm512_loadu_si512(from); }
+inline Int spread(std::int32_t x) { return _mm512_set1_epi32(x); }
+inline Float as_float(Int x) { return _mm512_castsi512_ps(x); }
+inline Float fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }
+inline Int shift_up(Int x) { return _mm512_slli_epi32(x, 16); }
+inline Int high(Int x) { return _mm512_and_si512(x, _mm512_set1_epi32(0xffff0000)); }
+inline void store(float* to, Float x) { _mm512_storeu_ps(to, x); }
+// Not __m512i, which is of 64-bit numbers: between the two, the compiler would send every sum through memory.
+using Whole = std::int32_t __attribute__((vector_size(64)));
+inline void store(float* to, Whole x) { _mm512_storeu_ps(to, _mm512_cvtepi32_ps((Int)x)); }
+inline Int add(Int a, Int b) { return _mm512_add_epi32(a, b); }
+#else
+constexpr int kLanes = 8, kWide = 2;
+using Float = __m256;
+using Int = __m256i;
+inline Int load(const void* from) { return _mm256_loadu_si256(static_cast<const __m256i*>(from)); }
+inline Int spread(std::int32_t x) { return _mm256_set1_epi32(x); }
+inline Float as_float(Int x) { return _mm256_castsi256_ps(x); }
+inline Float fma(Float a, Float b, Float c) { return _mm256_fmadd_ps(a, b, c); }
+inline Int shift_up(Int x) { return _mm256_slli_epi32(x, 16); }
+inline Int high(Int x) { return _mm256_and_si256(x, _mm256_set1_epi32(0xffff0000)); }
+inline void store(float* to, Float x) { _mm256_storeu_ps(to, x); }
+using Whole = std::int32_t __attribute__((vector_size(32)));
+inline void store(float* to, Whole x) { _mm256_storeu_ps(to, _mm256_cvtepi32_ps((Int)x)); }
+inline Int add(Int a, Int b) { return _mm256_add_epi32(a, b); }
+#endif
+
+// How one instruction, or a few, multiply a group of a row's inputs with those of so many outputs.
+struct InFloat32 {
+  using Sum = Float;
+  static Sum step(Sum sum, Int x, Int w) { return fma(as_float(x), as_float(w), sum); }
+};
+
+struct InBfloat16 {
+  using Sum = Float;
+  static Sum step(Sum sum, Int x, Int w) {
+#if defined(__AVX512BF16__)
+    return _mm512_dpbf16_ps(sum, (__m512bh)x, (__m512bh)w);
+#else
+    sum = fma(as_float(shift_up(x)), as_float(shift_up(w)), sum);
+    return fma(as_float(high(x)), as_float(high(w)), sum);
+#endif
+  }
+};
+
+struct InInt8 {
+  using Sum = Whole;
+  static Sum step(Sum sum, Int x, Int w) {
+#if defined(__AVX512VNNI__)
+    return (Whole)_mm512_dpbusd_epi32((Int)sum, x, w);
+#elif defined(__AVX512F__)
+    // Even and odd bytes apart, in 16 bits each: their products' sums fit in 32 bits, where maddubs would saturate.
+    const Int mask = _mm512_set1_epi16(0xff);
+    const Int even = _mm512_madd_epi16(_mm512_and_si512(x, mask), _mm512_srai_epi16(_mm512_slli_epi16(w, 8), 8));
+    return sum + (Whole)add(even, _mm512_madd_epi16(_mm512_srli_epi16(x, 8), _mm512_srai_epi16(w, 8)));
+#else
+    const Int mask = _mm256_set1_epi16(0xff);
+    const Int even = _mm256_madd_epi16(_mm256_and_si256(x, mask), _mm256_srai_epi16(_mm256_slli_epi16(w, 8), 8));
+    return sum + (Whole)add(even, _mm256_madd_epi16(_mm256_srli_epi16(x, 8), _mm256_srai_epi16(w, 8)));
+#endif
+  }
+};
+
+// A block of R rows and kWide vectors of outputs: its sums stay in registers.
+template <typename Way, int R>
+inline void block(const std::uint8_t* x, std::int64_t stride, const std::uint8_t* w, std::int64_t groups, const std::int32_t* corrections,
+                  float* to) {
+  typename Way::Sum sum[R][kWide];
+#pragma GCC unroll 8
+  for (int i = 0; i < R; ++i)
+#pragma GCC unroll 4
+    for (int j = 0; j < kWide; ++j) {
+      if constexpr (std::is_same_v<Way, InInt8>) {
+        sum[i][j] = (Whole)load(corrections + j * kLanes);
+      } else {
+        sum[i][j] = Float{};
+      }
+    }
+  for (std::int64_t g = 0; g < groups; ++g) {
+    Int weights[kWide];
+#pragma GCC unroll 4
+    for (int j = 0; j < kWide; ++j) weights[j] = load(w + (g * kPanel + j * kLanes) * 4);
+#pragma GCC unroll 8
+    for (int i = 0; i < R; ++i) {
+      std::int32_t bits;
+      std::memcpy(&bits, x + i * stride + g * 4, 4);
+      const Int inputs = spread(bits);
+#pragma GCC unroll 4
+      for (int j = 0; j < kWide; ++j) sum[i][j] = Way::step(sum[i][j], inputs, weights[j]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < R; ++i)
+#pragma GCC unroll 4
+    for (int j = 0; j < kWide; ++j) store(to + i * kPanel + j * kLanes, sum[i][j]);
+}
+
+template <typename Way, int R>
+void panel_rows(const Matrix& m, const Rows& x, std::int64_t row, std::int64_t panel, const Target& target) {
+  const std::int64_t groups = x.stride / 4, first = panel * kPanel, count = std::min<std::int64_t>(kPanel, m.outputs - first);
+  const std::uint8_t* w = static_cast<const std::uint8_t*>(m.panels) + panel * groups * kPanel * 4;
+  alignas(64) float sums[R * kPanel];
+  for (int part = 0; part < kPanel; part += kWide * kLanes)
+    block<Way, R>(x.bytes.data() + row * x.stride, x.stride, w + part * 4, groups, m.corrections + first + part, sums + part);
+  for (int i = 0; i < R; ++i) {
+    float *s = sums + i * kPanel, *out = target.out + (row + i) * target.stride + first;
+    if constexpr (std::is_same_v<Way, InInt8>) {
+      const float scale = x.scales[row + i];
+#pragma omp simd
+      for (int j = 0; j < kPanel; ++j) s[j] *= scale * m.scales[first + j];
+    }
+    if (m.bias)
+#pragma omp simd
+      for (int j = 0; j < kPanel; ++j) s[j] += m.bias[first + j];
+    if (target.relu)
+#pragma omp simd
+      for (int j = 0; j < kPanel; ++j) s[j] = s[j] < 0 ? 0.0f : s[j];  // what is no number stays none
+    if (target.add) {
+#pragma omp simd
+      for (int j = 0; j < count; ++j) out[j] += s[j];
+    } else {
+      std::memcpy(out, s, count * sizeof(float));
+    }
+  }
+}
+
+template <typename Way>
+void one_panel(const Matrix& w, const Rows& x, std::int64_t rows, std::int64_t panel, const Target& target) {
+  std::int64_t r = 0;
+  for (; r + 6 <= rows; r += 6) panel_rows<Way, 6>(w, x, r, panel, target);
+  switch (rows - r) {
+    case 5: return panel_rows<Way, 5>(w, x, r, panel, target);
+    case 4: return panel_rows<Way, 4>(w, x, r, panel, target);
+    case 3: return panel_rows<Way, 3>(w, x, r, panel, target);
+    case 2: return panel_rows<Way, 2>(w, x, r, panel, target);
+    case 1: return panel_rows<Way, 1>(w, x, r, panel, target);
+  }
+}
+
+template <typename Way>
+void all_panels(const Matrix& w, const Rows& x, std::int64_t rows, const Target& target) {
+  const std::int64_t panels = (w.outputs + kPanel - 1) / kPanel;
+  for (std::int64_t panel = 0; panel < panels; ++panel) one_panel<Way>(w, x, rows, panel, target);
+}
+
+}  // namespace
+
+void multiply(const Matrix& w, const Rows& x, std::int64_t rows, const Target& target) {
+  switch (w.format) {
+    case kFloat32: return all_panels<InFloat32>(w, x, rows, target);
+    case kBfloat16: return all_panels<InBfloat16>(w, x, rows, target);
+    default: return all_panels<InInt8>(w, x, rows, target);
+  }
+}
+
+}  // namespace transduce
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+// out = x w + bias for rows of float32.
+EXPORT void multiply(const float* x, const transduce::Matrix* w, float* out, std::int64_t rows, std::int32_t relu) {
+  using namespace transduce;
+  static thread_local Rows ready;
+  ready.resize(rows, w->inputs, w->format);
+  for (std::int64_t r = 0; r < rows; ++r) ready.set(x + r * w->inputs, r, w->inputs, w->format);
+  multiply(*w, ready, rows, Target{out, w->outputs, relu != 0, false});
+}

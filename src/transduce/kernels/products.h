@@ -1,0 +1,84 @@
+// Products of rows with matrices that are packed once: the linear maps of decoding, in three number formats.
+//
+// A matrix of (outputs, inputs) lies in panels of 64 outputs; in a panel stand, for every group of inputs that one instruction
+// multiplies (1 float32, 2 bfloat16, 4 int8), the 64 outputs' weights one after the other. Every element of a result is one
+// sum in the order of the inputs, however many rows there are: neighbours in a batch change nothing.
+#pragma once
+#include <immintrin.h>
+
+#include <vector>
+
+#include "numbers.h"
+
+namespace transduce {
+
+constexpr int kPanel = 64;
+
+enum Format : std::int32_t { kFloat32 = 0, kBfloat16 = 1, kInt8 = 2 };
+
+// int8: row r of the activations is (u8 - 128) * scale_r, output n of the weights s8 * scales[n]; corrections[n] is minus 128
+// times the sum of the output's weights. Bias and, but for int8, scales and corrections may be missing.
+struct Matrix {
+  const void* panels;
+  const float* scales;
+  const std::int32_t* corrections;
+  const float* bias;
+  std::int64_t outputs, inputs;
+  std::int64_t format;
+};
+
+constexpr std::int64_t group_of(std::int64_t format) { return format == kInt8 ? 4 : format == kBfloat16 ? 2 : 1; }
+constexpr std::int64_t bytes_of(std::int64_t format) { return format == kInt8 ? 1 : format == kBfloat16 ? 2 : 4; }
+
+// Rows made ready for products in one format: `stride` bytes each, zero behind the last input.
+struct Rows {
+  std::vector<std::uint8_t> bytes;
+  std::vector<float> scales;
+  std::int64_t stride = 0;
+
+  void resize(std::int64_t rows, std::int64_t inputs, std::int64_t format) {
+    stride = round_up(inputs, group_of(format)) * bytes_of(format);
+    if (static_cast<std::int64_t>(bytes.size()) < rows * stride) bytes.resize(rows * stride);
+    if (static_cast<std::int64_t>(scales.size()) < rows) scales.resize(rows);
+  }
+
+  // q = round(x * (127 / max |x|)), halves to even; x is about q * scale, and a row of zeros has scale 0.
+  void quantize(const float* x, std::int64_t r, std::int64_t n) {
+    float top = 0, check = 0;  // no number where some x is none
+#pragma omp simd reduction(max : top) reduction(+ : check)
+    for (std::int64_t i = 0; i < n; ++i) {
+      top = std::max(top, std::fabs(x[i]));
+      check += x[i] * 0.0f;
+    }
+    scales[r] = top / 127.0f + check;
+    const float inverse = top > 0 ? 127.0f / top : 0.0f;
+    std::uint8_t* to = bytes.data() + r * stride;
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<std::uint8_t>(static_cast<std::int32_t>(std::nearbyint(x[i] * inverse)) + 128);
+    for (std::int64_t i = n; i < stride; ++i) to[i] = 128;
+  }
+
+  void set(const float* x, std::int64_t r, std::int64_t n, std::int64_t format) {
+    if (format == kInt8) return quantize(x, r, n);
+    std::uint8_t* to = bytes.data() + r * stride;
+    if (format == kFloat32) {
+      std::memcpy(to, x, n * 4);
+    } else {
+      Bfloat16* t = reinterpret_cast<Bfloat16*>(to);
+#pragma omp simd
+      for (std::int64_t i = 0; i < n; ++i) narrow(x[i], t[i]);
+      if (n % 2) t[n] = 0;
+    }
+  }
+};
+
+// out[r][n] (+)= x_r w_n + bias[n], or max(0, that): `stride` floats a row.
+struct Target {
+  float* out;
+  std::int64_t stride;
+  bool relu, add;
+};
+
+void multiply(const Matrix& w, const Rows& x, std::int64_t rows, const Target& target);
+
+}  // namespace transduce

@@ -1,0 +1,136 @@
+"""Linear maps by matrices that are packed once, in three number formats: the products of decoding.
+
+int8 is exact arithmetic on rounded numbers. A weight is round(w / s) s with one s for each output, an input
+round(x / t) t with one t for each row: the largest absolute value of the output or row stands for 127. Sums are whole
+numbers, so that they do not depend on the order of the sum; and a row's scale is its own, so that its neighbours in a
+batch change nothing.
+"""
+
+import ctypes
+from dataclasses import dataclass
+from typing import Final, Literal, final
+
+import torch
+from jaxtyping import Float, Float32, Int, Int8, Int32, Shaped
+from torch import Tensor
+from torch.nn import functional as F
+
+from transduce.kernels.native import call, has_native
+
+Format = Literal["float32", "bfloat16", "int8"]
+
+# As the C++ kernels know them: number, type, and how many inputs one instruction multiplies (products.h).
+_NUMBERS: Final[dict[Format, int]] = {"float32": 0, "bfloat16": 1, "int8": 2}
+_TYPES: Final[dict[Format, torch.dtype]] = {"float32": torch.float32, "bfloat16": torch.bfloat16, "int8": torch.int8}
+_GROUPS: Final[dict[Format, int]] = {"float32": 1, "bfloat16": 2, "int8": 4}
+_PANEL: Final = 64
+_LARGEST: Final = 127
+# The kernels add 128 to every input: the numbers that their instructions multiply have no sign.
+_SHIFT: Final = 128
+# So many products of 255 x 127 fit in 32 bits.
+MOST_INPUTS: Final = 2**16
+
+
+class MatrixAddress(ctypes.Structure):
+    """A packed matrix as the C++ kernels read it."""
+
+    _fields_ = (
+        ("panels", ctypes.c_void_p),
+        ("scales", ctypes.c_void_p),
+        ("corrections", ctypes.c_void_p),
+        ("bias", ctypes.c_void_p),
+        ("outputs", ctypes.c_int64),
+        ("inputs", ctypes.c_int64),
+        ("format", ctypes.c_int64),
+    )
+
+
+@final
+@dataclass(frozen=True)
+class PackedMatrix:
+    """The weights of a linear map in panels of 64 outputs (products.h says how they lie); the last panel ends in zeros.
+
+    What there is for each output is padded to whole panels. ``corrections`` are minus 128 times the sum of an output's
+    weights, in int8.
+    """
+
+    panels: Shaped[Tensor, "panels groups 64 group"]
+    scales: Float32[Tensor, " padded"]
+    corrections: Int32[Tensor, " padded"]
+    bias: Float32[Tensor, " padded"] | None
+    outputs: int
+    inputs: int
+    format: Format
+
+    def address(self) -> MatrixAddress:
+        """Where the C++ kernels find it, as long as this object lives."""
+        tensors = self.panels, self.scales, self.corrections, self.bias
+        places = [None if each is None else each.data_ptr() for each in tensors]
+        return MatrixAddress(*places, self.outputs, self.inputs, _NUMBERS[self.format])
+
+
+def quantize_rows(
+    x: Float[Tensor, "*rows inputs"],
+) -> tuple[Int8[Tensor, "*rows inputs"], Float32[Tensor, "*rows 1"]]:
+    """Whole numbers q from -127 to 127 and a scale for each row: x is about q scale. Halves go to the even side."""
+    x = x.float()
+    top = x.abs().amax(dim=-1, keepdim=True)
+    inverse = torch.where(top > 0, _LARGEST / top, 0.0)
+    return (x * inverse).round().to(torch.int8), top / _LARGEST
+
+
+def multiply_int8(
+    x: Int8[Tensor, "*rows inputs"], weight: Int8[Tensor, "outputs inputs"]
+) -> Int[Tensor, "*rows outputs"]:
+    """The exact sums of whole products."""
+    # In float64, as integers have no fast product everywhere: exact up to 2^53.
+    return F.linear(x.double(), weight.double()).long()
+
+
+def pack(
+    weight: Float[Tensor, "outputs inputs"], bias: Float[Tensor, " outputs"] | None, format_: Format
+) -> PackedMatrix:
+    """A linear map's matrix made ready for products in a number format."""
+    outputs, inputs = weight.shape
+    numbers, scales = quantize_rows(weight) if format_ == "int8" else (weight.to(_TYPES[format_]), weight.new_ones(()))
+    padded = F.pad(numbers, (0, -inputs % _GROUPS[format_], 0, -outputs % _PANEL))
+    sums = padded.sum(dim=1, dtype=torch.int32) if format_ == "int8" else torch.zeros(len(padded), dtype=torch.int32)
+    panels = padded.view(-1, _PANEL, padded.shape[1] // _GROUPS[format_], _GROUPS[format_])
+    return PackedMatrix(
+        panels.transpose(1, 2).contiguous(),
+        F.pad(scales.float().expand(outputs, 1).flatten(), (0, -outputs % _PANEL)).contiguous(),
+        -_SHIFT * sums,
+        None if bias is None else F.pad(bias.float(), (0, -outputs % _PANEL)),
+        outputs,
+        inputs,
+        format_,
+    )
+
+
+def unpack(matrix: PackedMatrix) -> Shaped[Tensor, "outputs inputs"]:
+    """The matrix's numbers as they were before ``pack`` laid them in panels."""
+    return matrix.panels.transpose(1, 2).flatten(2).flatten(0, 1)[: matrix.outputs, : matrix.inputs]
+
+
+def linear(
+    x: Float32[Tensor, "*rows inputs"], matrix: PackedMatrix, *, relu: bool = False
+) -> Float32[Tensor, "*rows outputs"]:
+    """X W^T + b, or max(0, X W^T + b), inputs rounded to the matrix's format and sums in float32 (int8: exact)."""
+    if has_native(x):
+        result = x.new_empty(*x.shape[:-1], matrix.outputs)
+        rows = result.numel() // matrix.outputs
+        call("multiply", None, x.contiguous(), matrix.address(), result, rows, int(relu))
+        return result
+    result = _linear_plainly(x, matrix)
+    return result.relu() if relu else result
+
+
+def _linear_plainly(x: Tensor, matrix: PackedMatrix) -> Tensor:
+    weight, outputs = unpack(matrix), matrix.outputs
+    if matrix.format == "int8":
+        whole, scale = quantize_rows(x)
+        result = multiply_int8(whole, weight).float() * (scale * matrix.scales[:outputs])
+    else:
+        # A product of two bfloat16 is a float32.
+        result = F.linear(x.to(weight.dtype).float(), weight.float())
+    return result if matrix.bias is None else result + matrix.bias[:outputs]

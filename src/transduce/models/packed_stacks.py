@@ -1,0 +1,113 @@
+"""A Transformer's encoder and decoder as the C++ kernels read them."""
+
+from collections.abc import Iterable
+from typing import cast
+
+import torch
+from torch import nn
+
+from transduce.kernels import Format, PackedLayer, PackedMatrix, PackedNorm, PackedStack, has_native, pack
+from transduce.kernels.products import MOST_INPUTS
+from transduce.layers import Embedding, FeedForward, MultiHeadAttention, PositionalEncoding
+from transduce.models.stacks import DecoderLayer, EncoderLayer
+from transduce.models.transformer import Transformer
+
+# Longer sequences make the table of positions grow.
+_POSITIONS = 512
+
+
+def can_pack(model: Transformer) -> bool:
+    """Whether the C++ kernels are there for where the model is, and compute what it computes."""
+    config = model.config
+    return (
+        has_native(model.embedding.weight)
+        and config.compatibility in {"scaled_dot_product", "dot_product"}
+        and config.positions != "relative"
+        and config.position_combination == "add"
+        and not config.positions_at_every_layer
+        and config.neighbourhood is None
+        and config.residual
+        and config.feed_forward == "relu"
+        and max(config.d_model, config.d_ff, config.heads * config.d_v) <= MOST_INPUTS
+    )
+
+
+def pack_encoder(model: Transformer, format_: Format) -> PackedStack:
+    """The encoder with its matrices in a number format."""
+    layers = [_encoder_layer(layer, format_) for layer in cast(Iterable[EncoderLayer], model.encoder)]
+    embedding = model.embedding if model.source_embedding is None else model.source_embedding
+    return _stack(model, layers, embedding, model.encoder_positions, model.encoder_norm)
+
+
+def pack_decoder(model: Transformer, format_: Format) -> PackedStack:
+    """The decoder with its matrices in a number format."""
+    layers = [_decoder_layer(layer, format_) for layer in cast(Iterable[DecoderLayer], model.decoder)]
+    return _stack(model, layers, model.embedding, model.decoder_positions, model.decoder_norm)
+
+
+def _stack(
+    model: Transformer, layers: list[PackedLayer], embedding: Embedding, positions: PositionalEncoding, last: nn.Module
+) -> PackedStack:
+    config = model.config
+    return PackedStack(
+        layers=layers,
+        embedding=embedding.weight.detach(),
+        embedding_scale=embedding.scale,
+        positions=positions.vectors(config.longest or _POSITIONS),
+        last=_norm(last) if isinstance(last, nn.LayerNorm) else None,
+        heads=config.heads,
+        d_k=config.d_k,
+        d_v=config.d_v,
+        d_ff=config.d_ff,
+        epsilon=config.norm_epsilon,
+        scale=cast(DecoderLayer, model.decoder[0]).cross_attention.scoring().scale,
+        pre=config.norm == "pre",
+    )
+
+
+def _encoder_layer(layer: EncoderLayer, format_: Format) -> PackedLayer:
+    inner, outer = _feed_forward(layer.feed_forward, format_)
+    return PackedLayer(
+        self_norm=_norm(layer.self_attention_residual.norm),
+        input=_input(layer.self_attention, format_),
+        output=_beside([layer.self_attention.output], format_),
+        feed_norm=_norm(layer.feed_forward_residual.norm),
+        inner=inner,
+        outer=outer,
+    )
+
+
+def _decoder_layer(layer: DecoderLayer, format_: Format) -> PackedLayer:
+    memory = layer.cross_attention
+    inner, outer = _feed_forward(layer.feed_forward, format_)
+    return PackedLayer(
+        self_norm=_norm(layer.self_attention_residual.norm),
+        input=_input(layer.self_attention, format_),
+        output=_beside([layer.self_attention.output], format_),
+        feed_norm=_norm(layer.feed_forward_residual.norm),
+        inner=inner,
+        outer=outer,
+        cross_norm=_norm(layer.cross_attention_residual.norm),
+        query=_beside([memory.query], format_),
+        key_value=_beside([memory.key, memory.value], format_),
+        cross_output=_beside([memory.output], format_),
+    )
+
+
+def _input(attention: MultiHeadAttention, format_: Format) -> PackedMatrix:
+    return _beside([attention.query, attention.key, attention.value], format_)
+
+
+def _feed_forward(network: nn.Module, format_: Format) -> tuple[PackedMatrix, PackedMatrix]:
+    assert isinstance(network, FeedForward)
+    return _beside([network.inner], format_), _beside([network.outer], format_)
+
+
+def _beside(maps: list[nn.Linear], format_: Format) -> PackedMatrix:
+    """Several maps of the same inputs as one."""
+    bias = None if maps[0].bias is None else torch.cat([each.bias.detach() for each in maps])
+    return pack(torch.cat([each.weight.detach() for each in maps]), bias, format_)
+
+
+def _norm(norm: nn.LayerNorm) -> PackedNorm:
+    return PackedNorm(norm.weight.detach(), norm.bias.detach())
