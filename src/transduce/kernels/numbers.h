@@ -74,6 +74,37 @@ inline float sum_sixteen(Sixteen x) {
   return (quarter[0] + quarter[2]) + (quarter[1] + quarter[3]);
 }
 
+// Written out: what the compiler makes of a maximum in a loop goes number by number, for the sake of those that are none.
+inline Sixteen larger(Sixteen a, Sixteen b) { return a > b ? a : b; }
+inline float largest_of(Sixteen x) {
+  float numbers[16];
+  store_sixteen(x, numbers);
+  for (int half = 8; half; half /= 2)
+    for (int i = 0; i < half; ++i) numbers[i] = std::max(numbers[i], numbers[i + half]);
+  return numbers[0];
+}
+
+// The largest of n numbers, leaving out what is none; `change` is applied to sixteen of them at a time.
+template <typename Change>
+inline float largest(const float* x, std::int64_t n, float least, Change change) {
+  Sixteen top = least - Sixteen{};
+  std::int64_t i = 0;
+  for (; i + 16 <= n; i += 16) top = larger(change(load_sixteen(x + i)), top);
+  if (i < n) {
+    float rest[16];
+    std::fill(rest, rest + 16, least);
+    std::copy(x + i, x + n, rest);
+    top = larger(change(load_sixteen(rest)), top);
+  }
+  return largest_of(top);
+}
+inline float largest(const float* x, std::int64_t n) {
+  return largest(x, n, -INFINITY, [](Sixteen x) { return x; });
+}
+inline float largest_magnitude(const float* x, std::int64_t n) {
+  return largest(x, n, 0.0f, [](Sixteen x) { return x < 0 ? -x : x; });
+}
+
 // c[i][j] = sum over k of a[i * ra + k * ca] b[k][j], for j below n, a multiple of 16. Blocks of six rows stay in registers.
 template <int R, typename T>
 inline void product_rows(const float* a, std::int64_t ra, std::int64_t ca, const T* b, std::int64_t rb, float* c, std::int64_t rc,

@@ -44,12 +44,10 @@ struct Rows {
 
   // q = round(x * (127 / max |x|)), halves to even; x is about q * scale, and a row of zeros has scale 0.
   void quantize(const float* x, std::int64_t r, std::int64_t n) {
-    float top = 0, check = 0;  // no number where some x is none
-#pragma omp simd reduction(max : top) reduction(+ : check)
-    for (std::int64_t i = 0; i < n; ++i) {
-      top = std::max(top, std::fabs(x[i]));
-      check += x[i] * 0.0f;
-    }
+    const float top = largest_magnitude(x, n);
+    float check = 0;  // no number where some x is none
+#pragma omp simd reduction(+ : check)
+    for (std::int64_t i = 0; i < n; ++i) check += x[i] * 0.0f;
     scales[r] = top / 127.0f + check;
     const float inverse = top > 0 ? 127.0f / top : 0.0f;
     std::uint8_t* to = bytes.data() + r * stride;

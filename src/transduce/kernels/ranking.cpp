@@ -25,13 +25,6 @@ struct Best {
   }
 };
 
-float largest(const float* x, std::int64_t n) {
-  float top = -INFINITY;
-#pragma omp simd reduction(max : top)
-  for (std::int64_t i = 0; i < n; ++i) top = std::max(top, x[i]);
-  return top;
-}
-
 // log sum e^x; no number where one of them is none.
 float log_sum(const float* x, std::int64_t n) {
   const float top = largest(x, n);

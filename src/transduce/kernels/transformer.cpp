@@ -70,9 +70,8 @@ void normalize(const float* x, const Norm& norm, float epsilon, std::int64_t d, 
 // The softmax of n scores; what stands behind them, up to `width`, a multiple of 16, becomes 0.
 inline void softmax(float* scores, std::int64_t n, std::int64_t width) {
   for (std::int64_t j = n; j < width; ++j) scores[j] = -INFINITY;
-  float top = -INFINITY, total = 0;
-#pragma omp simd reduction(max : top)
-  for (std::int64_t j = 0; j < width; ++j) top = std::max(top, scores[j]);
+  const float top = largest(scores, width);
+  float total = 0;
 #pragma omp simd reduction(+ : total)
   for (std::int64_t j = 0; j < width; ++j) {
     scores[j] = j < n ? exponential(scores[j] - top) : 0.0f;
