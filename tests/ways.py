@@ -3,16 +3,20 @@
 import pytest
 
 _CAPABILITIES = {"AVX2": ["plain", "native_avx2"], "AVX512": ["plain", "native_avx2", "native_avx512"]}
+_WAYS = ["plain", "native_avx2", "native_avx512", "native_avx512vnni"]
 
 
-@pytest.fixture(params=["plain", "native_avx2", "native_avx512"])
+@pytest.fixture(params=_WAYS)
 def way(request, monkeypatch):
     """Which of them runs."""
     import torch  # many tests do without
 
     from transduce.kernels import native
 
-    if request.param not in _CAPABILITIES.get(torch.backends.cpu.get_cpu_capability(), ["plain"]):
+    able = list(_CAPABILITIES.get(torch.backends.cpu.get_cpu_capability(), ["plain"]))
+    if native.multiplies_narrow_numbers():
+        able.append("native_avx512vnni")
+    if request.param not in able:
         pytest.skip("this processor cannot run it")
     library = None if request.param == "plain" else native.open_library(request.param)
     if request.param != "plain" and library is None:

@@ -406,6 +406,7 @@ class TestWrongValues:
             ("train", "seed", "-1", "-1"),
             ("train", "batch_tokens", "'many'", "'many'"),
             ("train", "precision", "'float64'", "'float64'"),
+            ("train", "precision", "'int8'", "'int8'"),
             ("train", "adam_beta2", "1.0", "1.0"),
             ("train", "learning_rate_factor", "inf", "inf"),
             ("train", "learning_rate_factor", "nan", "nan"),
@@ -424,6 +425,10 @@ class TestWrongValues:
     def test_file_line_key_and_value_are_named(self, run_file, section, key, value, shown):
         run_file.write_text(f"{DATA}# {key} = 5\n[{section}]\n\n{key} = {value}\n")
         assert complaint(run_file).startswith(f"{run_file} line 8: {section}.{key} = {shown}: ")
+
+    def test_a_format_that_cannot_be_trained_in_says_why(self, run_file):
+        run_file.write_text(f"{DATA}[train]\nprecision = 'int8'\n")
+        assert "whole numbers have no gradients" in complaint(run_file)
 
     @pytest.mark.parametrize(
         ("key", "value", "shown"),

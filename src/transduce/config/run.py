@@ -79,8 +79,7 @@ class TrainConfig(Section):
     def _check_precision(cls, value: object) -> object:
         if value == "int8":
             raise ValueError(
-                "'int8' is for finished models (translate, evaluate): whole numbers have no gradients, so choose auto, "
-                "float32 or bfloat16"
+                "for finished models (translate, evaluate): whole numbers have no gradients; choose auto, float32 or bfloat16"
             )
         return value
 

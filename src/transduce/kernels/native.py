@@ -1,4 +1,4 @@
-"""The door to the C++ kernels (native.cpp), which are there where the package was installed with a compiler at hand."""
+"""The door to the C++ kernels (*.cpp), which are there where the package was installed with a compiler at hand."""
 
 import ctypes
 import os
@@ -84,14 +84,19 @@ def _pass(argument: "Tensor | int | float | ctypes.Structure | None") -> object:
             return ctypes.byref(argument)
 
 
+def multiplies_narrow_numbers() -> bool:
+    """Whether the processor has AVX-512's instructions for products of int8 and of bfloat16."""
+    found = torch.cpu.get_capabilities()
+    return torch.backends.cpu.get_cpu_capability() == "AVX512" and all(found.get(each) for each in _NARROW)
+
+
 @lru_cache
 def _library() -> ctypes.CDLL | None:
     # For those who want to compare, or to do without.
     if os.environ.get("TRANSDUCE_NATIVE") == "0":
         return None
-    capability = torch.backends.cpu.get_cpu_capability()
-    name = _LIBRARIES.get(capability)
-    if capability == "AVX512" and all(torch.cpu.get_capabilities().get(each) for each in _NARROW):
+    name = _LIBRARIES.get(torch.backends.cpu.get_cpu_capability())
+    if multiplies_narrow_numbers():
         name = _NARROW_LIBRARY
     return None if name is None else open_library(name)
 

@@ -1,0 +1,83 @@
+"""A sentence's output and score are the same alone, in any batch, order or chunking, with one worker or several."""
+
+from functools import lru_cache
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from transduce.config import preset
+from transduce.inference import Engine
+from transduce.inference.workers import Workers
+from transduce.models import build
+from transduce.search import SearchSettings
+from transduce.text import SpecialIds
+
+SPECIAL = SpecialIds(0, 1, 2, 3)
+SIZES = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 44, "d_ff": 76, "heads": 4, "vocab_size": 67}
+SOURCES = [[4 + (7 * row + 3 * place) % 60 for place in range(1 + 5 * row % 13)] for row in range(19)]
+PRECISIONS = ["float32", "bfloat16", "int8"]
+
+
+def search_settings(beam):
+    return SearchSettings(SPECIAL.begin, SPECIAL.end, (SPECIAL.pad, SPECIAL.begin), beam_size=beam, n_best=beam)
+
+
+@lru_cache
+def engine(precision, workers, budget):
+    torch.manual_seed(3)
+    model = build(preset("base", SIZES))
+    model.embedding.weight.data *= 1.5  # sharper distributions: outputs of different lengths
+    return Engine(model, SPECIAL, precision, batch_tokens=budget, workers=workers)
+
+
+@lru_cache
+def alone(precision, beam):
+    """What each source becomes by itself."""
+    return [engine(precision, 1, 4096).search([each], search_settings(beam), 11)[0] for each in SOURCES]
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@settings(max_examples=15)
+@given(
+    order=st.permutations(range(len(SOURCES))),
+    cut=st.integers(1, len(SOURCES)),
+    budget=st.sampled_from([1, 100, 4096]),
+    workers=st.sampled_from([1, 4]),
+    beam=st.sampled_from([1, 3]),
+)
+def test_company_changes_nothing(precision, order, cut, budget, workers, beam):
+    expected = alone(precision, beam)
+    for rows in (order[:cut], order[cut:]):
+        found = engine(precision, workers, budget).search([SOURCES[row] for row in rows], search_settings(beam), 11)
+        for row, several in zip(rows, found, strict=True):
+            assert [each.ids for each in several] == [each.ids for each in expected[row]]
+            scores = [each.score for each in expected[row]]
+            assert [each.score for each in several] == pytest.approx(scores, abs=1e-4)
+
+
+def test_the_sources_are_worth_searching():
+    lengths = {len(several[0].ids) for several in alone("float32", 3)}
+    assert len(lengths) > 3
+
+
+def test_workers_keep_the_order_and_hand_errors_on():
+    begun = []
+
+    def double(number):
+        begun.append(number)
+        if number == 7:
+            raise ValueError(number)
+        return 2 * number
+
+    assert list(Workers(3).map(double, range(5))) == [0, 2, 4, 6, 8]
+    threads = torch.get_num_threads()
+    with pytest.raises(ValueError, match="7"):
+        list(Workers(2).map(double, range(20)))
+    assert torch.get_num_threads() == threads
+
+
+@pytest.mark.parametrize(("number", "sentences", "share"), [(1, 100, None), (2, 10, 8), (2, 100, 17), (4, 1200, 100)])
+def test_shares(number, sentences, share):
+    assert Workers(number).share(sentences) == share

@@ -1,0 +1,85 @@
+"""Products with packed matrices, in every format and way."""
+
+import pytest
+import torch
+
+from transduce.kernels import linear, pack
+from transduce.kernels.products import multiply_int8, quantize_rows, unpack
+
+FORMATS = ["float32", "bfloat16", "int8"]
+# Rows, inputs and outputs: fewer and more than a block of rows, a group of inputs and a panel of 64 outputs have.
+SIZES = [(1, 1, 1), (5, 7, 3), (13, 101, 67), (6, 64, 128)]
+
+
+def numbers(*sizes, seed=3):
+    return torch.randn(*sizes, generator=torch.Generator().manual_seed(seed))
+
+
+def rounded(x, format_):
+    """What a product reads of x, in float64."""
+    if format_ == "int8":
+        scale = x.double().abs().amax(-1, keepdim=True) / 127
+        return (x.double() / scale).round() * scale
+    return (x if format_ == "float32" else x.bfloat16()).double()
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize(("rows", "inputs", "outputs"), SIZES)
+def test_products_are_those_of_rounded_numbers(rows, inputs, outputs, biased, format_):
+    x, weight, bias = numbers(rows, inputs), numbers(outputs, inputs, seed=5), numbers(outputs, seed=7)
+    expected = rounded(x, format_) @ rounded(weight, format_).T + (bias.double() if biased else 0)
+    found = linear(x, pack(weight, bias if biased else None, format_))
+    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
+    positive = linear(x, pack(weight, bias if biased else None, format_), relu=True)
+    assert positive.equal(found.clamp(min=0))
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("inputs", [1, 4, 7, 2048])
+def test_whole_numbers_are_multiplied_exactly(inputs):
+    """The largest of each row and output is 127, so that every scale is 1 and every sum a whole number."""
+    draw = torch.Generator().manual_seed(11)
+    x, weight = (torch.randint(-127, 128, (rows, inputs), generator=draw) for rows in (13, 67))
+    x[:, 0], weight[:, 0] = 127, -127
+    x[0], weight[0] = 127, 127  # as large as a sum can be
+    assert linear(x.float(), pack(weight.float(), None, "int8")).long().equal(x @ weight.T)
+    assert multiply_int8(x.to(torch.int8), weight.to(torch.int8)).equal(x @ weight.T)
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_a_row_is_the_same_in_any_company(format_, way):
+    if way == "plain" and format_ != "int8":
+        pytest.skip("PyTorch's sums of floating-point numbers depend on how many rows there are")
+    x, matrix = numbers(17, 101), pack(numbers(67, 101, seed=5), None, format_)
+    together = linear(x, matrix)
+    louder = linear(torch.cat([1000 * x[:3], x[5:6]]), matrix)
+    assert linear(x[5:6], matrix).equal(together[5:6])
+    assert louder[3:].equal(together[5:6])
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("format_", FORMATS)
+def test_zeros_and_what_is_no_number(format_):
+    x, matrix = numbers(3, 7), pack(numbers(5, 7, seed=5), numbers(5, seed=7), format_)
+    x[0], x[1, 2] = 0, torch.nan
+    found = linear(x, matrix, relu=True)
+    assert found[0].equal(numbers(5, seed=7).clamp(min=0))
+    assert found[1].isnan().all()
+    assert found[2].isfinite().all()
+
+
+def test_quantization_by_hand():
+    whole, scale = quantize_rows(torch.tensor([[127.0, -63.5, 0.5, 1.5], [0.0, 0.0, 0.0, 0.0], [-2.54, 1.0, 0.0, 0.0]]))
+    assert whole.tolist() == [[127, -64, 0, 2], [0, 0, 0, 0], [-127, 50, 0, 0]]
+    assert scale.flatten().tolist() == pytest.approx([1, 0, 0.02])
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_packing_keeps_every_number_in_its_place(format_):
+    weight = torch.arange(3.0, 3 + 67 * 7).view(67, 7) % 128
+    weight[:, 0] = 127
+    matrix = pack(weight, None, format_)
+    assert unpack(matrix).equal(weight.to(matrix.panels.dtype))
+    assert matrix.panels.shape[0] == 2

@@ -1,0 +1,62 @@
+"""The most probable continuations, against all of them sorted."""
+
+import math
+
+import pytest
+import torch
+
+from transduce.kernels import rank_continuations
+
+SENTENCES, BEAM, SYMBOLS, END = 3, 2, 131, 7
+BANNED = [0, 5]
+
+
+def problem(*, must_end=(False, False, True)):
+    torch.manual_seed(3)
+    logits = 3 * torch.randn(SENTENCES * BEAM, SYMBOLS)
+    return logits, -torch.rand(SENTENCES, BEAM), BANNED, torch.tensor(must_end), END
+
+
+def by_hand(logits, so_far, banned, must_end, end):
+    """Every allowed continuation of each sentence, best first."""
+    for sentence in range(SENTENCES):
+        every = []
+        for beam in range(BEAM):
+            row = logits[sentence * BEAM + beam].double()
+            total = math.log(sum(math.exp(each) for each in row.tolist()))
+            every += [
+                (so_far[sentence, beam].item() + row[symbol].item() - total, beam * SYMBOLS + symbol)
+                for symbol in range(SYMBOLS)
+                if symbol not in banned and (not must_end[sentence] or symbol == end)
+            ]
+        yield sorted(every, reverse=True)
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("count", [1, 4, 11])
+def test_the_best_come_first(count):
+    expected = list(by_hand(*problem()))
+    values, places = rank_continuations(*problem(), count)
+    for sentence, best in enumerate(expected):
+        possible = min(count, len(best))
+        assert values[sentence, :possible].tolist() == pytest.approx([value for value, _ in best[:possible]], abs=1e-5)
+        assert places[sentence, :possible].tolist() == [place for _, place in best[:possible]]
+        assert values[sentence, possible:].isneginf().all()
+
+
+@pytest.mark.usefixtures("way")
+def test_hypotheses_that_do_not_count():
+    logits, so_far, *rest = problem(must_end=(False, False, False))
+    so_far[:, 1] = -math.inf
+    values, places = rank_continuations(logits, so_far, *rest, 4)
+    assert values.isfinite().all()
+    assert (places < SYMBOLS).all()
+
+
+@pytest.mark.usefixtures("way")
+def test_what_is_no_number_shows():
+    logits, *rest = problem()
+    logits[2, 3] = math.nan
+    values, _ = rank_continuations(logits, *rest, 4)
+    assert values[1].isnan().any()
+    assert values[0].isfinite().all()
