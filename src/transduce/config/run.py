@@ -79,7 +79,8 @@ class TrainConfig(Section):
     def _check_precision(cls, value: object) -> object:
         if value == "int8":
             raise ValueError(
-                "for finished models (translate, evaluate): whole numbers have no gradients; choose auto, float32 or bfloat16"
+                "for finished models (translate, evaluate): whole numbers have no gradients; "
+                "choose auto, float32 or bfloat16"
             )
         return value
 

@@ -1,5 +1,7 @@
 // Number formats and the few functions of single numbers that all kernels share.
 #pragma once
+#include <immintrin.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -54,11 +56,16 @@ inline Sixteen load_sixteen(const float* x) {
   return result;
 }
 inline Sixteen load_sixteen(const Bfloat16* x) {
+#if defined(__AVX512F__)
+  const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(x)));
+  return (Sixteen)_mm512_slli_epi32(wide, 16);
+#else
   using Narrow = Bfloat16 __attribute__((vector_size(32)));
   using Bits = std::uint32_t __attribute__((vector_size(64)));
   Narrow bits;
   std::memcpy(&bits, x, sizeof bits);
   return (Sixteen)(__builtin_convertvector(bits, Bits) << 16);
+#endif
 }
 inline void store_sixteen(Sixteen x, float* to) { std::memcpy(to, &x, sizeof x); }
 
@@ -82,6 +89,14 @@ inline float largest_of(Sixteen x) {
   for (int half = 8; half; half /= 2)
     for (int i = 0; i < half; ++i) numbers[i] = std::max(numbers[i], numbers[i + half]);
   return numbers[0];
+}
+
+inline bool any_larger(Sixteen x, float bound) {
+#if defined(__AVX512F__)
+  return _mm512_cmp_ps_mask((__m512)x, _mm512_set1_ps(bound), _CMP_GT_OQ) != 0;
+#else
+  return largest_of(x) > bound;
+#endif
 }
 
 // The largest of n numbers, leaving out what is none; `change` is applied to sixteen of them at a time.

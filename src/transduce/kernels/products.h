@@ -4,8 +4,6 @@
 // multiplies (1 float32, 2 bfloat16, 4 int8), the 64 outputs' weights one after the other. Every element of a result is one
 // sum in the order of the inputs, however many rows there are: neighbours in a batch change nothing.
 #pragma once
-#include <immintrin.h>
-
 #include <vector>
 
 #include "numbers.h"

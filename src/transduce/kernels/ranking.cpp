@@ -52,11 +52,14 @@ void rank_row(float* logits, float so_far, std::int64_t symbols, const std::int6
     if (value > least) best.insert(value, row * symbols + i);
   };
   if (only >= 0) return consider(only);
-  for (std::int64_t i = 0; i < symbols; i += kBlock) {
-    const std::int64_t end = std::min(i + kBlock, symbols);
-    if ((largest(logits + i, end - i) - total) + so_far > least)
-      for (std::int64_t j = i; j < end; ++j) consider(j);
+  std::int64_t i = 0;
+  for (; i + kBlock <= symbols; i += kBlock) {
+    Sixteen top = load_sixteen(logits + i);
+    for (std::int64_t j = 16; j < kBlock; j += 16) top = larger(load_sixteen(logits + i + j), top);
+    if (any_larger((top - total) + so_far, least))
+      for (std::int64_t j = i; j < i + kBlock; ++j) consider(j);
   }
+  for (; i < symbols; ++i) consider(i);
 }
 
 }  // namespace

@@ -214,6 +214,12 @@ float dot(const float* a, const T* b, std::int64_t n) {
   return sum_sixteen(sum) + rest;
 }
 
+// Bring n numbers near, which will be read soon.
+template <typename T>
+void fetch(const T* x, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; i += 64 / sizeof(T)) __builtin_prefetch(x + i);
+}
+
 // The rows of sentence i remember their newest keys and values, and look at all of theirs.
 template <typename T>
 void attend_past(const Stack& s, const Step& step, std::int64_t layer, std::int64_t i, const float* projected, float* to) {
@@ -241,6 +247,11 @@ void attend_past(const Stack& s, const Step& step, std::int64_t layer, std::int6
       const std::int64_t r = i * step.beam + b;
       const std::int32_t* from = step.ancestors + r * step.capacity;
       const float* query = projected + r * stride + h * s.d_k;
+      if (h + 1 < s.heads)
+        for (std::int64_t t = 0; t < count; ++t) {
+          fetch(keys + (from[t] * s.heads + h + 1) * key_head + t * s.d_k, s.d_k);
+          fetch(values + (from[t] * s.heads + h + 1) * value_head + t * s.d_v, s.d_v);
+        }
       for (std::int64_t t = 0; t < count; ++t)
         w[t] = s.scale * dot(query, keys + (from[t] * s.heads + h) * key_head + t * s.d_k, s.d_k);
       softmax(w, count, width);
