@@ -14,7 +14,7 @@ _KINDS: Final = {
 }
 _FOLDER: Final = "src/transduce/kernels"
 _SOURCES: Final = "native", "products", "ranking", "transformer"
-_HEADERS: Final = "numbers", "products"
+_HEADERS: Final = "attending", "numbers", "products", "sixteen", "stack"
 _FLAGS: Final = [
     "-O3",
     "-std=c++17",

@@ -3,7 +3,7 @@
 // sizes come in, and the memory behind them is the caller's.
 #include <vector>
 
-#include "numbers.h"
+#include "sixteen.h"
 
 using namespace transduce;
 

@@ -13,10 +13,12 @@ inline Float as_float(Int x) { return _mm512_castsi512_ps(x); }
 inline Float fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }
 inline Int shift_up(Int x) { return _mm512_slli_epi32(x, 16); }
 inline Int high(Int x) { return _mm512_and_si512(x, _mm512_set1_epi32(0xffff0000)); }
+inline Float load_floats(const float* from) { return _mm512_loadu_ps(from); }
 inline void store(float* to, Float x) { _mm512_storeu_ps(to, x); }
+inline Float as_numbers(Float x) { return x; }
 // Not __m512i, which is of 64-bit numbers: between the two, the compiler would send every sum through memory.
 using Whole = std::int32_t __attribute__((vector_size(64)));
-inline void store(float* to, Whole x) { _mm512_storeu_ps(to, _mm512_cvtepi32_ps((Int)x)); }
+inline Float as_numbers(Whole x) { return _mm512_cvtepi32_ps((Int)x); }
 inline Int add(Int a, Int b) { return _mm512_add_epi32(a, b); }
 #else
 constexpr int kLanes = 8, kWide = 2;
@@ -28,9 +30,11 @@ inline Float as_float(Int x) { return _mm256_castsi256_ps(x); }
 inline Float fma(Float a, Float b, Float c) { return _mm256_fmadd_ps(a, b, c); }
 inline Int shift_up(Int x) { return _mm256_slli_epi32(x, 16); }
 inline Int high(Int x) { return _mm256_and_si256(x, _mm256_set1_epi32(0xffff0000)); }
+inline Float load_floats(const float* from) { return _mm256_loadu_ps(from); }
 inline void store(float* to, Float x) { _mm256_storeu_ps(to, x); }
+inline Float as_numbers(Float x) { return x; }
 using Whole = std::int32_t __attribute__((vector_size(32)));
-inline void store(float* to, Whole x) { _mm256_storeu_ps(to, _mm256_cvtepi32_ps((Int)x)); }
+inline Float as_numbers(Whole x) { return _mm256_cvtepi32_ps((Int)x); }
 inline Int add(Int a, Int b) { return _mm256_add_epi32(a, b); }
 #endif
 
@@ -70,10 +74,10 @@ struct InInt8 {
   }
 };
 
-// A block of R rows and kWide vectors of outputs: its sums stay in registers.
-template <typename Way, int R>
+// A block of R rows and kWide vectors of outputs, whose sums stay in registers until `finish` takes them, one by one.
+template <typename Way, int R, typename Finish>
 inline void block(const std::uint8_t* x, std::int64_t stride, const std::uint8_t* w, std::int64_t groups, const std::int32_t* corrections,
-                  float* to) {
+                  Finish finish) {
   typename Way::Sum sum[R][kWide];
 #pragma GCC unroll 8
   for (int i = 0; i < R; ++i)
@@ -101,36 +105,33 @@ inline void block(const std::uint8_t* x, std::int64_t stride, const std::uint8_t
 #pragma GCC unroll 8
   for (int i = 0; i < R; ++i)
 #pragma GCC unroll 4
-    for (int j = 0; j < kWide; ++j) store(to + i * kPanel + j * kLanes, sum[i][j]);
+    for (int j = 0; j < kWide; ++j) finish(i, j * kLanes, as_numbers(sum[i][j]));
 }
 
 template <typename Way, int R>
 void panel_rows(const Matrix& m, const Rows& x, std::int64_t row, std::int64_t panel, const Target& target) {
   const std::int64_t groups = x.stride / 4, first = panel * kPanel, count = std::min<std::int64_t>(kPanel, m.outputs - first);
   const std::uint8_t* w = static_cast<const std::uint8_t*>(m.panels) + panel * groups * kPanel * 4;
-  alignas(64) float sums[R * kPanel];
+  float* out = target.out + row * target.stride + first;
+  // The last panel has fewer outputs than a block writes.
+  alignas(64) float aside[R * kPanel];
+  const bool whole = count == kPanel, add = target.add && whole;
+  float* to = whole ? out : aside;
+  const std::int64_t stride = whole ? target.stride : kPanel;
   for (int part = 0; part < kPanel; part += kWide * kLanes)
-    block<Way, R>(x.bytes.data() + row * x.stride, x.stride, w + part * 4, groups, m.corrections + first + part, sums + part);
-  for (int i = 0; i < R; ++i) {
-    float *s = sums + i * kPanel, *out = target.out + (row + i) * target.stride + first;
-    if constexpr (std::is_same_v<Way, InInt8>) {
-      const float scale = x.scales[row + i];
-#pragma omp simd
-      for (int j = 0; j < kPanel; ++j) s[j] *= scale * m.scales[first + j];
+    block<Way, R>(x.bytes.data() + row * x.stride, x.stride, w + part * 4, groups, m.corrections + first + part, [&](int i, int j, Float v) {
+      if constexpr (std::is_same_v<Way, InInt8>) v *= x.scales[row + i] * load_floats(m.scales + first + part + j);
+      if (m.bias) v += load_floats(m.bias + first + part + j);
+      if (target.relu) v = v < 0 ? Float{} : v;  // what is no number stays none
+      float* place = to + i * stride + part + j;
+      store(place, add ? v + load_floats(place) : v);
+    });
+  if (whole) return;
+  for (int i = 0; i < R; ++i)
+    for (std::int64_t j = 0; j < count; ++j) {
+      float& place = out[i * target.stride + j];
+      place = target.add ? place + aside[i * kPanel + j] : aside[i * kPanel + j];
     }
-    if (m.bias)
-#pragma omp simd
-      for (int j = 0; j < kPanel; ++j) s[j] += m.bias[first + j];
-    if (target.relu)
-#pragma omp simd
-      for (int j = 0; j < kPanel; ++j) s[j] = s[j] < 0 ? 0.0f : s[j];  // what is no number stays none
-    if (target.add) {
-#pragma omp simd
-      for (int j = 0; j < count; ++j) out[j] += s[j];
-    } else {
-      std::memcpy(out, s, count * sizeof(float));
-    }
-  }
 }
 
 template <typename Way>

@@ -6,7 +6,7 @@
 #pragma once
 #include <vector>
 
-#include "numbers.h"
+#include "sixteen.h"
 
 namespace transduce {
 

@@ -2,7 +2,7 @@
 // ranking.py.
 #include <vector>
 
-#include "numbers.h"
+#include "sixteen.h"
 
 using namespace transduce;
 

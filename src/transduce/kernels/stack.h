@@ -1,0 +1,55 @@
+// An encoder or a decoder as its kernels read it. transformer.py fills the same structures.
+#pragma once
+#include <vector>
+
+#include "products.h"
+
+namespace transduce {
+
+struct Norm {
+  const float *gain, *bias;
+};
+
+// A decoder's layer; an encoder's has no query, key_value, cross_output and cross_norm. `input` is W^Q, W^K and W^V side by
+// side, `key_value` W^K and W^V of the memory.
+struct Layer {
+  Norm self_norm, cross_norm, feed_norm;
+  Matrix input, output, query, key_value, cross_output, inner, outer;
+};
+
+struct Stack {
+  const Layer* layers;
+  std::int64_t count, d_model, heads, d_k, d_v, d_ff;
+  const float *embedding, *positions;
+  Norm last;
+  float embedding_scale, epsilon, scale;
+  std::int32_t pre;
+
+  std::int64_t keys() const { return heads * d_k; }
+  std::int64_t values() const { return heads * d_v; }
+  std::int64_t wide() const { return round_up(d_v, 16); }
+};
+
+// One symbol for each of `sentences` x `beam` rows. Sentence i has read lengths[i] symbols so far, and stands in slot slots[i]
+// of the past and of the memory. In the past, row b of a slot's beam holds what row b of the sentence wrote, column by column;
+// ancestors[r][t] is the row of the beam that holds row r's key of column t. Ahead of `capacity` columns is room.
+struct Step {
+  std::int64_t sentences, beam;
+  const std::int64_t *tokens, *lengths, *slots;
+  std::int32_t* ancestors;
+  void *past_keys, *past_values;
+  std::int64_t past_slots, capacity;
+  const void *memory_keys, *memory_values;
+  const std::int64_t* memory_lengths;
+  std::int64_t memory_slots, longest;
+  float* weights;
+};
+
+using Floats = std::vector<float>;
+
+inline float* at_least(Floats& buffer, std::int64_t size) {
+  if (static_cast<std::int64_t>(buffer.size()) < size) buffer.resize(size);
+  return buffer.data();
+}
+
+}  // namespace transduce
