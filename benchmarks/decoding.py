@@ -86,7 +86,7 @@ def all_settings(tests: Task, options: argparse.Namespace) -> Iterator[Setting]:
     """Ours first, then what is installed and can run this model."""
     threads = options.threads
     for precision in get_args(Precision):
-        yield Setting(Engine("transduce", precision, 1, threads), 0)
+        yield Setting(Engine("transduce", precision, threads, 1), 0)
     if tests.exported.exists():
         for precision in ("float32", "int8"):
             for workers in sorted({1, threads}):

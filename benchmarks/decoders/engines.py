@@ -36,7 +36,8 @@ class Engine:
 
 def load_engine(engine: Engine, model: Path, exported: Path) -> Translate:
     """Make one ready: ``model`` is our directory, ``exported`` the same model's for CTranslate2."""
-    torch.set_num_threads(engine.threads)
+    # Ours takes as many workers as torch has threads; the others have theirs named.
+    torch.set_num_threads(engine.workers * engine.threads if engine.family == "transduce" else engine.threads)
     match engine.family:
         case "transduce":
             return _ours(engine, model)
