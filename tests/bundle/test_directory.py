@@ -358,3 +358,11 @@ def test_loading_draws_no_weights_in_vain(directory):
     assert torch.equal(torch.get_rng_state(), before)
     build(load_bundle(directory).config)
     assert not torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_key_that_would_end_the_line_is_quoted(directory):
+    path = directory / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"a\r\nerror: \x1b[31m": 1}))
+    with pytest.raises(BadInputError) as caught:
+        load_bundle(directory)
+    assert str(caught.value).endswith(r"config.json: 'a\r\nerror: \x1b[31m' = 1: Extra inputs are not permitted")

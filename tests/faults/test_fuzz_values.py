@@ -20,8 +20,7 @@ VALUES = st.recursive(
 KEYS = sorted(
     f"{section}.{key}"
     for section, field in RunConfig.model_fields.items()
-    if hasattr(field.annotation, "model_fields")
-    for key in field.annotation.model_fields
+    for key in getattr(field.annotation, "model_fields", ())
 )
 JSON_FILES = {"model": "*.json", "bpe": "*.json", "wordpiece": "*.json", "words": "*.json", "characters": "*.json"}
 OFTEN = settings(

@@ -145,7 +145,8 @@ def _read_section(path: Path, section: type[T]) -> T:
         raise BadInputError(f"{path}: no such file in the model directory") from error
     except ValidationError as error:
         first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
+        # A stranger's key may hold line ends, or what terminals take for commands.
+        key = ".".join(part if (part := str(each)).isprintable() else repr(part) for each in first["loc"])
         place = f"{path}: {key} = {_shorten(first['input'])}" if key else str(path)
         raise BadInputError(f"{place}: {first['msg'].removeprefix('Value error, ')}") from error
     except (ValueError, RecursionError) as error:
