@@ -6,35 +6,12 @@ import math
 import pytest
 import torch
 
-from transduce.config import TransduceError, preset
-from transduce.models import Tokens, build
-from transduce.search import Hypothesis, LengthPenalty, SearchSettings, beam_search, score_targets
+from tests.tiny_search import BEGIN, END, PAD, SOURCE, UNKNOWN, log_probability, one, settings, tiny
+from transduce.config import TransduceError
+from transduce.models import Tokens
+from transduce.search import Hypothesis, LengthPenalty, beam_search
 
-PAD, BEGIN, END, UNKNOWN = range(4)
 VOCABULARY = 7  # the four special symbols and three others
-SIZES = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 12, "d_ff": 20, "heads": 2, "vocab_size": VOCABULARY}
-SOURCE = Tokens(torch.tensor([[4, 5, 6, END], [6, END, 0, 0]]), torch.tensor([4, 2]))
-
-
-def tiny(seed):
-    torch.manual_seed(seed)
-    model = build(preset("base", SIZES)).eval()
-    model.embedding.weight.data *= 2  # sharper distributions: outputs of different lengths compete
-    return model
-
-
-def settings(**changes):
-    return SearchSettings(**{"begin_id": BEGIN, "end_id": END, "forbidden": (PAD, BEGIN, UNKNOWN), **changes})
-
-
-def one(row):
-    return Tokens(SOURCE.ids[row : row + 1, : SOURCE.lengths[row]], SOURCE.lengths[row : row + 1])
-
-
-def log_probability(model, row, ids):
-    target = torch.tensor([[BEGIN, *ids]])
-    labels = torch.tensor([[*ids, END]])
-    return score_targets(model, one(row), Tokens(target, torch.tensor([len(ids) + 1])), labels).item()
 
 
 def exhaustive(model, row, limit, penalty):

@@ -1,6 +1,7 @@
 """A Transformer's encoder and decoder as the C++ kernels read them."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import cast
 
 import torch
@@ -65,7 +66,8 @@ def _stack(
     )
 
 
-def _encoder_layer(layer: EncoderLayer, format_: Format) -> PackedLayer:
+def _encoder_layer(layer: EncoderLayer | DecoderLayer, format_: Format) -> PackedLayer:
+    """What the layers of both stacks have."""
     inner, outer = _feed_forward(layer.feed_forward, format_)
     return PackedLayer(
         self_norm=_norm(layer.self_attention_residual.norm),
@@ -79,14 +81,8 @@ def _encoder_layer(layer: EncoderLayer, format_: Format) -> PackedLayer:
 
 def _decoder_layer(layer: DecoderLayer, format_: Format) -> PackedLayer:
     memory = layer.cross_attention
-    inner, outer = _feed_forward(layer.feed_forward, format_)
-    return PackedLayer(
-        self_norm=_norm(layer.self_attention_residual.norm),
-        input=_input(layer.self_attention, format_),
-        output=_beside([layer.self_attention.output], format_),
-        feed_norm=_norm(layer.feed_forward_residual.norm),
-        inner=inner,
-        outer=outer,
+    return replace(
+        _encoder_layer(layer, format_),
         cross_norm=_norm(layer.cross_attention_residual.norm),
         query=_beside([memory.query], format_),
         key_value=_beside([memory.key, memory.value], format_),

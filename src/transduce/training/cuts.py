@@ -35,14 +35,15 @@ def fit(training: Training, progress: Progress, share: Share) -> int:
     Raises:
         TransduceError: A single pair needs more memory than there is.
     """
-    cuts, widest = progress.cuts, list(_widest(training, progress, share))
     if not training.processes.alone and training.config.parallel == "sharded":
         return 1
+    cuts, widest = progress.cuts, list(_widest(training, progress, share))
     while True:
         failure = _try(training, widest, cuts)
         if not training.processes.sum([failure is not None])[0]:
             return cuts
-        cuts = _cut_more(widest, cuts, failure or "another process has too little")
+        # One that has memory enough follows those that have too little, however few pairs are its own.
+        cuts = 2 * cuts if failure is None else _cut_more(widest, cuts, failure)
 
 
 def within_memory(
