@@ -9,9 +9,12 @@ using namespace transduce;
 
 namespace {
 
-// Draw `number` of a seed's stream: 64 random bits for four neighbours (splitmix64; seeds.py draws the same).
-inline std::uint64_t random_bits(std::uint64_t seed, std::uint64_t number) {
-  std::uint64_t z = seed + number * 0x9e3779b97f4a7c15ull;
+// Eight draws of a seed's stream, from number `first` on: 64 random bits each for four neighbours (splitmix64; seeds.py draws
+// the same).
+using Words = std::uint64_t __attribute__((vector_size(64)));
+
+inline Words random_words(std::uint64_t seed, std::uint64_t first) {
+  Words z = seed + (first + Words{0, 1, 2, 3, 4, 5, 6, 7}) * 0x9e3779b97f4a7c15ull;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
   return z ^ (z >> 31);
@@ -26,21 +29,25 @@ struct Dropout {
 
   bool active() const { return kept < 65536; }
 
+  // How many columns are drawn at a time: `factor` must have room for a multiple of them.
+  static constexpr std::int64_t kColumns = 32;
+
   // factor[i] = 0 or scale for the columns of a row, whose draws begin behind the `before` first of its seed's; left alone
   // where nothing is dropped.
   void draw(float* factor, std::int64_t n, std::int64_t row, std::uint64_t before) const {
+    using Shorts = std::int16_t __attribute__((vector_size(32)));
+    using Numbers = std::int32_t __attribute__((vector_size(64)));
     if (!active()) return;
     const std::uint64_t seed = seeds[row];
     const std::int32_t below = kept - 32768;
-    alignas(64) std::uint64_t words[64];
-    alignas(64) std::int16_t bits[256];
-    for (std::int64_t i = 0; i < n; i += 256) {
-      const std::int64_t m = std::min<std::int64_t>(256, n - i), groups = (m + 3) / 4;
-#pragma omp simd
-      for (std::int64_t g = 0; g < groups; ++g) words[g] = random_bits(seed, before + i / 4 + g);
-      std::memcpy(bits, words, sizeof bits);
-#pragma omp simd
-      for (std::int64_t j = 0; j < m; ++j) factor[i + j] = bits[j] < below ? scale : 0.0f;
+    for (std::int64_t i = 0; i < n; i += kColumns) {
+      const Words words = random_words(seed, before + i / 4);
+      Shorts bits[2];
+      std::memcpy(bits, &words, sizeof bits);
+      for (int half = 0; half < 2; ++half) {
+        const Numbers drawn = __builtin_convertvector(bits[half], Numbers);
+        store_sixteen(drawn < below ? scale + Sixteen{} : Sixteen{}, factor + i + 16 * half);
+      }
     }
   }
 };
@@ -64,7 +71,7 @@ void add_norm(const float* x, const T* out, float* sum, T* y, float* wide, float
               const float* bias, std::int64_t rows, std::int64_t d, float epsilon, const Dropout& dropout) {
 #pragma omp parallel
   {
-    std::vector<float> factor(d, 1.0f);
+    std::vector<float> factor(round_up(d, Dropout::kColumns), 1.0f);
 #pragma omp for schedule(static)
     for (std::int64_t r = 0; r < rows; ++r) {
       const float* xr = x + r * d;
@@ -115,7 +122,7 @@ void add_norm_backward(const float* sum, const float* mean, const float* inverse
                        std::int64_t d, const Dropout& dropout) {
 #pragma omp parallel
   {
-    std::vector<float> factor(d, 1.0f), row(d), own_gain(d, 0.0f), own_bias(d, 0.0f);
+    std::vector<float> factor(round_up(d, Dropout::kColumns), 1.0f), row(d), own_gain(d, 0.0f), own_bias(d, 0.0f);
 #pragma omp for schedule(static)
     for (std::int64_t r = 0; r < rows; ++r) {
       const float* sr = sum + r * d;
@@ -157,6 +164,27 @@ void add_norm_backward(const float* sum, const float* mean, const float* inverse
   }
 }
 
+// A row in float, its sum, and its largest number, which is returned.
+template <typename T>
+float spread_out(const T* row, std::int64_t n, float* to, float& sum) {
+  Sixteen total = {}, top = -INFINITY - Sixteen{};
+  std::int64_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    const Sixteen x = load_sixteen(row + i);
+    store_sixteen(x, to + i);
+    total += x;
+    top = larger(x, top);
+  }
+  sum = sum_sixteen(total);
+  float result = largest_of(top);
+  for (; i < n; ++i) {
+    to[i] = widen(row[i]);
+    sum += to[i];
+    result = std::max(result, to[i]);
+  }
+  return result;
+}
+
 // The logits become the gradient of the objective; the objective and the cross-entropy without smoothing are added to sums.
 template <typename T>
 void cross_entropy(T* logits, const std::int64_t* labels, double* sums, std::int64_t rows, std::int64_t symbols,
@@ -169,13 +197,8 @@ void cross_entropy(T* logits, const std::int64_t* labels, double* sums, std::int
     for (std::int64_t r = 0; r < rows; ++r) {
       T* l = logits + r * symbols;
       float* e = buffer.data();
-      float top = -INFINITY, total = 0, all = 0;
-#pragma omp simd reduction(max : top) reduction(+ : all)
-      for (std::int64_t i = 0; i < symbols; ++i) {
-        e[i] = widen(l[i]);
-        all += e[i];
-        top = std::max(top, e[i]);
-      }
+      float total = 0, all = 0;
+      const float top = spread_out(l, symbols, e, all);
       const float right = e[labels[r]];
 #pragma omp simd reduction(+ : total)
       for (std::int64_t i = 0; i < symbols; ++i) {
@@ -210,10 +233,19 @@ void load(const T* x, std::int64_t stride, std::int64_t n, std::int64_t d, std::
     for (std::int64_t c = 0; c < d; ++c) to[r * width + c] = widen(x[r * stride + c]) * scale;
 }
 
+// Columns become rows of `width` numbers, zeros behind the n-th.
 template <typename T>
 void load_transposed(const T* x, std::int64_t stride, std::int64_t n, std::int64_t d, std::int64_t width, float* to) {
-  for (std::int64_t c = 0; c < d; ++c)
-    for (std::int64_t r = 0; r < n; ++r) to[c * width + r] = widen(x[r * stride + c]);
+  std::int64_t c = 0;
+  for (; c + 16 <= d; c += 16)
+    for (std::int64_t r = 0; r < width; r += 16) {
+      Sixteen tile[16] = {};
+      for (std::int64_t i = 0; i < std::min<std::int64_t>(16, n - r); ++i) tile[i] = load_sixteen(x + (r + i) * stride + c);
+      transpose_sixteen(tile);
+      for (std::int64_t i = 0; i < 16; ++i) store_sixteen(tile[i], to + (c + i) * width + r);
+    }
+  for (; c < d; ++c)
+    for (std::int64_t r = 0; r < width; ++r) to[c * width + r] = r < n ? widen(x[r * stride + c]) : 0.0f;
 }
 
 template <typename T>
@@ -221,6 +253,13 @@ void store(const float* from, std::int64_t width, std::int64_t n, std::int64_t d
   for (std::int64_t r = 0; r < n; ++r)
 #pragma omp simd
     for (std::int64_t c = 0; c < d; ++c) narrow(from[r * width + c] * scale, x[r * stride + c]);
+}
+
+// The first n of sixteen numbers; zeros in the places of the others.
+inline Sixteen first(std::int64_t n, Sixteen x) {
+  using Numbers = std::int32_t __attribute__((vector_size(64)));
+  constexpr Numbers kPlaces = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  return kPlaces < static_cast<std::int32_t>(std::clamp<std::int64_t>(n, 0, 16)) ? x : Sixteen{};
 }
 
 // One head of one sentence.
@@ -258,10 +297,10 @@ void attention(const T* q, const T* k, const T* v, T* o, float* lse, const Seque
     for (std::int64_t number = 0; number < s.batch * s.heads; ++number) {
       const Task t(s, number);
       qf.resize(t.queries * s.d_k);
-      kt.assign(s.d_k * t.width, 0.0f);
+      kt.resize(s.d_k * t.width);
       vf.assign(t.keys * wide, 0.0f);
       p.resize(t.queries * t.width);
-      factor.assign(t.width, 1.0f);
+      factor.assign(round_up(t.width, Dropout::kColumns), 1.0f);
       of.resize(t.queries * wide);
       load(q + t.first_query * s.query_stride + t.head * s.d_k, s.query_stride, t.queries, s.d_k, s.d_k, s.scale, qf.data());
       load_transposed(k + t.first_key * s.key_stride + t.head * s.d_k, s.key_stride, t.keys, s.d_k, t.width, kt.data());
@@ -271,20 +310,19 @@ void attention(const T* q, const T* k, const T* v, T* o, float* lse, const Seque
         const std::int64_t n = t.seen(s, i);
         float* pr = p.data() + i * t.width;
         for (std::int64_t j = n; j < t.width; ++j) pr[j] = -INFINITY;
-        float top = -INFINITY, total = 0;
-#pragma omp simd reduction(max : top)
-        for (std::int64_t j = 0; j < t.width; ++j) top = std::max(top, pr[j]);
-#pragma omp simd reduction(+ : total)
-        for (std::int64_t j = 0; j < t.width; ++j) {
-          pr[j] = j < n ? exponential(pr[j] - top) : 0.0f;
-          total += pr[j];
+        const float top = largest(pr, t.width);
+        Sixteen sum = {};
+        for (std::int64_t j = 0; j < t.width; j += 16) {
+          const Sixteen weight = first(n - j, exponential(load_sixteen(pr + j) - top));
+          store_sixteen(weight, pr + j);
+          sum += weight;
         }
+        const float total = sum_sixteen(sum), inverse = 1 / total;
         lse[t.lse + i] = top + std::log(total);
-        const float inverse = 1 / total;
         t.draw(dropout, factor.data(), i);
         const float* f = factor.data();
-#pragma omp simd
-        for (std::int64_t j = 0; j < t.width; ++j) pr[j] *= f[j] * inverse;
+        for (std::int64_t j = 0; j < t.width; j += 16)
+          store_sixteen(load_sixteen(pr + j) * (load_sixteen(f + j) * inverse), pr + j);
       }
       product(p.data(), t.width, 1, vf.data(), wide, of.data(), wide, t.queries, wide, t.keys);
       store(of.data(), wide, t.queries, s.d_v, s.output_stride, 1.0f, o + t.first_query * s.output_stride + t.head * s.d_v);
@@ -309,11 +347,11 @@ void attention_backward(const T* q, const T* k, const T* v, const T* o, const T*
       qf.assign(t.queries * wide_k, 0.0f);
       gf.assign(t.queries * wide_v, 0.0f);
       kf.assign(t.keys * wide_k, 0.0f);
-      kt.assign(s.d_k * t.width, 0.0f);
-      vt.assign(s.d_v * t.width, 0.0f);
+      kt.resize(s.d_k * t.width);
+      vt.resize(s.d_v * t.width);
       p.resize(t.queries * t.width);
       ds.resize(t.queries * t.width);
-      factor.assign(t.width, 1.0f);
+      factor.assign(round_up(t.width, Dropout::kColumns), 1.0f);
       to.resize(std::max(t.queries, t.keys) * std::max(wide_k, wide_v));
       load(q + q_at, s.query_stride, t.queries, s.d_k, wide_k, s.scale, qf.data());
       load(of_o + o_at, s.output_stride, t.queries, s.d_v, wide_v, 1.0f, gf.data());
@@ -332,11 +370,10 @@ void attention_backward(const T* q, const T* k, const T* v, const T* o, const T*
         t.draw(dropout, factor.data(), i);
         const float log_sum = lse[t.lse + i], *f = factor.data();
         float *pr = p.data() + i * t.width, *dr = ds.data() + i * t.width;
-#pragma omp simd
-        for (std::int64_t j = 0; j < t.width; ++j) {
-          const float weight = j < n ? exponential(pr[j] - log_sum) : 0.0f;
-          dr[j] = weight * (dr[j] * f[j] - inner);
-          pr[j] = weight * f[j];
+        for (std::int64_t j = 0; j < t.width; j += 16) {
+          const Sixteen weight = first(n - j, exponential(load_sixteen(pr + j) - log_sum)), kept = load_sixteen(f + j);
+          store_sixteen(weight * (load_sixteen(dr + j) * kept - inner), dr + j);
+          store_sixteen(weight * kept, pr + j);
         }
       }
       product(ds.data(), t.width, 1, kf.data(), wide_k, to.data(), wide_k, t.queries, wide_k, t.keys);

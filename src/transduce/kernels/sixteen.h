@@ -28,26 +28,29 @@ inline Sixteen load_sixteen(const Bfloat16* x) {
 }
 inline void store_sixteen(Sixteen x, float* to) { std::memcpy(to, &x, sizeof x); }
 
-inline float sum_sixteen(Sixteen x) {
+// Sixteen numbers become one, by halves.
+template <typename Join>
+inline float join_sixteen(Sixteen x, Join join) {
   using Eight = float __attribute__((vector_size(32)));
   using Four = float __attribute__((vector_size(16)));
   Eight eight[2];
   std::memcpy(eight, &x, sizeof x);
-  const Eight half = eight[0] + eight[1];
+  const Eight half = join(eight[0], eight[1]);
   Four four[2];
   std::memcpy(four, &half, sizeof half);
-  const Four quarter = four[0] + four[1];
-  return (quarter[0] + quarter[2]) + (quarter[1] + quarter[3]);
+  const Four quarter = join(four[0], four[1]);
+  const float one[4] = {quarter[0], quarter[1], quarter[2], quarter[3]};
+  return join(join(one[0], one[2]), join(one[1], one[3]));
+}
+
+inline float sum_sixteen(Sixteen x) {
+  return join_sixteen(x, [](auto a, auto b) { return a + b; });
 }
 
 // Written out: what the compiler makes of a maximum in a loop goes number by number, for the sake of those that are none.
 inline Sixteen larger(Sixteen a, Sixteen b) { return a > b ? a : b; }
 inline float largest_of(Sixteen x) {
-  float numbers[16];
-  store_sixteen(x, numbers);
-  for (int half = 8; half; half /= 2)
-    for (int i = 0; i < half; ++i) numbers[i] = std::max(numbers[i], numbers[i + half]);
-  return numbers[0];
+  return join_sixteen(x, [](auto a, auto b) { return a > b ? a : b; });
 }
 
 inline bool any_larger(Sixteen x, float bound) {
@@ -77,6 +80,38 @@ inline float largest(const float* x, std::int64_t n) {
 }
 inline float largest_magnitude(const float* x, std::int64_t n) {
   return largest(x, n, 0.0f, [](Sixteen x) { return x < 0 ? -x : x; });
+}
+
+// `exponential` of each; adding and taking away 1.5 x 2^23 rounds to whole numbers.
+inline Sixteen exponential(Sixteen x) {
+  using Numbers = std::int32_t __attribute__((vector_size(64)));
+  constexpr float kRound = 12582912.0f;
+  x = x < -87.0f ? -87.0f - Sixteen{} : x;
+  const Sixteen n = (x * 1.44269504f + kRound) - kRound;
+  const Sixteen r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+  Sixteen p = 1.9875691500e-4f * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = (p * (r * r) + r) + 1.0f;
+  return p * (Sixteen)((__builtin_convertvector(n, Numbers) + 127) << 23);
+}
+
+// Row r of `x` becomes column r.
+inline void transpose_sixteen(Sixteen (&x)[16]) {
+  using Numbers = std::int32_t __attribute__((vector_size(64)));
+  constexpr Numbers kLow = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23}, kHigh = kLow + 8;
+  // Shuffled like cards, the two halves one by one: after four times everything lies where its mirror image lay.
+  for (int time = 0; time < 4; ++time) {
+    Sixteen y[16];
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+      y[2 * i] = __builtin_shuffle(x[i], x[i + 8], kLow);
+      y[2 * i + 1] = __builtin_shuffle(x[i], x[i + 8], kHigh);
+    }
+    std::memcpy(x, y, sizeof x);
+  }
 }
 
 // c[i][j] = sum over k of a[i * ra + k * ca] b[k][j], for j below n, a multiple of 16. Blocks of six rows stay in registers.
