@@ -6,6 +6,7 @@ import torch
 
 import transduce
 from transduce.config import BadInputError, read_run
+from transduce.config.disk import hold
 from transduce.data import read_lines
 from transduce.evaluation import corpus_score
 from transduce.training import list_checkpoints
@@ -47,6 +48,14 @@ def test_training_prepares_first_and_leaves_what_is_promised(tiny_run_file, tmp_
         "tokenizer.json",
     ]
     assert (root / "best" / "tokenizer.json").read_bytes() == (root / "tokenizer.json").read_bytes()
+
+
+def test_two_trainings_in_one_directory_are_refused(tiny_run_file, tmp_path):
+    pytest.importorskip("fcntl", reason="Windows has no such locks")
+    config, run = read_run(tiny_run_file, SHORT), RunDirectory(tmp_path / "run")
+    with hold(run.root), pytest.raises(BadInputError, match="another process trains here at this moment: wait"):
+        train_run(config, run, resume=False)
+    assert train_run(config, run, resume=False).step == 4
 
 
 def test_the_model_gets_the_tokenizers_vocabulary_and_the_runs_generation(trained_run):

@@ -2,7 +2,8 @@
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from signal import Signals
 from typing import Final
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from transduce.bundle import BEST, Bundle, find_model, save_bundle
 from transduce.config import BadInputError, Precision, RunConfig, StoppedError, TrainConfig, TransduceError, write_run
+from transduce.config.disk import hold
 from transduce.data import Ids, Resegment, read_corpus
 from transduce.evaluation import corpus_score
 from transduce.inference import Translator
@@ -67,17 +69,16 @@ def train_run(
     ``stop_after`` is a step behind which it is interrupted, as by a signal.
 
     Raises:
-        BadInputError: The directory already holds a training and ``resume`` was not given, what it holds is damaged,
-            ``init`` is another model than the run file's, or settings have changed that may not.
+        BadInputError: The directory already holds a training and ``resume`` was not given, another process trains in
+            it at this moment, what it holds is damaged, ``init`` is another model than the run file's, or settings have
+            changed that may not.
         StoppedError: A signal ended it.
         TransduceError: The last checkpoint could not be written.
     """
-    requests = Requests(stop_after)
+    requests, processes = Requests(stop_after), processes or Processes.single()
     try:
-        with listen(requests):
-            progress = _train_run(
-                config, run, processes or Processes.single(), requests, resume, init, carry_vocabulary
-            )
+        with listen(requests), _alone(run) if processes.first else nullcontext():
+            progress = _train_run(config, run, processes, requests, resume, init, carry_vocabulary)
     except Abandoned:
         progress = None
     if requests.stopped_by is None:
@@ -86,6 +87,19 @@ def train_run(
     if progress is not None and is_finished(config.train, progress):
         return progress
     raise _stopped(requests.stopped_by, run)
+
+
+@contextmanager
+def _alone(run: RunDirectory) -> Iterator[None]:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(hold(run.root))
+        except BlockingIOError:
+            raise BadInputError(
+                f"{run.root}: another process trains here at this moment: wait until it has ended (a signal makes it "
+                f"write a checkpoint first), or train elsewhere with --out DIR"
+            ) from None
+        yield
 
 
 def _stopped(by: Signals, run: RunDirectory) -> StoppedError:
