@@ -6,7 +6,6 @@ text and write text, with our tokenizer.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, assert_never, cast, final
 
@@ -63,30 +62,17 @@ def _ours(engine: Engine, model: Path) -> Translate:
 
 
 def _ctranslate2(engine: Engine, model: Path, exported: Path) -> Translate:
+    from benchmarks.decoders.exported import ExportedModel  # noqa: PLC0415
     from transduce.config import GenerationConfig  # noqa: PLC0415
-    from transduce.text import TokenizerPair  # noqa: PLC0415
 
     extra = GenerationConfig.model_validate_json((model / "generation_config.json").read_text()).max_extra_length
-    tokenizers = TokenizerPair.load(exported)
-    ids = tokenizers.target.vocabulary
-    translator = import_module("ctranslate2").Translator(
-        str(exported),
-        compute_type=engine.precision,
-        inter_threads=engine.workers,
-        intra_threads=engine.threads,
-    )
+    runtime = ExportedModel(exported, engine.precision, engine.workers, engine.threads)
 
     def translate(texts: list[str], beam: int, batch: int) -> list[str]:
         """Its length limit is one for all texts of a call: the longest one's."""
-        sources = [tokenizers.source.tokens(each) for each in tokenizers.source.encode(texts)]
-        found = translator.translate_batch(
-            sources,
-            beam_size=beam,
-            length_penalty=0,
-            max_batch_size=batch,
-            max_decoding_length=max(map(len, sources)) + 1 + extra,
-        )
-        return tokenizers.target.decode([[ids[token] for token in each.hypotheses[0]] for each in found])
+        sources = runtime.tokenizers.source.encode(texts)
+        found = runtime.search(sources, beam, max(map(len, sources)) + 1 + extra, batch)
+        return runtime.tokenizers.target.decode([each.ids for each in found])
 
     return translate
 
