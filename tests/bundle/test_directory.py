@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -366,3 +368,16 @@ def test_a_key_that_would_end_the_line_is_quoted(directory):
     with pytest.raises(BadInputError) as caught:
         load_bundle(directory)
     assert str(caught.value).endswith(r"config.json: 'a\r\nerror: \x1b[31m' = 1: Extra inputs are not permitted")
+
+
+def test_loading_leaves_the_compiler_alone(directory):
+    """To compute anything on tensors without storage, torch loads its compiler, which takes a second."""
+    script = f"""
+import sys
+from pathlib import Path
+from transduce.bundle import load_bundle
+load_bundle(Path({str(directory)!r}))
+assert "torch" in sys.modules
+assert "torch._dynamo" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)

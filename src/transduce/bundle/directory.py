@@ -2,20 +2,17 @@
 
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar, final
+from typing import Final, TypeVar, final
 
 from pydantic import ValidationError
-from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 from transduce.bundle.weights import check_weights, load_weights, save_tensors
 from transduce.config import BadInputError, GenerationConfig, ModelConfig
 from transduce.config.disk import flush_folder, replace_directory
 from transduce.config.files import check_place, check_size
-from transduce.models import Transformer, build, build_without_storage
+from transduce.models import Transformer, build_unfilled, build_without_storage
 from transduce.text import TokenizerPair
 
 CONFIG: Final = "config.json"
@@ -79,28 +76,9 @@ def load_bundle(path: Path) -> Bundle:
     tokenizers = TokenizerPair.load(directory)
     _check_sizes(tokenizers, config, directory)
     check_weights(build_without_storage(config).state_dict(), directory / WEIGHTS)
-    with _Unfilled():
-        model = build(config)
+    model = build_unfilled(config)
     load_weights(model, directory / WEIGHTS)
     return Bundle(model.eval(), tokenizers, generation)
-
-
-@final
-class _Unfilled(TorchFunctionMode):
-    """Where weights are made to be read from a file: to draw them first takes longer than to read them."""
-
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:  # noqa: ANN401 - whatever any of torch's functions gives
-        """Call the function, unless it fills a tensor: one of ``torch.nn.init``'s, or what those call."""
-        named = kwargs or {}
-        if getattr(func, "__module__", None) == "torch.nn.init":
-            return named["tensor"]
-        return args[0] if func in {Tensor.normal_, Tensor.uniform_} else func(*args, **named)
 
 
 def _check_sizes(tokenizers: TokenizerPair, config: ModelConfig, directory: Path) -> None:

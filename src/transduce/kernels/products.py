@@ -76,7 +76,7 @@ def quantize_rows(
     x = x.float()
     top = x.abs().amax(dim=-1, keepdim=True)
     inverse = torch.where(top > 0, _LARGEST / top, 0.0)
-    return (x * inverse).round().to(torch.int8), top / _LARGEST
+    return (x * inverse).round_().to(torch.int8), top / _LARGEST
 
 
 def multiply_int8(
@@ -95,9 +95,11 @@ def pack(
     numbers, scales = quantize_rows(weight) if format_ == "int8" else (weight.to(_TYPES[format_]), weight.new_ones(()))
     padded = F.pad(numbers, (0, -inputs % _GROUPS[format_], 0, -outputs % _PANEL))
     sums = padded.sum(dim=1, dtype=torch.int32) if format_ == "int8" else torch.zeros(len(padded), dtype=torch.int32)
-    panels = padded.view(-1, _PANEL, padded.shape[1] // _GROUPS[format_], _GROUPS[format_])
+    # A group is four bytes in every format: such are quickly moved as one number.
+    groups = padded.view(torch.int32).view(-1, _PANEL, padded.shape[1] // _GROUPS[format_])
+    panels = groups.transpose(1, 2).contiguous().view(padded.dtype)
     return PackedMatrix(
-        panels.transpose(1, 2).contiguous(),
+        panels.unflatten(2, (_PANEL, _GROUPS[format_])),
         F.pad(scales.float().expand(outputs, 1).flatten(), (0, -outputs % _PANEL)).contiguous(),
         -_SHIFT * sums,
         None if bias is None else F.pad(bias.float(), (0, -outputs % _PANEL)),

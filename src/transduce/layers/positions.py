@@ -1,7 +1,7 @@
 """What tells positions apart (section 3.5)."""
 
 import math
-from typing import assert_never, final
+from typing import Final, assert_never, final
 
 import torch
 from jaxtyping import Float, Int
@@ -13,21 +13,28 @@ from transduce.layers.linear import make_linear
 from transduce.layers.residual import Stream
 from transduce.layers.sinusoids import sinusoids
 
+# Of a table, at least: most sequences never make it grow.
+_LENGTH: Final = 512
+
 
 @final
 class SinusoidalPositions(nn.Module):
-    """A table of sinusoids that grows with the longest sequence seen; not a parameter, and never saved."""
+    """A table of sinusoids that grows with the longest sequence seen; not a parameter, and never saved.
 
-    def __init__(self, config: ModelConfig, length: int = 512) -> None:
+    It is empty at first: where a model has no storage, torch would load its compiler to compute one, for a second.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.d_model, self.layout, self.range = config.d_model, config.sinusoid_layout, config.sinusoid_range
-        self.register_buffer("table", self._encode(torch.arange(length)), persistent=False)
+        self.register_buffer("table", torch.empty(0, config.d_model), persistent=False)
         self.table: Tensor
 
     def forward(self, positions: Int[Tensor, "*positions"], longest: int) -> Float[Tensor, "*positions model"]:
         """The encodings of positions below ``longest``."""
         if longest > self.table.shape[0]:
-            self.table = self._encode(torch.arange(2 * longest, device=self.table.device)).to(self.table.dtype)
+            length = max(_LENGTH, 2 * longest)
+            self.table = self._encode(torch.arange(length, device=self.table.device)).to(self.table.dtype)
         return self.table[positions]
 
     def _encode(self, positions: Int[Tensor, " positions"]) -> Float[Tensor, "positions model"]:

@@ -1,6 +1,6 @@
 """Whole sequence-to-sequence models behind one contract; ``build`` is the only place that chooses between them."""
 
-from transduce.models.build import build, build_without_storage, make_ready
+from transduce.models.build import build, build_unfilled, build_without_storage, make_ready
 from transduce.models.contract import Decoded, LossSums, Model, State, Step, Tokens
 from transduce.models.ensemble import Ensemble
 from transduce.models.packed import PackedTransformer
@@ -18,6 +18,7 @@ __all__ = [
     "Tokens",
     "Transformer",
     "build",
+    "build_unfilled",
     "build_without_storage",
     "can_pack",
     "make_ready",

@@ -8,6 +8,7 @@ from transduce.models.narrow import narrow
 from transduce.models.packed import PackedTransformer
 from transduce.models.packed_stacks import can_pack
 from transduce.models.transformer import Transformer
+from transduce.models.unfilled import Unfilled
 
 
 def build(config: ModelConfig) -> Transformer:
@@ -15,10 +16,16 @@ def build(config: ModelConfig) -> Transformer:
     return Transformer(config)
 
 
+def build_unfilled(config: ModelConfig) -> Transformer:
+    """A model whose weights are still to be read: until then they are whatever its memory held."""
+    with Unfilled():
+        return build(config)
+
+
 def build_without_storage(config: ModelConfig) -> Transformer:
     """A model that has shapes and no values."""
     with torch.device("meta"):
-        return build(config)
+        return build_unfilled(config)
 
 
 def make_ready(model: Transformer, format_: Format) -> Transformer | PackedTransformer:
