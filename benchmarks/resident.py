@@ -4,18 +4,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-_PROCESS: Final = Path("/proc/self")
+_PROCESSES: Final = Path("/proc")
 
 
 def growth(call: Callable[[], object]) -> int:
     """By how many bytes the process's resident set grows at the most while the call runs."""
-    (_PROCESS / "clear_refs").write_text("5", encoding="ascii")  # the peak (VmHWM) begins anew
-    before = _bytes("VmRSS")
+    (_PROCESSES / "self" / "clear_refs").write_text("5", encoding="ascii")  # the peak (VmHWM) begins anew
+    before = resident_bytes("VmRSS")
     call()
-    return _bytes("VmHWM") - before
+    return resident_bytes("VmHWM") - before
 
 
-def _bytes(field: str) -> int:
-    status = (_PROCESS / "status").read_text(encoding="ascii")
+def resident_bytes(field: str, process: str = "self") -> int:
+    """The resident set of a process, by its number: ``VmRSS`` now, ``VmHWM`` at the most so far.
+
+    Raises:
+        OSError: There is no such process.
+        ValueError: It has ended and holds no memory.
+    """
+    status = (_PROCESSES / process / "status").read_text(encoding="ascii")
     (line,) = (line for line in status.splitlines() if line.startswith(f"{field}:"))
     return int(line.split()[1]) * 1024

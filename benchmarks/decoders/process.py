@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self, final
 
 from benchmarks.decoders.engines import Engine, load_engine
+from benchmarks.resident import resident_bytes
 
 
 @final
@@ -50,9 +51,7 @@ class EngineProcess:
 
     def peak_bytes(self) -> int:
         """The largest resident set of the process so far."""
-        status = Path(f"/proc/{self._child.pid}/status").read_text(encoding="ascii")
-        (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
-        return int(line.split()[1]) * 1024
+        return resident_bytes("VmHWM", str(self._child.pid))
 
     def _order(self, texts: list[str], beam: int, batch: int, *, one_by_one: bool) -> dict[str, Any]:
         assert self._child.stdin is not None

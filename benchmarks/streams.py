@@ -1,0 +1,116 @@
+"""``transduce translate`` as a program: seconds until its first line, and its memory over a long input.
+
+    python -m benchmarks.streams "Tatoeba=MODEL,test.en.gz" ... [--starts 7] [--lines 200000] [--quick]
+
+The first line is written to the command's standard input at once, and the pipe stays open. A base-size model with
+random weights and each MODEL are started; where the seconds go is measured in a process that does the same. Then the
+first MODEL translates so many lines, its SOURCE's again and again, each time in a new order, while its resident set is
+looked at once a second. Ends with status 1 where the last quarter of the lines holds noticeably more than the second.
+Writes streams.md of benchmarks/results; --quick shows that all of it works, and writes nothing unless --out says where.
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from benchmarks.made_up_model import make_up_model, make_up_sentences
+from benchmarks.page import circumstances, table
+from benchmarks.peers.machine import describe_machine
+from benchmarks.streaming.memory import SHARES, Course, follow
+from benchmarks.streaming.start import Start, measure_start
+from transduce.data import read_lines
+
+RESULT: Final = Path(__file__).parent / "results" / "streams.md"
+VOCABULARY: Final = 18_000
+# The last quarter of the lines may hold this much more than the second: what freed memory lies between moves by that.
+FLAT: Final = 0.03
+MEBIBYTE: Final = 2**20
+QUICK: Final[dict[str, Any]] = {"starts": 1, "lines": 300, "every": 0.1, "size": "tiny", "vocabulary": 500, "out": None}
+
+
+def main() -> None:
+    options = parse()
+    tests = [read_test(text) for text in options.tests]
+    lines = ["# The command translate", "", f"{describe_machine(torch.device('cpu'))}; {circumstances()}.", ""]
+    lines += show_starts(measure_starts(tests, options))
+    print(*lines, sep="\n", flush=True)
+    name, model, texts = tests[0]
+    course = follow(model, texts, options.lines, options.every)
+    shown = show_course(name, course)
+    print(*shown, sep="\n")
+    if options.out:
+        options.out.write_text("\n".join([*lines, *shown]) + "\n", encoding="utf-8")
+    if course.growth > FLAT:
+        sys.exit(f"{name}: the last quarter of {options.lines:,} lines holds {course.growth:.1%} more than the second")
+
+
+def read_test(text: str) -> tuple[str, Path, list[str]]:
+    """NAME=MODEL,SOURCE as a name, a model directory, and the texts that there are."""
+    name, _, rest = text.partition("=")
+    model, source = map(Path, rest.split(","))
+    return name, model, [each for each in read_lines(source) if each.strip()]
+
+
+def measure_starts(tests: list[tuple[str, Path, list[str]]], options: argparse.Namespace) -> dict[str, Start]:
+    """The made-up model's, then the others', each with a text of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        made_up = Path(folder) / "model"
+        make_up_model(options.size, options.vocabulary, made_up)
+        (text,) = make_up_sentences(1, 7)
+        name = f"{options.size}, random weights, {options.vocabulary:,} symbols"
+        found = {name: measure_start(made_up, text, options.starts)}
+    return found | {name: measure_start(model, texts[0], options.starts) for name, model, texts in tests}
+
+
+def show_starts(starts: dict[str, Start]) -> list[str]:
+    """A table with the median, the slowest, and the parts."""
+    parts = list(next(iter(starts.values())).parts)
+    rows = [
+        [name, f"**{one.median:.2f}**", f"{max(one.seconds):.2f}", *(f"{one.parts[part]:.2f}" for part in parts)]
+        for name, one in starts.items()
+    ]
+    count = len(next(iter(starts.values())).seconds)
+    head = ["model", "first line after, s", "at most", *parts]
+    return [
+        f"Seconds from the start to the first line's translation; medians of {count} starts.",
+        "",
+        *table(head, rows),
+        "",
+    ]
+
+
+def show_course(name: str, course: Course) -> list[str]:
+    """What the process held when so much was done."""
+    rows = [[f"{share:.0%}", f"{share * course.lines:,.0f}", f"{course.at(share) / MEBIBYTE:,.0f}"] for share in SHARES]
+    flat = "flat" if course.growth <= FLAT else "not flat"
+    looks = len(course.samples)
+    return [
+        f"{name}: {course.lines:,} lines, {course.seconds:,.0f} seconds, {looks:,} looks at the resident set.",
+        "",
+        *table(["of the lines", "lines", "resident set (MiB)"], rows),
+        "",
+        f"The median of the last quarter is {course.growth:+.1%} beside the second's: {flat} (up to {FLAT:+.0%}).",
+    ]
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tests", nargs="+", metavar="NAME=MODEL,SOURCE")
+    parser.add_argument("--starts", type=int, default=7, help="of each model")
+    parser.add_argument("--lines", type=int, default=200_000)
+    parser.add_argument("--every", type=float, default=1.0, metavar="SECONDS", help="between looks at the memory")
+    parser.add_argument("--size", default="base", help="of the model with random weights")
+    parser.add_argument("--vocabulary", type=int, default=VOCABULARY, help="of the model with random weights")
+    parser.add_argument("--out", type=Path, default=RESULT, help="the page to write")
+    parser.add_argument("--quick", action="store_true")
+    if parser.parse_known_args()[0].quick:
+        parser.set_defaults(**QUICK)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

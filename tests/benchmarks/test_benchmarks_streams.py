@@ -1,0 +1,45 @@
+"""That starts and memory of the command ``translate`` are measured, and what counts as flat."""
+
+import pytest
+
+from benchmarks import streams
+from benchmarks.streaming.memory import Course
+
+pytest_plugins = ["tiny_run"]
+
+
+def test_a_quick_run(trained_run, tmp_path, monkeypatch, capsys):
+    (tmp_path / "in").write_text("bamo dulu kari\nwemo\n\nluso gozu fepi\n")
+    test = f"made up={trained_run},{tmp_path}/in"
+    monkeypatch.setattr("sys.argv", ["", test, "--quick", "--lines", "101", "--out", str(tmp_path / "out.md")])
+    # So few lines say nothing about memory.
+    monkeypatch.setattr(streams, "FLAT", 9.0)
+    streams.main()
+    page = (tmp_path / "out.md").read_text()
+    rows = [[cell.strip(" *") for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("|")]
+    head, _, random, trained = rows[:4]
+    assert head[0] == "model"
+    assert [random[0], trained[0]] == ["tiny, random weights, 500 symbols", "made up"]
+    for row in (random, trained):
+        first, most, *parts = map(float, row[1:])
+        assert 0 < first <= most
+        assert 0 < sum(parts) < 2 * first + 2
+    assert [row[1] for row in rows if row[0].endswith("%")] == ["5", "25", "50", "76", "101"]
+    assert all(float(row[2]) > 50 for row in rows if row[0].endswith("%"))
+    assert "made up: 101 lines" in page
+    assert "made up: 101 lines" in capsys.readouterr().out
+
+
+def test_growth_is_the_last_quarters_beyond_the_seconds():
+    samples = [(0, 10), (10, 500), (30, 100), (40, 200), (50, 300), (70, 900), (80, 220), (90, 210), (100, 300)]
+    course = Course(100, 9.0, samples)
+    assert [course.at(share) for share in (0.05, 0.25, 0.5, 0.75, 1.0)] in (
+        [10, 100, 300, 900, 300],
+        [500, 100, 300, 900, 300],
+    )
+    assert course.growth == pytest.approx(220 / 200 - 1)
+
+
+def test_a_command_that_fails_is_no_figure(tmp_path):
+    with pytest.raises(RuntimeError, match="status 2, 0 lines of 3"):
+        streams.follow(tmp_path / "nothing", ["a"], 3, 0.1)
