@@ -11,6 +11,7 @@ from typing import Final, final
 from benchmarks.decoders.engines import Engine
 from benchmarks.decoders.process import EngineProcess
 from transduce.evaluation import corpus_score
+from transduce.text import TokenizerPair
 
 CENTILES: Final = {"p50": 50, "p95": 95}
 
@@ -43,16 +44,21 @@ class Setting:
 @final
 @dataclass(frozen=True)
 class Speed:
-    """Sentences a second in each round, and the quality of what came out."""
+    """Sentences a second in each round, the quality of what came out, and its tokens, end symbols counted."""
 
     setting: Setting
     sentences: list[float]
     bleu: float
+    tokens: int = 0
 
     @property
     def median(self) -> float:
         """Of all rounds."""
         return statistics.median(self.sentences)
+
+    def tokens_a_second(self, lines: int) -> float:
+        """Output tokens a second, of so many sentences in a round."""
+        return self.median * self.tokens / lines
 
     def over(self, other: "Speed") -> float:
         """How many times as fast as the other: the median of the rounds' ratios."""
@@ -117,8 +123,14 @@ class Contest:
                 outputs[place], seconds = process.translate(self._tests.sources, beam, setting.batch)
                 found[place].append(len(self._tests.sources) / seconds)
                 print(f"{setting.engine}, {setting}: {found[place][-1]:.1f} a second", file=sys.stderr)
+        count = TokenizerPair.load(self._tests.model).target.encode
         return [
-            Speed(setting, speeds, corpus_score("bleu", translations, self._tests.references).value)
+            Speed(
+                setting,
+                speeds,
+                corpus_score("bleu", translations, self._tests.references).value,
+                sum(len(ids) + 1 for ids in count(translations)),
+            )
             for setting, speeds, translations in zip(settings, found, outputs, strict=True)
         ]
 
@@ -126,6 +138,10 @@ class Contest:
         """A few sentences for everybody, not counted."""
         for process in self._processes.values():
             process.translate(self._tests.sources[:4], beam, 4)
+
+    def device_bytes(self, engine: Engine) -> int:
+        """What an engine has taken of its device's memory so far, its weights included; 0 on a CPU."""
+        return self._processes[engine].device_bytes
 
     def one_by_one(self, engines: Sequence[Engine], beam: int, count: int) -> list[Single]:
         """Every engine translates each of the first texts alone, all of them in turn."""

@@ -22,15 +22,20 @@ Translate = Callable[[list[str], int, int], list[str]]
 @final
 @dataclass(frozen=True)
 class Engine:
-    """One of them in one number format, with so many workers of so many threads each."""
+    """One of them in one number format, with so many workers of so many threads each.
+
+    ``device`` is torch's name of where it computes; ``compiled`` asks ours for TRANSDUCE_COMPILE=1.
+    """
 
     family: Family
     precision: str
     workers: int
     threads: int
+    device: str = "cpu"
+    compiled: bool = False
 
     def __str__(self) -> str:
-        return f"{self.family} {self.precision}"
+        return f"{self.family} {self.precision}" + (", compiled" if self.compiled else "")
 
 
 def load_engine(engine: Engine, model: Path, exported: Path) -> Translate:
@@ -51,7 +56,7 @@ def load_engine(engine: Engine, model: Path, exported: Path) -> Translate:
 def _ours(engine: Engine, model: Path) -> Translate:
     from transduce.inference import load  # noqa: PLC0415 - the others do without
 
-    translator = load(model, cast(Precision, engine.precision))
+    translator = load(model, cast(Precision, engine.precision), engine.device)
 
     def translate(texts: list[str], beam: int, _: int) -> list[str]:
         """Ours chooses its batches itself."""
@@ -66,7 +71,7 @@ def _ctranslate2(engine: Engine, model: Path, exported: Path) -> Translate:
     from transduce.config import GenerationConfig  # noqa: PLC0415
 
     extra = GenerationConfig.model_validate_json((model / "generation_config.json").read_text()).max_extra_length
-    runtime = ExportedModel(exported, engine.precision, engine.workers, engine.threads)
+    runtime = ExportedModel(exported, engine.precision, engine.workers, engine.threads, engine.device)
 
     def translate(texts: list[str], beam: int, batch: int) -> list[str]:
         """Its length limit is one for all texts of a call: the longest one's."""
@@ -81,7 +86,7 @@ def _generate(engine: Engine, model: Path) -> Translate:
     from benchmarks.decoders.generate import make_generator  # noqa: PLC0415
 
     bundle = load_bundle(model)
-    generator = make_generator(bundle, getattr(torch, engine.precision))
+    generator = make_generator(bundle, getattr(torch, engine.precision)).to(engine.device)
 
     def translate(texts: list[str], beam: int, batch: int) -> list[str]:
         """In batches of similar length, the longest first, as the others do too."""
@@ -100,7 +105,7 @@ def _generate(engine: Engine, model: Path) -> Translate:
 def _generate_batch(generator: Any, bundle: Bundle, sources: list[list[int]], beam: int) -> list[list[int]]:  # noqa: ANN401
     special = bundle.tokenizers.special
     rows = [torch.tensor([*source, special.end]) for source in sources]
-    ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=special.pad)
+    ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=special.pad).to(generator.device)
     exact = {"length_penalty": 0.0, "early_stopping": "never"} if beam > 1 else {}
     found = generator.generate(
         input_ids=ids,

@@ -24,11 +24,11 @@ class Found:
 class ExportedModel:
     """A directory that ``interop.export_ctranslate2`` wrote, with our tokenizers beside it."""
 
-    def __init__(self, path: Path, precision: str, workers: int, threads: int) -> None:
+    def __init__(self, path: Path, precision: str, workers: int, threads: int, device: str = "cpu") -> None:
         self.tokenizers = TokenizerPair.load(path)
         self._ids = self.tokenizers.target.vocabulary
         self._translator = import_module("ctranslate2").Translator(
-            str(path), compute_type=precision, inter_threads=workers, intra_threads=threads
+            str(path), device, compute_type=precision, inter_threads=workers, intra_threads=threads
         )
 
     def search(

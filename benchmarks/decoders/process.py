@@ -10,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, final
 
+import torch
+
 from benchmarks.decoders.engines import Engine, load_engine
 from benchmarks.resident import resident_bytes
 
@@ -26,8 +28,9 @@ class EngineProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | {"OMP_NUM_THREADS": str(engine.threads)},
+            env=os.environ | {"OMP_NUM_THREADS": str(engine.threads), "TRANSDUCE_COMPILE": str(int(engine.compiled))},
         )
+        self.device_bytes = 0
         self._answer()
         self.load_seconds = time.perf_counter() - began
 
@@ -65,6 +68,8 @@ class EngineProcess:
         if not line:
             raise RuntimeError(f"an engine's process ended with status {self._child.wait()}: its error stands above")
         answer: dict[str, Any] = json.loads(line)
+        # Engines compute one at a time, so that what else holds memory of the device is as it was.
+        self.device_bytes += answer["device_bytes"]
         return answer
 
 
@@ -72,17 +77,25 @@ def serve(order: str) -> None:
     """What the child does: load, say so, and answer orders until they end."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a library prints is no answer
-    engine, model, exported = json.loads(order)
-    translate = load_engine(Engine(**engine), Path(model), Path(exported))
-    _say(answers, {})
+    named, model, exported = json.loads(order)
+    engine = Engine(**named)
+    free = _free_bytes(engine.device)
+    translate = load_engine(engine, Path(model), Path(exported))
+    _say(answers, {"device_bytes": free - _free_bytes(engine.device)})
     for line in sys.stdin:
         texts, beam, batch, one_by_one = json.loads(line)
-        outputs, seconds = [], []
+        outputs, seconds, free = [], [], _free_bytes(engine.device)
         for part in [[text] for text in texts] if one_by_one else [texts]:
             began = time.perf_counter()
             outputs += translate(part, beam, batch)
             seconds.append(time.perf_counter() - began)
-        _say(answers, {"outputs": outputs, "seconds": seconds})
+        taken = free - _free_bytes(engine.device)
+        _say(answers, {"outputs": outputs, "seconds": seconds, "device_bytes": taken})
+
+
+def _free_bytes(device: str) -> int:
+    """Of a CUDA device: all engines keep what they have once taken."""
+    return 0 if device == "cpu" else torch.cuda.mem_get_info(device)[0]
 
 
 def _say(stream: Any, answer: dict[str, Any]) -> None:  # noqa: ANN401 - any text file
