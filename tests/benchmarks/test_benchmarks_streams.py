@@ -23,7 +23,9 @@ def test_a_quick_run(trained_run, tmp_path, monkeypatch, capsys):
     for row in (random, trained):
         first, most, *parts = map(float, row[1:])
         assert 0 < first <= most
-        assert 0 < sum(parts) < 2 * first + 2
+        assert len(parts) == 7
+        assert min(parts) >= 0
+        assert sum(parts) > 0.3  # nobody imports torch in less
     assert [row[1] for row in rows if row[0].endswith("%")] == ["5", "25", "50", "76", "101"]
     assert all(float(row[2]) > 50 for row in rows if row[0].endswith("%"))
     assert "made up: 101 lines" in page

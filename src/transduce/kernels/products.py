@@ -99,7 +99,7 @@ def pack(
     groups = padded.view(torch.int32).view(-1, _PANEL, padded.shape[1] // _GROUPS[format_])
     panels = groups.transpose(1, 2).contiguous().view(padded.dtype)
     return PackedMatrix(
-        panels.unflatten(2, (_PANEL, _GROUPS[format_])),
+        panels.view(*groups.shape[::2], _PANEL, _GROUPS[format_]),
         F.pad(scales.float().expand(outputs, 1).flatten(), (0, -outputs % _PANEL)).contiguous(),
         -_SHIFT * sums,
         None if bias is None else F.pad(bias.float(), (0, -outputs % _PANEL)),
