@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from transduce.config import ModelConfig
 from transduce.kernels import PackedMemory, PackedPast
-from transduce.kernels.transformer import COLUMNS
+from transduce.kernels.transformer import memory_columns
 
 # Columns that there is room for at first; the room doubles when it is full.
 _COLUMNS: Final = 16
@@ -39,22 +39,22 @@ class PackedState:
     @classmethod
     def empty(cls, memory: PackedMemory, config: ModelConfig, source: int, beam: int) -> "PackedState":
         """Nothing has been read yet."""
-        layers, sentences, heads = memory.keys.shape[:3]
-        sizes, dtype = (layers, sentences, beam, heads, _COLUMNS), memory.keys.dtype
+        layers, sentences = memory.keys.shape[:2]
+        sizes, dtype = (layers, sentences, beam, config.heads, _COLUMNS), memory.keys.dtype
         ancestors = torch.zeros(sentences * beam, _COLUMNS, dtype=torch.int32)
         keys, values = (torch.empty(*sizes, width, dtype=dtype) for width in (config.d_k, config.d_v))
         lengths, logits = torch.zeros(sentences, dtype=torch.long), torch.empty(sentences * beam, config.vocab_size)
-        memory, past = replace(memory, lengths=memory.lengths.cpu().clone()), PackedPast(keys, values, ancestors)
+        past = PackedPast(keys, values, ancestors)
         return cls(memory, past, torch.arange(sentences), lengths, logits, width=0, source=source, beam=beam)
 
     def with_room(self) -> "PackedState":
         """The same with room for one more column."""
         slots, columns = self.past.keys.shape[1], self.past.keys.shape[4]
-        return self if self.width < columns else self._laid_anew(slots, self.memory.keys.shape[4], 2 * columns)
+        return self if self.width < columns else self._laid_anew(slots, self.memory.keys.shape[2], 2 * columns)
 
     def room_for_weights(self, heads: int) -> Float32[Tensor, "rows heads columns"]:
         """Where a step can leave what each row weighs its memory by."""
-        return torch.empty(len(self.slots) * self.beam, heads, self.memory.keys.shape[4])
+        return torch.zeros(len(self.slots) * self.beam, heads, self.source)
 
     def reorder(self, rows: Int[Tensor, " rows"]) -> "PackedState":
         """Row i goes on from row ``rows[i]``, which belongs to the same sentence."""
@@ -76,20 +76,17 @@ class PackedState:
         """
         assert self.beam == other.beam
         sentences, source = len(self.slots) + len(other.slots), max(self.source, other.source)
-        room, columns = self, max(self.past.keys.shape[4], other.past.keys.shape[4])
-        if (
-            sentences > self.memory.keys.shape[1]
-            or source > self.memory.keys.shape[4]
-            or columns > self.past.keys.shape[4]
-        ):
-            room = self._laid_anew(sentences + sentences // 2, source + -source % COLUMNS, columns)
-        slots = room._free()[: len(other.slots)]
-        room._write(other, slots)
-        ancestors = [F.pad(each.past.ancestors, (0, columns - each.past.ancestors.shape[1])) for each in (room, other)]
+        slots, places, columns = *self.memory.keys.shape[1:3], self.past.keys.shape[4]
+        room, more = self, max(columns, other.past.keys.shape[4])
+        if sentences > slots or source > places or more > columns:
+            room = self._laid_anew(sentences + sentences // 2, memory_columns(source), more)
+        taken = room._free()[: len(other.slots)]
+        room._write(other, taken)
+        ancestors = [F.pad(each.past.ancestors, (0, more - each.past.ancestors.shape[1])) for each in (room, other)]
         return replace(
             room,
             past=replace(room.past, ancestors=torch.cat(ancestors)),
-            slots=torch.cat([room.slots, slots]),
+            slots=torch.cat([room.slots, taken]),
             lengths=torch.cat([room.lengths, other.lengths]),
             width=max(self.width, other.width),
             source=source,
@@ -104,17 +101,17 @@ class PackedState:
     def _laid_anew(self, slots: int, source: int, columns: int) -> "PackedState":
         """The same in buffers of so many slots, and columns of memory and past."""
         memory, past, new = self.memory, self.past, self.memory.keys.new_empty
-        layers, _, heads, d_k, _ = memory.keys.shape
+        layers, heads = len(memory.keys), past.keys.shape[3]
         sizes = layers, slots, self.beam, heads, columns
         after = replace(
             self,
             memory=PackedMemory(
-                new(layers, slots, heads, d_k, source),
-                new(layers, slots, heads, source, memory.values.shape[4]),
+                new(layers, slots, source, memory.keys.shape[3]),
+                new(layers, slots, source, memory.values.shape[3]),
                 memory.lengths.new_zeros(slots),
             ),
             past=PackedPast(
-                new(*sizes, d_k),
+                new(*sizes, past.keys.shape[5]),
                 new(*sizes, past.values.shape[5]),
                 F.pad(past.ancestors, (0, columns - past.ancestors.shape[1])),
             ),
@@ -127,18 +124,14 @@ class PackedState:
     def _write(self, other: "PackedState", slots: Int64[Tensor, " sentences"]) -> None:
         """What the sentences of another state remember, into these slots."""
         self.memory.lengths[slots] = other.memory.lengths[other.slots]
+        source = memory_columns(other.source)
         for to, given in zip(slots.tolist(), other.slots.tolist(), strict=True):
-            _copy(self.memory.keys[:, to], other.memory.keys[:, given], 3, other.source)
-            _copy(self.memory.values[:, to], other.memory.values[:, given], 2, other.source)
-            _copy(self.past.keys[:, to], other.past.keys[:, given], 3, other.width)
-            _copy(self.past.values[:, to], other.past.values[:, given], 3, other.width)
+            self.memory.keys[:, to, :source] = other.memory.keys[:, given, :source]
+            self.memory.values[:, to, :source] = other.memory.values[:, given, :source]
+            if other.width:
+                self.past.keys[:, to, :, :, : other.width] = other.past.keys[:, given, :, :, : other.width]
+                self.past.values[:, to, :, :, : other.width] = other.past.values[:, given, :, :, : other.width]
 
 
-def _copy(to: Tensor, given: Tensor, dim: int, columns: int) -> None:
-    """The first so many columns, which stand in that dimension."""
-    if columns:
-        to.narrow(dim, 0, columns).copy_(given.narrow(dim, 0, columns))
-
-
-def _largest(numbers: Int[Tensor, " sentences"]) -> int:
+def _largest(numbers: Int64[Tensor, " sentences"]) -> int:
     return int(numbers.max()) if len(numbers) else 0
