@@ -5,9 +5,9 @@ from functools import lru_cache
 import pytest
 import torch
 
-from tests.tiny_search import BEGIN, END, settings
+from tests.tiny_search import END, settings
 from transduce.config import preset
-from transduce.models import Ensemble, Tokens, Transformer, build, can_pack, make_ready
+from transduce.models import Ensemble, Tokens, build, can_pack, make_ready
 from transduce.search import Containing, Newcomers, NoRepeat, Prefixes, Sampling, Without, beam_search
 
 SIZES = {"encoder_layers": 1, "decoder_layers": 2, "d_model": 28, "d_ff": 44, "heads": 4, "vocab_size": 37}
