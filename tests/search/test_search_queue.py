@@ -1,6 +1,7 @@
 """Sentences that come in while others are under way are written as if each were alone."""
 
 from functools import lru_cache
+from itertools import islice
 
 import pytest
 import torch
@@ -120,12 +121,12 @@ class Watched:
 
 
 def test_a_place_that_is_free_is_taken_at_once():
-    """No end comes before the limit: so many steps as the longest limits need, one behind the other, and no more."""
+    """There is room for two: as long as others wait, every step reads two rows."""
     sentences, limit = 10, 6
     model, waiting = Watched(ready("plain")), iter(range(sentences))
 
     def take(held):
-        rows = [row for row, _ in zip(waiting, range(2 - len(held)), strict=False)]
+        rows = list(islice(waiting, 2 - len(held)))
         # Limits of 6 and 3 by turns: two sentences of 3 are written while one of 6 is.
         batch = newcomers([0] * len(rows))
         return Newcomers(batch.source, [limit if row % 3 == 0 else limit // 2 for row in rows], rows) if rows else None

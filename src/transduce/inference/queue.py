@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Final, final
 
 # Of its room, as much has to be free before a search takes more: to read a few sources costs almost as much as many.
-_FREE: Final = 0.25
+_FREE: Final = 0.5
 
 
 @final
