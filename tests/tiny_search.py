@@ -7,7 +7,7 @@ import torch
 
 from transduce.config import preset
 from transduce.models import Tokens, build
-from transduce.search import SearchSettings, score_targets
+from transduce.search import Newcomers, SearchSettings, beam_search, score_targets
 
 PAD, BEGIN, END, UNKNOWN = range(4)
 SYMBOLS = (4, 5, 6)
@@ -26,6 +26,14 @@ def tiny(seed):
 def settings(**changes):
     """A search that never writes the special symbols."""
     return SearchSettings(**{"begin_id": BEGIN, "end_id": END, "forbidden": (PAD, BEGIN, UNKNOWN), **changes})
+
+
+def search_all(model, source, limits, settings, numbers=None):
+    """The outputs of sentences that are all searched from the beginning."""
+    numbers = range(len(limits)) if numbers is None else numbers
+    waiting = iter([Newcomers(source, limits.tolist(), numbers)])
+    found = dict(beam_search(model, lambda held: next(waiting, None), settings))
+    return [found[number] for number in numbers]
 
 
 def one(row):

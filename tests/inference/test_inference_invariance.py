@@ -78,6 +78,6 @@ def test_workers_keep_the_order_and_hand_errors_on():
     assert torch.get_num_threads() == threads
 
 
-@pytest.mark.parametrize(("number", "sentences", "share"), [(1, 100, None), (2, 10, 8), (2, 100, 17), (4, 1200, 100)])
+@pytest.mark.parametrize(("number", "sentences", "share"), [(1, 100, 1), (2, 1, 1), (2, 15, 1), (2, 16, 2), (4, 99, 4)])
 def test_shares(number, sentences, share):
     assert Workers(number).share(sentences) == share

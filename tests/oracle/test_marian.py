@@ -10,9 +10,10 @@ from itertools import takewhile
 import pytest
 import torch
 
+from tests.tiny_search import search_all
 from transduce.config import ModelConfig
 from transduce.models import Tokens, Transformer
-from transduce.search import LengthPenalty, SearchSettings, beam_search
+from transduce.search import LengthPenalty, SearchSettings
 
 VOCABULARY, SOURCE_VOCABULARY = 53, 59
 END, UNKNOWN, PAD = 0, 1, VOCABULARY - 1
@@ -202,7 +203,7 @@ SOURCES = sources(240, 5)
 
 def our_search(model, beam, n_best):
     settings = SearchSettings(PAD, END, (PAD, UNKNOWN), beam, n_best, penalty=LengthPenalty("none"))
-    found = beam_search(model, SOURCES, torch.full_like(SOURCES.lengths, LIMIT), settings)
+    found = search_all(model, SOURCES, torch.full_like(SOURCES.lengths, LIMIT), settings)
     return [[(hypothesis.ids, hypothesis.log_probability) for hypothesis in best] for best in found]
 
 

@@ -6,10 +6,10 @@ import math
 import pytest
 import torch
 
-from tests.tiny_search import BEGIN, END, PAD, SOURCE, UNKNOWN, log_probability, one, settings, tiny
+from tests.tiny_search import BEGIN, END, PAD, SOURCE, UNKNOWN, log_probability, one, search_all, settings, tiny
 from transduce.config import TransduceError
 from transduce.models import Tokens
-from transduce.search import Hypothesis, LengthPenalty, beam_search
+from transduce.search import Hypothesis, LengthPenalty
 
 VOCABULARY = 7  # the four special symbols and three others
 
@@ -27,7 +27,7 @@ def exhaustive(model, row, limit, penalty):
 def test_a_wide_beam_finds_what_an_exhaustive_search_finds(seed, alpha):
     model, limit, penalty = tiny(seed), 4, LengthPenalty("gnmt", alpha)
     limits = torch.tensor([limit, limit])
-    found = beam_search(model, SOURCE, limits, settings(beam_size=30, n_best=3, penalty=penalty))
+    found = search_all(model, SOURCE, limits, settings(beam_size=30, n_best=3, penalty=penalty))
     for row in range(2):
         expected = exhaustive(model, row, limit, penalty)[:3]
         assert [hypothesis.ids for hypothesis in found[row]] == [hypothesis.ids for hypothesis in expected]
@@ -57,7 +57,7 @@ def plain_beam(model, row, limit, beam, penalty):
 @pytest.mark.parametrize("beam", [2, 3])
 def test_a_narrow_beam_prunes_as_a_plain_one_does(seed, beam):
     model, penalty = tiny(seed), LengthPenalty("gnmt", 0.6)
-    found = beam_search(model, SOURCE, torch.tensor([9, 9]), settings(beam_size=beam, penalty=penalty))
+    found = search_all(model, SOURCE, torch.tensor([9, 9]), settings(beam_size=beam, penalty=penalty))
     for row in range(2):
         ids, score = plain_beam(model, row, 9, beam, penalty)
         assert found[row][0].ids == ids
@@ -67,7 +67,7 @@ def test_a_narrow_beam_prunes_as_a_plain_one_does(seed, beam):
 @pytest.mark.parametrize("seed", range(4))
 def test_a_beam_of_one_is_greedy(seed):
     model = tiny(seed)
-    found = beam_search(model, SOURCE, torch.tensor([11, 11]), settings(beam_size=1))
+    found = search_all(model, SOURCE, torch.tensor([11, 11]), settings(beam_size=1))
     for row in range(2):
         ids = []
         while len(ids) < 10:
@@ -85,16 +85,16 @@ def test_limits_hold_for_each_sentence_and_the_end_symbol_counts():
     model = tiny(1)
     model.embedding.weight.data[END] = -1e3 * model.embedding.weight.data.sign()[END]
     for beam in (1, 3):
-        found = beam_search(model, SOURCE, torch.tensor([5, 2]), settings(beam_size=beam))
+        found = search_all(model, SOURCE, torch.tensor([5, 2]), settings(beam_size=beam))
         assert len(found[0][0].ids) <= 4
         assert len(found[1][0].ids) <= 1
 
 
 def test_sentences_do_not_disturb_each_other():
     model = tiny(3)
-    together = beam_search(model, SOURCE, torch.tensor([9, 3]), settings(beam_size=3))
+    together = search_all(model, SOURCE, torch.tensor([9, 3]), settings(beam_size=3))
     for row, limit in ((0, 9), (1, 3)):
-        alone = beam_search(model, one(row), torch.tensor([limit]), settings(beam_size=3))[0]
+        alone = search_all(model, one(row), torch.tensor([limit]), settings(beam_size=3))[0]
         assert together[row][0].ids == alone[0].ids
         assert together[row][0].score == pytest.approx(alone[0].score, abs=1e-5)
 
@@ -103,7 +103,7 @@ def test_special_symbols_are_never_written():
     model = tiny(2)
     model.embedding.weight.data[[PAD, BEGIN, UNKNOWN]] *= 50
     for beam in (1, 4):
-        for hypotheses in beam_search(model, SOURCE, torch.tensor([9, 9]), settings(beam_size=beam, n_best=beam)):
+        for hypotheses in search_all(model, SOURCE, torch.tensor([9, 9]), settings(beam_size=beam, n_best=beam)):
             for hypothesis in hypotheses:
                 assert set(hypothesis.ids) <= {4, 5, 6}
 
@@ -133,7 +133,7 @@ def test_it_stops_when_no_open_hypothesis_can_still_win(kind, early):
     for seed in range(6):
         model, limit = Counting(tiny(seed)), 60
         penalty = LengthPenalty(kind, 0.6)
-        found = beam_search(model, one(0), torch.tensor([limit]), settings(beam_size=3, penalty=penalty))
+        found = search_all(model, one(0), torch.tensor([limit]), settings(beam_size=3, penalty=penalty))
         assert found[0][0].ids == plain_beam(model.model, 0, limit, 3, penalty)[0]
         stopped += model.steps < limit
     assert stopped >= early
@@ -143,4 +143,4 @@ def test_weights_that_are_no_numbers_are_named():
     model = tiny(0)
     model.embedding.weight.data.fill_(math.nan)
     with pytest.raises(TransduceError, match="no finite scores"):
-        beam_search(model, SOURCE, torch.tensor([9, 9]), settings())
+        search_all(model, SOURCE, torch.tensor([9, 9]), settings())

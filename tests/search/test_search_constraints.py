@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import settings as times
 from hypothesis import strategies as st
 
-from tests.tiny_search import END, SOURCE, best, contains, outputs, settings, tiny
-from transduce.search import Containing, NoRepeat, NothingFoundError, Prefixes, Without, beam_search
+from tests.tiny_search import END, SOURCE, best, contains, outputs, search_all, settings, tiny
+from transduce.search import Containing, NoRepeat, NothingFoundError, Prefixes, Without
 from transduce.search.phrases import Automaton
 
 WIDE, LIMIT = 130, 5
@@ -19,7 +19,7 @@ NUMBERS = [11, 13]
 def search(model, *constraints, limit=LIMIT, **changes):
     changes = {"beam_size": WIDE, "n_best": 3, **changes}
     limits = torch.tensor([limit, limit])
-    return beam_search(model, SOURCE, limits, settings(**changes, constraints=constraints), NUMBERS)
+    return search_all(model, SOURCE, limits, settings(**changes, constraints=constraints), NUMBERS)
 
 
 def agree(found, expected):

@@ -5,16 +5,28 @@ import math
 import pytest
 import torch
 
-from tests.tiny_search import SOURCE, SYMBOLS, best, following, log_probability, one, outputs, settings, shortfall, tiny
+from tests.tiny_search import (
+    SOURCE,
+    SYMBOLS,
+    best,
+    following,
+    log_probability,
+    one,
+    outputs,
+    search_all,
+    settings,
+    shortfall,
+    tiny,
+)
 from transduce.config import TransduceError
-from transduce.search import Constraint, LengthPenalty, NothingFoundError, beam_search
+from transduce.search import Constraint, LengthPenalty, NothingFoundError
 
 WIDE, LIMIT = 41, 5  # as many rows as outputs of four symbols and less, one more for luck
 
 
 def search(model, limit=LIMIT, **changes):
     changes = {"beam_size": WIDE, "n_best": 3, **changes}
-    return beam_search(model, SOURCE, torch.tensor([limit, limit]), settings(**changes))
+    return search_all(model, SOURCE, torch.tensor([limit, limit]), settings(**changes))
 
 
 def agree(found, expected):
@@ -138,14 +150,17 @@ class Never:
     def reorder(self, rows):
         return self
 
+    def admit(self, other):
+        return self
+
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_what_cannot_be_met_is_named_by_the_sentences_number(beam):
     assert isinstance(Never(), Constraint)
     with pytest.raises(NothingFoundError, match=r"sentence 17: .* at most 5 symbols"):
-        beam_search(tiny(0), SOURCE, torch.tensor([5, 5]), settings(beam_size=beam, constraints=(Never(),)), [17, 23])
+        search_all(tiny(0), SOURCE, torch.tensor([5, 5]), settings(beam_size=beam, constraints=(Never(),)), [17, 23])
     with pytest.raises(NothingFoundError, match="sentence 23"):
-        beam_search(tiny(0), SOURCE, torch.tensor([5, 4]), settings(beam_size=beam, min_length=4), [17, 23])
+        search_all(tiny(0), SOURCE, torch.tensor([5, 4]), settings(beam_size=beam, min_length=4), [17, 23])
 
 
 @pytest.mark.parametrize("changes", [{}, {"beam_size": 1}, {"diversity": 0.5}, {"coverage": 0.3}])
@@ -154,10 +169,10 @@ def test_scores_that_are_no_numbers_are_named(changes, damage):
     model = tiny(0)
     model.embedding.weight.data[5, 3] = damage
     with pytest.raises(TransduceError, match="no finite scores"):
-        beam_search(model, SOURCE, torch.tensor([9, 9]), settings(**changes))
+        search_all(model, SOURCE, torch.tensor([9, 9]), settings(**changes))
 
 
 def test_a_beam_wider_than_the_vocabulary_finds_all_there_is():
     model = tiny(4)
-    found = beam_search(model, one(1), torch.tensor([4]), settings(beam_size=59, n_best=59))[0]
+    found = search_all(model, one(1), torch.tensor([4]), settings(beam_size=59, n_best=59))[0]
     assert sorted(hypothesis.ids for hypothesis in found) == sorted(outputs(4))  # 1 + 3 + 9 + 27

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from tests.tiny_search import END, SOURCE, SYMBOLS, following, log_probability, one, outputs, settings, tiny
+from tests.tiny_search import END, SOURCE, SYMBOLS, following, log_probability, one, outputs, search_all, settings, tiny
 from transduce.models import Tokens
-from transduce.search import Sampling, beam_search
+from transduce.search import Sampling
 from transduce.search.sampling import draw, uniform
 
 LIMIT, COPIES, SAMPLES = 4, 97, 31
@@ -34,7 +34,7 @@ def test_outputs_are_drawn_as_often_as_they_are_probable(temperature):
     model = tiny(5)
     source = Tokens(one(0).ids.expand(COPIES, -1), one(0).lengths.expand(COPIES))
     sampling = Sampling(temperature, seed=3)
-    found = beam_search(
+    found = search_all(
         model,
         source,
         torch.full((COPIES,), LIMIT),
@@ -52,25 +52,25 @@ def test_outputs_are_drawn_as_often_as_they_are_probable(temperature):
 def test_a_sample_follows_from_seed_number_and_position_alone():
     model, limits = tiny(6), torch.tensor([9, 9])
     changes = settings(beam_size=3, n_best=3, sampling=Sampling(seed=7))
-    together = beam_search(model, SOURCE, limits, changes, [101, 103])
+    together = search_all(model, SOURCE, limits, changes, [101, 103])
     backwards = Tokens(SOURCE.ids.flip(0), SOURCE.lengths.flip(0))
-    swapped = beam_search(model, backwards, limits, changes, [103, 101])
+    swapped = search_all(model, backwards, limits, changes, [103, 101])
     for row, number in ((0, 101), (1, 103)):
-        alone = beam_search(model, one(row), limits[:1], changes, [number])[0]
+        alone = search_all(model, one(row), limits[:1], changes, [number])[0]
         ids = [each.ids for each in together[row]]
         assert ids == [each.ids for each in alone] == [each.ids for each in swapped[1 - row]]
-    assert beam_search(model, SOURCE, limits, changes, [102, 104]) != together
+    assert search_all(model, SOURCE, limits, changes, [102, 104]) != together
     other = settings(beam_size=3, n_best=3, sampling=Sampling(seed=8))
-    assert beam_search(model, SOURCE, limits, other, [101, 103]) != together
+    assert search_all(model, SOURCE, limits, other, [101, 103]) != together
 
 
 def test_chances_are_uniform_and_differ():
-    chances = np.concatenate([uniform(1, range(53), 7, position) for position in range(47)])
+    chances = np.concatenate([uniform(1, range(53), 7, [position] * 53) for position in range(47)])
     assert len(set(chances.tolist())) == 53 * 7 * 47
     counts = np.histogram(chances, bins=10, range=(0, 1))[0]
     assert np.abs(counts / len(chances) - 0.1).max() < 0.01
-    assert uniform(1, [5, 6], 2, 3).tolist() == [*uniform(1, [5], 2, 3), *uniform(1, [6], 2, 3)]
-    assert uniform(1, [5], 3, 3)[:2].tolist() == uniform(1, [5], 2, 3).tolist()
+    assert uniform(1, [5, 6], 2, [3, 4]).tolist() == [*uniform(1, [5], 2, [3]), *uniform(1, [6], 2, [4])]
+    assert uniform(1, [5], 3, [3])[:2].tolist() == uniform(1, [5], 2, [3]).tolist()
 
 
 SCORES = torch.tensor([[0.5, 0.125, 0.25, 0.125]]).log()

@@ -3,6 +3,8 @@
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import Any, final
 
 import torch
@@ -11,10 +13,11 @@ from torch import Tensor
 
 from transduce.config import Precision
 from transduce.data import pad
+from transduce.inference.queue import Queue
 from transduce.inference.workers import Workers
 from transduce.kernels import resolve_format
 from transduce.models import Ensemble, Model, Tokens, Transformer, can_pack, make_ready
-from transduce.search import Hypothesis, SearchSettings, beam_search, score_targets
+from transduce.search import Hypothesis, Newcomers, SearchSettings, beam_search, score_targets
 from transduce.text import SpecialIds
 
 Ids = list[int]
@@ -38,8 +41,9 @@ class Engine:
     """A private copy of a model, or of several that act as one, in one precision on one device.
 
     Sequences are batched by length; a batch holds at most ``batch_tokens`` source symbols, padding and the rows of the
-    beam included, or one sequence. A packed model searches with ``workers`` threads, each in batches of its own; left
-    out, as many as torch would use for one operation.
+    beam included, or one sequence. In a search, sequences that wait take the place of those that have ended. A packed
+    model searches with ``workers`` threads, each in a batch of its own; left out, as many as torch would use for one
+    operation.
     """
 
     def __init__(
@@ -84,33 +88,33 @@ class Engine:
     ) -> list[list[Hypothesis]]:
         """The best outputs of each source (ids without end symbol), in the order of the sources.
 
-        ``numbers`` are what the constraints and the samples know the sources by, from 0 if nothing is said.
+        ``numbers`` are what the constraints and the samples know the sources by, each its own; from 0 if nothing is
+        said.
         """
-        results: list[list[Hypothesis]] = [[] for _ in sources]
         known = range(len(sources)) if numbers is None else numbers
+        lengths = {number: len(source) + 1 for number, source in zip(known, sources, strict=True)}
+        searches = self._workers.share(len(sources))
+        queue = Queue(lengths, self._batch_tokens // settings.beam_size, searches)
+        rows = {number: row for row, number in enumerate(known)}
 
-        def search_some(rows: list[int]) -> list[list[Hypothesis]]:
-            limits = [self.limit(sources[row], max_extra_length, max_length) for row in rows]
-            return beam_search(
-                self._model,
-                self._source([sources[row] for row in rows]),
-                torch.tensor(limits, device=self.device),
-                settings,
-                [known[row] for row in rows],
-            )
+        def take(search: int, held: Sequence[int]) -> Newcomers | None:
+            taken = queue.take(search, held)
+            some = [sources[rows[number]] for number in taken]
+            limits = [self.limit(source, max_extra_length, max_length) for source in some]
+            return Newcomers(self._source(some), limits, taken) if taken else None
 
-        lengths = [len(source) + 1 for source in sources]
-        batches = list(self._batches(lengths, settings.beam_size, self._workers.share(len(sources))))
-        for rows, found in zip(batches, self._workers.map(search_some, batches), strict=True):
-            for row, hypotheses in zip(rows, found, strict=True):
-                results[row] = hypotheses
-        return results
+        def search(number: int) -> dict[int, list[Hypothesis]]:
+            with queue:
+                return dict(beam_search(self._model, partial(take, number), settings))
+
+        found = dict(chain.from_iterable(each.items() for each in self._workers.map(search, range(searches))))
+        return [found[number] for number in known]
 
     def score(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[float]:
         """The natural log-probability of each target given its source, end symbol counted."""
         results = [0.0] * len(sources)
         lengths = [max(len(s), len(t)) + 1 for s, t in zip(sources, targets, strict=True)]
-        for rows in self._batches(lengths, 1):
+        for rows in self._batches(lengths):
             source = self._source([sources[row] for row in rows])
             target = self._tokens([[self._special.begin, *targets[row]] for row in rows])
             labels = self._tokens([[*targets[row], self._special.end] for row in rows])
@@ -124,7 +128,7 @@ class Engine:
         """What each target has looked at in its source, from one forced pass over it."""
         results: dict[int, Attention] = {}
         lengths = [max(len(s), len(t)) + 1 for s, t in zip(sources, targets, strict=True)]
-        for rows in self._batches(lengths, 1):
+        for rows in self._batches(lengths):
             memory = self._model.encode(self._source([sources[row] for row in rows]))
             target = self._tokens([[self._special.begin, *targets[row]] for row in rows])
             layers = self._model.decode(memory, target, want_attention=True).attention
@@ -134,16 +138,12 @@ class Engine:
                 results[row] = Attention(last[(index, slice(None), *place)].cpu(), aligned[(index, *place)].cpu())
         return [results[row] for row in range(len(lengths))]
 
-    def _batches(self, lengths: list[int], rows_each: int, most: int | None = None) -> Iterator[list[int]]:
-        """Indices in batches of similar length, longest first, so that a batch too large for memory shows at once.
-
-        A batch has at most so many of them, where that is said.
-        """
+    def _batches(self, lengths: list[int]) -> Iterator[list[int]]:
+        """Indices in batches of similar length, longest first, so that a batch too large for memory shows at once."""
         order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
         start = 0
         while start < len(order):
-            size = max(1, self._batch_tokens // (lengths[order[start]] * rows_each))
-            size = size if most is None else min(size, most)
+            size = max(1, self._batch_tokens // lengths[order[start]])
             yield order[start : start + size]
             start += size
 

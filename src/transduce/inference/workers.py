@@ -12,8 +12,6 @@ R = TypeVar("R")
 
 # Fewer sentences in a batch would read the weights for too few rows.
 _SMALLEST: Final = 8
-# So that nobody waits long for whoever had the longest sentences.
-_BATCHES_EACH: Final = 3
 
 
 @final
@@ -31,11 +29,9 @@ class Workers:
         """As many as were asked for, or as torch has threads."""
         return torch.get_num_threads() if self._number is None else self._number
 
-    def share(self, sentences: int) -> int | None:
-        """The most sentences that a batch should have, for all workers to have some; None where that is no matter."""
-        if self.number == 1:
-            return None
-        return max(_SMALLEST, -(-sentences // (self.number * _BATCHES_EACH)))
+    def share(self, sentences: int) -> int:
+        """How many of the workers should share so many sentences."""
+        return max(1, min(self.number, sentences // _SMALLEST))
 
     def map(self, work: Callable[[T], R], batches: Sequence[T]) -> Iterator[R]:
         """The results in the order of the batches. Where one fails, those that have not begun never do."""

@@ -48,7 +48,7 @@ void look(const float* query, std::int64_t stride, std::int64_t queries, const T
 // Every symbol of a sentence looks at all of them.
 inline void attend_sentence(const float* projected, std::int64_t count, const Stack& s, float* to) {
   static thread_local Floats keys, values, weights, wide;
-  const std::int64_t longest = round_up(count, 16), stride = 2 * s.keys() + s.values();
+  const std::int64_t longest = columns_of(count), stride = 2 * s.keys() + s.values();
   at_least(keys, longest * s.d_k);
   at_least(values, longest * s.wide());
   at_least(weights, count * longest);
@@ -140,18 +140,19 @@ void attend_past(const Stack& s, const Step& step, std::int64_t layer, std::int6
 template <typename T>
 void attend_memory(const Stack& s, const Step& step, std::int64_t layer, std::int64_t i, const float* query, float* to) {
   static thread_local Floats weights, wide;
-  at_least(weights, step.beam * step.longest);
+  const std::int64_t slot = step.slots[i], count = step.memory_lengths[slot], longest = columns_of(count);
+  const std::int64_t first = (layer * step.memory_slots + slot) * s.heads * step.memory_columns;
+  const std::int64_t keys = longest * s.d_k, values = longest * s.wide();
+  at_least(weights, step.beam * longest);
   at_least(wide, step.beam * s.wide());
-  const std::int64_t slot = step.slots[i], count = step.memory_lengths[slot];
-  const std::int64_t first = (layer * step.memory_slots + slot) * s.heads, keys = step.longest * s.d_k, values = step.longest * s.wide();
-  const T *all_keys = static_cast<const T*>(step.memory_keys) + first * keys, *all_values = static_cast<const T*>(step.memory_values) + first * values;
+  const T *all_keys = static_cast<const T*>(step.memory_keys) + first * s.d_k, *all_values = static_cast<const T*>(step.memory_values) + first * s.wide();
   for (std::int64_t h = 0; h < s.heads; ++h) {
-    look(query + i * step.beam * s.keys() + h * s.d_k, s.keys(), step.beam, all_keys + h * keys, all_values + h * values, count, step.longest, s,
+    look(query + i * step.beam * s.keys() + h * s.d_k, s.keys(), step.beam, all_keys + h * keys, all_values + h * values, count, longest, s,
          weights.data(), wide.data(), to + i * step.beam * s.values() + h * s.d_v, s.values());
     if (step.weights && layer == s.count - 1)
       for (std::int64_t b = 0; b < step.beam; ++b)
-        std::memcpy(step.weights + ((i * step.beam + b) * s.heads + h) * step.longest, weights.data() + b * step.longest,
-                    step.longest * sizeof(float));
+        std::memcpy(step.weights + ((i * step.beam + b) * s.heads + h) * step.weight_columns, weights.data() + b * longest,
+                    count * sizeof(float));
   }
 }
 

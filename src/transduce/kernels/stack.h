@@ -32,7 +32,8 @@ struct Stack {
 
 // One symbol for each of `sentences` x `beam` rows. Sentence i has read lengths[i] symbols so far, and stands in slot slots[i]
 // of the past and of the memory. In the past, row b of a slot's beam holds what row b of the sentence wrote, column by column;
-// ancestors[r][t] is the row of the beam that holds row r's key of column t. Ahead of `capacity` columns is room.
+// ancestors[r][t] is the row of the beam that holds row r's key of column t. Ahead of `capacity` columns is room. In a slot of the
+// memory there is room for `memory_columns` columns; a sentence's stand as close as `columns_of` its length says.
 struct Step {
   std::int64_t sentences, beam;
   const std::int64_t *tokens, *lengths, *slots;
@@ -41,9 +42,13 @@ struct Step {
   std::int64_t past_slots, capacity;
   const void *memory_keys, *memory_values;
   const std::int64_t* memory_lengths;
-  std::int64_t memory_slots, longest;
+  std::int64_t memory_slots, memory_columns;
   float* weights;
+  std::int64_t weight_columns;
 };
+
+// A source is padded to whole vectors.
+inline std::int64_t columns_of(std::int64_t length) { return round_up(length, 16); }
 
 using Floats = std::vector<float>;
 

@@ -124,9 +124,10 @@ void encode_some(const Stack& s, const std::int64_t* ids, const std::int64_t* of
   x.finish(hidden);
 }
 
-// The projected keys and values of a decoder's layers, for each sentence and head as `lay` lays them.
+// The projected keys and values of a decoder's layers, for each sentence and head as `lay` lays them. `columns` are what there is
+// room for in each sentence.
 template <typename T>
-void remember(const Stack& s, const float* hidden, const std::int64_t* offsets, std::int64_t sentences, std::int64_t longest, T* keys,
+void remember(const Stack& s, const float* hidden, const std::int64_t* offsets, std::int64_t sentences, std::int64_t columns, T* keys,
               T* values) {
   static thread_local Floats projected;
   static thread_local Rows ready;
@@ -136,13 +137,14 @@ void remember(const Stack& s, const float* hidden, const std::int64_t* offsets, 
     const Matrix& w = s.layers[l].key_value;
     if (l == 0) prepare_all(hidden, rows, s.d_model, w, ready);
     multiply(w, ready, rows, Target{projected.data(), width, false, false});
-    for (std::int64_t i = 0; i < sentences; ++i)
+    for (std::int64_t i = 0; i < sentences; ++i) {
+      const float* p = projected.data() + offsets[i] * width;
+      const std::int64_t count = offsets[i + 1] - offsets[i], longest = columns_of(count);
       for (std::int64_t h = 0; h < s.heads; ++h) {
-        const float* p = projected.data() + offsets[i] * width;
-        const std::int64_t place = ((l * sentences + i) * s.heads + h) * longest;
-        lay(p + h * s.d_k, p + s.keys() + h * s.d_v, width, offsets[i + 1] - offsets[i], longest, s, keys + place * s.d_k,
-            values + place * s.wide());
+        const std::int64_t place = (l * sentences + i) * s.heads * columns + h * longest;
+        lay(p + h * s.d_k, p + s.keys() + h * s.d_v, width, count, longest, s, keys + place * s.d_k, values + place * s.wide());
       }
+    }
   }
 }
 
@@ -191,8 +193,8 @@ EXPORT void encode(const Stack* stack, const std::int64_t* ids, const std::int64
 
 #define BOTH(T, name)                                                                                                        \
   EXPORT void remember_##name(const Stack* stack, const float* hidden, const std::int64_t* offsets, std::int64_t sentences,  \
-                              std::int64_t longest, T* keys, T* values) {                                                    \
-    remember(*stack, hidden, offsets, sentences, longest, keys, values);                                                     \
+                              std::int64_t columns, T* keys, T* values) {                                                    \
+    remember(*stack, hidden, offsets, sentences, columns, keys, values);                                                     \
   }                                                                                                                          \
   EXPORT void step_##name(const Stack* stack, const Matrix* projection, const Step* one, float* logits) {                    \
     step<T>(*stack, *projection, *one, logits);                                                                              \

@@ -11,15 +11,15 @@ from functools import cached_property
 from typing import Any, Final, final
 
 import torch
-from jaxtyping import Float32, Int, Int32, Int64, Shaped
+from jaxtyping import Float32, Int32, Int64, Shaped
 from torch import Tensor
 
 from transduce.kernels.native import call
 from transduce.kernels.packing import Packing
 from transduce.kernels.products import MatrixAddress, PackedMatrix
 
-# Sources are padded to whole vectors of the processor.
-COLUMNS: Final = 16
+# How many numbers the kernels take together: sources are padded to whole vectors.
+_VECTOR: Final = 16
 
 
 class _Norm(ctypes.Structure):
@@ -57,8 +57,9 @@ class _Step(ctypes.Structure):
         ("capacity", ctypes.c_int64),
         *((name, ctypes.c_void_p) for name in ("memory_keys", "memory_values", "memory_lengths")),
         ("memory_slots", ctypes.c_int64),
-        ("longest", ctypes.c_int64),
+        ("memory_columns", ctypes.c_int64),
         ("weights", ctypes.c_void_p),
+        ("weight_columns", ctypes.c_int64),
     )
 
 
@@ -147,24 +148,32 @@ def encode(stack: PackedStack, ids: Int64[Tensor, " tokens"], packing: Packing) 
 @final
 @dataclass(frozen=True)
 class PackedMemory:
-    """The keys and values that a decoder's layers ask, once for each sentence; columns behind its length are zeros."""
+    """The keys and values that a decoder's layers ask, once for each sentence.
 
-    keys: Shaped[Tensor, "layers sentences heads d_k columns"]
-    values: Shaped[Tensor, "layers sentences heads columns wide"]
-    lengths: Int[Tensor, " sentences"]
+    A sentence's stand as close as its own length, in whole vectors, allows: (heads, d_k, own columns) and (heads, own
+    columns, wide), from the beginning of its place. So they are the same wherever there is room for them.
+    """
+
+    keys: Shaped[Tensor, "layers slots columns keys"]
+    values: Shaped[Tensor, "layers slots columns wide"]
+    lengths: Int64[Tensor, " slots"]
 
 
 def remember(
     stack: PackedStack, hidden: Float32[Tensor, "tokens model"], packing: Packing, dtype: torch.dtype
 ) -> PackedMemory:
     """What the decoder's layers ask of the encoder's output, kept in a number format."""
-    columns = packing.longest + -packing.longest % COLUMNS
-    sizes = len(stack.layers), len(packing.lengths), stack.heads
-    keys = torch.empty(*sizes, stack.d_k, columns, dtype=dtype)
-    values = torch.empty(*sizes, columns, stack.d_v + -stack.d_v % COLUMNS, dtype=dtype)
-    rows = len(packing.lengths)
+    rows, columns = len(packing.lengths), memory_columns(packing.longest)
+    sizes = len(stack.layers), rows, columns
+    keys = torch.empty(*sizes, stack.heads * stack.d_k, dtype=dtype)
+    values = torch.empty(*sizes, stack.heads * (stack.d_v + -stack.d_v % _VECTOR), dtype=dtype)
     call("remember", dtype, stack.addresses[0], hidden.contiguous(), packing.offsets, rows, columns, keys, values)
-    return PackedMemory(keys, values, packing.lengths)
+    return PackedMemory(keys, values, packing.lengths.clone())
+
+
+def memory_columns(length: int) -> int:
+    """How many columns a source of so many symbols takes."""
+    return length + -length % _VECTOR
 
 
 @final
@@ -194,14 +203,14 @@ def step(
     """Read one symbol of every row: fill ``logits`` with the scores of its next, and add to the past in place.
 
     Sentence i has read ``lengths[i]`` symbols before, and its place in the past and in the memory is ``slots[i]``.
-    ``weights`` is filled with what the last layer weighs the memory by.
+    ``weights`` gets what the last layer weighs the memory by; columns behind a source's length are left as they are.
     """
     one = _Step(
         *(len(slots), len(tokens) // len(slots), tokens.data_ptr(), lengths.data_ptr(), slots.data_ptr()),
         *(past.ancestors.data_ptr(), past.keys.data_ptr(), past.values.data_ptr()),
         *(past.keys.shape[1], past.keys.shape[4]),
         *(memory.keys.data_ptr(), memory.values.data_ptr(), memory.lengths.data_ptr()),
-        *(memory.keys.shape[1], memory.keys.shape[4]),
-        None if weights is None else weights.data_ptr(),
+        *memory.keys.shape[1:3],
+        *((None, 0) if weights is None else (weights.data_ptr(), weights.shape[2])),
     )
     call("step", memory.keys.dtype, stack.addresses[0], projection.address(), one, logits)

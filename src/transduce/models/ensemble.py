@@ -8,6 +8,7 @@ from typing import Any, final
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
 from transduce.models.contract import Decoded, LossSums, Step, Tokens
 from transduce.models.packed import PackedTransformer
@@ -94,9 +95,15 @@ class Ensemble:
         attention = [each.attention for each in steps if each.attention is not None]
         return Step(
             _mix([each.logits for each in steps]),
-            torch.cat(attention, dim=1) if attention else None,
+            _beside(attention) if attention else None,
             EnsembleState(tuple(each.state for each in steps)),
         )
+
+
+def _beside(attention: Sequence[Float[Tensor, "rows _ _"]]) -> Float[Tensor, "rows heads source"]:
+    """The heads of all models; a state may have columns yet for a longer source, which has left."""
+    source = max(each.shape[2] for each in attention)
+    return torch.cat([F.pad(each, (0, source - each.shape[2])) for each in attention], dim=1)
 
 
 def _mix(logits: Sequence[Float[Tensor, "*positions vocabulary"]]) -> Float[Tensor, "*positions vocabulary"]:

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from transduce.config import ModelConfig
 from transduce.kernels import PackedMemory, PackedPast
+from transduce.kernels.transformer import memory_columns
 
 # Columns that there is room for at first; the room doubles when it is full.
 _COLUMNS: Final = 16
@@ -21,8 +22,9 @@ class PackedState:
     """Sentence i's keys and values stand in slot ``slots[i]`` of the past and of the memory, as long as it stays.
 
     Hypotheses that change places, and sentences that leave, move numbers of rows and slots: no key is copied.
-    ``lengths`` are the symbols that each sentence has read, ``width`` is at least the largest of them, and ``source``
-    the longest source's symbols. ``logits`` is where every step leaves its scores.
+    There may be more slots than sentences. ``lengths`` are the symbols that each sentence has read, ``width`` is the
+    largest of them (at least), and ``source`` the longest source's symbols. ``logits`` is where every step leaves its
+    scores.
     """
 
     memory: PackedMemory
@@ -37,8 +39,8 @@ class PackedState:
     @classmethod
     def empty(cls, memory: PackedMemory, config: ModelConfig, source: int, beam: int) -> "PackedState":
         """Nothing has been read yet."""
-        layers, sentences, heads = memory.keys.shape[:3]
-        sizes, dtype = (layers, sentences, beam, heads, _COLUMNS), memory.keys.dtype
+        layers, sentences = memory.keys.shape[:2]
+        sizes, dtype = (layers, sentences, beam, config.heads, _COLUMNS), memory.keys.dtype
         ancestors = torch.zeros(sentences * beam, _COLUMNS, dtype=torch.int32)
         keys, values = (torch.empty(*sizes, width, dtype=dtype) for width in (config.d_k, config.d_v))
         lengths, logits = torch.zeros(sentences, dtype=torch.long), torch.empty(sentences * beam, config.vocab_size)
@@ -47,69 +49,89 @@ class PackedState:
 
     def with_room(self) -> "PackedState":
         """The same with room for one more column."""
-        columns = self.past.keys.shape[4]
-        return self if self.width < columns else replace(self, past=_widen(self.past, columns))
+        slots, columns = self.past.keys.shape[1], self.past.keys.shape[4]
+        return self if self.width < columns else self._laid_anew(slots, self.memory.keys.shape[2], 2 * columns)
 
     def room_for_weights(self, heads: int) -> Float32[Tensor, "rows heads columns"]:
         """Where a step can leave what each row weighs its memory by."""
-        return torch.empty(len(self.slots) * self.beam, heads, self.memory.keys.shape[4])
+        return torch.zeros(len(self.slots) * self.beam, heads, self.source)
 
     def reorder(self, rows: Int[Tensor, " rows"]) -> "PackedState":
         """Row i goes on from row ``rows[i]``, which belongs to the same sentence."""
         return replace(self, past=replace(self.past, ancestors=self.past.ancestors.index_select(0, rows)))
 
     def release(self, finished: Bool[Tensor, " sentences"]) -> "PackedState":
-        """The finished sentences leave with all their rows; the others close ranks."""
+        """The finished sentences leave with all their rows; the others close ranks, and slots are free."""
         staying = (~finished).nonzero().squeeze(1)
         rows = (staying.unsqueeze(1) * self.beam + torch.arange(self.beam)).flatten()
-        return replace(self.reorder(rows), slots=self.slots[staying], lengths=self.lengths[staying])
+        slots, lengths = self.slots[staying], self.lengths[staying]
+        width, source = _largest(lengths), _largest(self.memory.lengths[slots])
+        return replace(self.reorder(rows), slots=slots, lengths=lengths, width=width, source=source)
 
     def admit(self, other: "PackedState") -> "PackedState":
-        """The sentences of another state, of the same beam, come in behind these, however far each of them is."""
+        """The sentences of another state, of the same beam, come in behind these, however far each of them is.
+
+        They move into free slots. Only where those are too few or too small, all is laid anew, with columns for the
+        longest source that is there and half as many slots again as there are sentences.
+        """
         assert self.beam == other.beam
-        one, two = self._compact(), other._compact()
-        columns = max(one.past.keys.shape[4], two.past.keys.shape[4])
-        pasts = [_widen(each.past, columns - each.past.keys.shape[4]) for each in (one, two)]
-        longest = max(one.memory.keys.shape[4], two.memory.keys.shape[4])
-        memories = [_lengthen(each.memory, longest - each.memory.keys.shape[4]) for each in (one, two)]
-        return PackedState(
-            PackedMemory(
-                torch.cat([each.keys for each in memories], dim=1),
-                torch.cat([each.values for each in memories], dim=1),
-                torch.cat([each.lengths for each in memories]),
-            ),
-            PackedPast(
-                torch.cat([each.keys for each in pasts], dim=1),
-                torch.cat([each.values for each in pasts], dim=1),
-                torch.cat([each.ancestors for each in pasts]),
-            ),
-            torch.arange(len(one.slots) + len(two.slots)),
-            torch.cat([one.lengths, two.lengths]),
-            torch.empty((len(one.slots) + len(two.slots)) * self.beam, self.logits.shape[1]),
-            max(one.width, two.width),
-            max(one.source, two.source),
-            self.beam,
+        sentences, source = len(self.slots) + len(other.slots), max(self.source, other.source)
+        slots, places, columns = *self.memory.keys.shape[1:3], self.past.keys.shape[4]
+        room, more = self, max(columns, other.past.keys.shape[4])
+        if sentences > slots or source > places or more > columns:
+            room = self._laid_anew(sentences + sentences // 2, memory_columns(source), more)
+        taken = room._free()[: len(other.slots)]
+        room._write(other, taken)
+        ancestors = [F.pad(each.past.ancestors, (0, more - each.past.ancestors.shape[1])) for each in (room, other)]
+        return replace(
+            room,
+            past=replace(room.past, ancestors=torch.cat(ancestors)),
+            slots=torch.cat([room.slots, taken]),
+            lengths=torch.cat([room.lengths, other.lengths]),
+            width=max(self.width, other.width),
+            source=source,
         )
 
-    def _compact(self) -> "PackedState":
-        """The same in as many slots as there are sentences, in their order."""
-        memory, past, slots = self.memory, self.past, self.slots
-        return replace(
+    def _free(self) -> Int64[Tensor, " free"]:
+        """The slots that no sentence stands in."""
+        free = torch.ones(self.memory.keys.shape[1], dtype=torch.bool)
+        free[self.slots] = False
+        return free.nonzero().squeeze(1)
+
+    def _laid_anew(self, slots: int, source: int, columns: int) -> "PackedState":
+        """The same in buffers of so many slots, and columns of memory and past."""
+        memory, past, new = self.memory, self.past, self.memory.keys.new_empty
+        layers, heads = len(memory.keys), past.keys.shape[3]
+        sizes = layers, slots, self.beam, heads, columns
+        after = replace(
             self,
             memory=PackedMemory(
-                memory.keys.index_select(1, slots), memory.values.index_select(1, slots), memory.lengths[slots]
+                new(layers, slots, source, memory.keys.shape[3]),
+                new(layers, slots, source, memory.values.shape[3]),
+                memory.lengths.new_zeros(slots),
             ),
-            past=replace(past, keys=past.keys.index_select(1, slots), values=past.values.index_select(1, slots)),
-            slots=torch.arange(len(slots)),
+            past=PackedPast(
+                new(*sizes, past.keys.shape[5]),
+                new(*sizes, past.values.shape[5]),
+                F.pad(past.ancestors, (0, columns - past.ancestors.shape[1])),
+            ),
+            slots=torch.arange(len(self.slots)),
+            logits=self.logits.new_empty(slots * self.beam, self.logits.shape[1]),
         )
+        after._write(self, after.slots)
+        return after
+
+    def _write(self, other: "PackedState", slots: Int64[Tensor, " sentences"]) -> None:
+        """What the sentences of another state remember, into these slots."""
+        self.memory.lengths[slots] = other.memory.lengths[other.slots]
+        source = memory_columns(other.source)
+        for to, given in zip(slots.tolist(), other.slots.tolist(), strict=True):
+            self.memory.keys[:, to, :source] = other.memory.keys[:, given, :source]
+            self.memory.values[:, to, :source] = other.memory.values[:, given, :source]
+            if other.width:
+                self.past.keys[:, to, :, :, : other.width] = other.past.keys[:, given, :, :, : other.width]
+                self.past.values[:, to, :, :, : other.width] = other.past.values[:, given, :, :, : other.width]
 
 
-def _widen(past: PackedPast, columns: int) -> PackedPast:
-    """Room for so many more columns."""
-    keys, values = (F.pad(each, (0, 0, 0, columns)) for each in (past.keys, past.values))
-    return PackedPast(keys, values, F.pad(past.ancestors, (0, columns)))
-
-
-def _lengthen(memory: PackedMemory, columns: int) -> PackedMemory:
-    """So many more columns of zeros."""
-    return PackedMemory(F.pad(memory.keys, (0, columns)), F.pad(memory.values, (0, 0, 0, columns)), memory.lengths)
+def _largest(numbers: Int64[Tensor, " sentences"]) -> int:
+    return int(numbers.max()) if len(numbers) else 0

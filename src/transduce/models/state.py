@@ -75,7 +75,7 @@ class TransformerState:
         staying = (~finished).nonzero().squeeze(1)
         rows = (staying.unsqueeze(1) * self.beam + torch.arange(self.beam, device=staying.device)).flatten()
         lengths = self.lengths[staying]
-        width = int(lengths.max()) if self.ragged and len(staying) else self.width
+        width = int(lengths.max()) if len(staying) else 0
         return replace(
             self,
             memory=tuple(layer.select(staying) for layer in self.memory),
@@ -83,6 +83,7 @@ class TransformerState:
             past=tuple(layer.select(rows).newest(width) for layer in self.past),
             lengths=lengths,
             width=width,
+            ragged=bool((lengths < width).any()),
         )
 
     def admit(self, other: "TransformerState") -> "TransformerState":
@@ -97,7 +98,7 @@ class TransformerState:
             past=tuple(a.join(b, side="left") for a, b in zip(self.past, other.past, strict=True)),
             lengths=torch.cat([self.lengths, other.lengths]),
             width=max(self.width, other.width),
-            ragged=self.ragged or other.ragged or self.width != other.width,
+            ragged=self.ragged or other.ragged or (self.width != other.width and len(self.lengths) > 0),
         )
 
     def _row_lengths(self) -> Int[Tensor, " rows"]:

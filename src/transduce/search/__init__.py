@@ -1,6 +1,6 @@
 """Searching for outputs and scoring them: functions over the contract, blind to which model it is."""
 
-from transduce.search.beam import beam_search
+from transduce.search.beam import Newcomers, Take, beam_search
 from transduce.search.constraint import Constraint, Following, Proposals
 from transduce.search.limits import NoRepeat, Prefixes, Without
 from transduce.search.phrases import Containing
@@ -13,12 +13,14 @@ __all__ = [
     "Following",
     "Hypothesis",
     "LengthPenalty",
+    "Newcomers",
     "NoRepeat",
     "NothingFoundError",
     "Prefixes",
     "Proposals",
     "Sampling",
     "SearchSettings",
+    "Take",
     "Without",
     "beam_search",
     "score_targets",

@@ -1,25 +1,26 @@
 """Beam search over the contract (section 6.1); with a beam of one it is greedy search.
 
 Each round reads one symbol in every open hypothesis and ranks all continuations of a sentence together. A hypothesis
-that ends among the best ``beam`` continuations is finished; the best ``beam`` that do not end stay open. A sentence is
-done when the stopping rule says so, and then leaves the batch. Sampling is the same loop, with hypotheses that do not
-compete: each has one continuation, which is drawn.
+that ends among the best ``beam`` continuations has ended; the best ``beam`` that do not end stay open. A sentence is
+done when the stopping rule says so: it leaves at once, and others that wait take its place. So the sentences of one
+round may have written differently much. Sampling is the same loop, with hypotheses that do not compete: each has one
+continuation, which is drawn.
 """
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from itertools import chain
+from typing import Generic, TypeVar, final
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from transduce.config import TransduceError
 from transduce.kernels import rank_continuations
 from transduce.models import Model, State, Tokens
 from transduce.search.constraint import Following
 from transduce.search.coverage import Coverage
+from transduce.search.hypotheses import Sentence
 from transduce.search.ranking import Ranked, draw_samples, rank_by_probability, rank_diversely, rank_in_banks
 from transduce.search.settings import Hypothesis, NothingFoundError, SearchSettings
 
@@ -27,160 +28,104 @@ M = TypeVar("M")
 S = TypeVar("S", bound=State)
 
 
+@final
+@dataclass(frozen=True)
+class Newcomers:
+    """Sentences that a search takes in together, and the numbers that their caller knows them by, each its own.
+
+    ``limits`` are the longest outputs allowed, end symbol included: at its limit a hypothesis must end. Constraints are
+    told the numbers, and samples follow from them.
+    """
+
+    source: Tokens
+    limits: Sequence[int]
+    numbers: Sequence[int]
+
+
+# What a search asks for sentences: it says the numbers of those that it still has, and gets more, or for now nothing.
+# Nothing is the end where it has none.
+Take = Callable[[Sequence[int]], Newcomers | None]
+
+
+@final
 @dataclass(frozen=True)
 class _Open(Generic[S]):
-    """The open hypotheses of the sentences still in the batch."""
+    """The sentences under way. Row by row: what the model remembers, what it reads next, and what follows along."""
 
     state: S
-    written: Int[Tensor, "sentences beam time"]
-    log_probability: Float[Tensor, "sentences beam"]
-    sentence: Int[Tensor, " sentences"]
-    limit: Int[Tensor, " sentences"]
-    following: tuple[Following, ...] = ()
-    coverage: Coverage | None = None
+    sentences: list[Sentence]
+    newest: Int[Tensor, " rows"]
+    following: tuple[Following, ...]
+    coverage: Coverage | None
 
 
 @torch.inference_mode()
-def beam_search(
-    model: Model[M, S],
-    source: Tokens,
-    limits: Int[Tensor, " batch"],
-    settings: SearchSettings,
-    numbers: Sequence[int] | None = None,
-) -> list[list[Hypothesis]]:
-    """The ``n_best`` best outputs of each source, best first; fewer where the constraints leave no more.
+def beam_search(model: Model[M, S], take: Take, settings: SearchSettings) -> Iterator[tuple[int, list[Hypothesis]]]:
+    """Each sentence's number and its ``n_best`` best outputs, best first, as soon as they are certain.
 
-    ``limits`` are the longest outputs allowed, end symbol included: at its limit a hypothesis must end. ``numbers`` are
-    what the caller knows the sentences by, from 0 if nothing is said: constraints are told them, and samples follow
-    from them.
+    There are fewer outputs where the constraints leave no more.
 
     Raises:
         NothingFoundError: A sentence has no output that the constraints allow.
         TransduceError: The model's scores are no numbers.
     """
-    numbers = range(len(limits)) if numbers is None else numbers
-    finished: list[list[Hypothesis]] = [[] for _ in range(len(limits))]
-    open_ = _begin(model, source, limits, settings, numbers)
-    while len(open_.sentence):
-        step = model.step(open_.state, _last_symbols(open_, settings), want_attention=open_.coverage is not None)
-        if open_.coverage is not None and step.attention is not None:
-            open_ = replace(open_, coverage=open_.coverage.add(step.attention))
-        ranked = _rank(step.logits, open_, settings, numbers)
-        _collect(ranked, open_, finished, settings)
-        open_ = _leave(_continue(replace(open_, state=step.state), ranked, settings), finished, settings)
-    for found, number, limit in zip(finished, numbers, limits.tolist(), strict=True):
-        if not found:
-            raise NothingFoundError(number, limit)
-    return [best[: settings.n_best] for best in finished]
+    newcomers = take(())
+    if newcomers is None:
+        return
+    open_ = _begin(model, newcomers, settings)
+    while open_.sentences:
+        open_, done = _leave(_advance(model, open_, settings), settings)
+        for sentence in done:
+            if not sentence.ended:
+                raise NothingFoundError(sentence.number, sentence.limit)
+            yield sentence.number, sentence.ended[: settings.n_best]
+        if done and (newcomers := take([sentence.number for sentence in open_.sentences])) is not None:
+            open_ = _admit(open_, _begin(model, newcomers, settings))
 
 
-def _begin(
-    model: Model[M, S], source: Tokens, limits: Int[Tensor, " batch"], settings: SearchSettings, numbers: Sequence[int]
-) -> _Open[S]:
-    sentences, beam, device = len(limits), settings.beam_size, source.ids.device
-    log_probability = torch.zeros((sentences, beam), device=device)
-    if settings.sampling is None:
-        log_probability[:, 1:] = -math.inf  # at first all rows of a sentence are alike: only one of them counts
+def _begin(model: Model[M, S], newcomers: Newcomers, settings: SearchSettings) -> _Open[S]:
+    source, beam, device = newcomers.source, settings.beam_size, newcomers.source.ids.device
+    pairs = zip(newcomers.numbers, newcomers.limits, strict=True)
     return _Open(
-        state=model.start(model.encode(source), beam),
-        written=torch.empty(sentences, beam, 0, dtype=torch.long, device=device),
-        log_probability=log_probability,
-        sentence=torch.arange(sentences, device=device),
-        limit=limits.clamp(min=1),
-        following=tuple(each.start(numbers, beam, device) for each in settings.constraints),
-        coverage=Coverage.empty(source.lengths, beam, device) if settings.coverage else None,
+        model.start(model.encode(source), beam),
+        [Sentence.begin(number, limit, settings) for number, limit in pairs],
+        torch.full((len(newcomers.numbers) * beam,), settings.begin_id, device=device),
+        tuple(each.start(newcomers.numbers, beam, device) for each in settings.constraints),
+        Coverage.empty(source.lengths, beam, device) if settings.coverage else None,
     )
 
 
-def _last_symbols(open_: _Open[S], settings: SearchSettings) -> Int[Tensor, " rows"]:
-    sentences, beam, time = open_.written.shape
-    if time == 0:
-        return torch.full((sentences * beam,), settings.begin_id, device=open_.written.device)
-    return open_.written[:, :, -1].flatten()
-
-
-def _rank(
-    logits: Float[Tensor, "rows vocabulary"], open_: _Open[S], settings: SearchSettings, numbers: Sequence[int]
-) -> Ranked:
-    """The continuations that the settings ask for, best first."""
-    if settings.sampling is None and not open_.following and not settings.diversity:
-        return _rank_freely(logits, open_, settings)
-    scores = _scores(logits, open_, settings)
-    if settings.sampling is not None:
-        here = [numbers[sentence] for sentence in open_.sentence.tolist()]
-        return draw_samples(scores, open_.log_probability, settings.sampling, here, open_.written.shape[2])
-    total = scores + open_.log_probability.unsqueeze(-1)
-    proposals = [proposed for each in open_.following if (proposed := each.propose()) is not None]
-    if proposals:
-        return rank_in_banks(total, proposals)
-    return rank_diversely(total, settings.diversity) if settings.diversity else rank_by_probability(total)
-
-
-def _rank_freely(logits: Float[Tensor, "rows vocabulary"], open_: _Open[S], settings: SearchSettings) -> Ranked:
-    """The most probable continuations, where nothing else has a say."""
-    beam, time = open_.written.shape[1:]
-    banned = (*settings.forbidden, settings.end_id) if time < settings.min_length else settings.forbidden
-    must_end = open_.limit <= time + 1
-    count = min(2 * beam, beam * logits.shape[1])
-    values, places = rank_continuations(logits, open_.log_probability, banned, must_end, settings.end_id, count)
-    return Ranked(values, places // logits.shape[1], places % logits.shape[1])
-
-
-def _scores(
-    logits: Float[Tensor, "rows vocabulary"], open_: _Open[S], settings: SearchSettings
-) -> Float[Tensor, "sentences beam vocabulary"]:
-    """The log-probability of every symbol as the next one, minus infinity where it may not come."""
-    sentences, beam, time = open_.written.shape
-    scores = torch.log_softmax(logits.float(), dim=-1)
-    scores[:, list(settings.forbidden)] = -math.inf
-    if time < settings.min_length:
-        scores[:, settings.end_id] = -math.inf
-    must_end = open_.limit <= time + 1
-    if must_end.any():
-        others = torch.arange(scores.shape[1], device=logits.device) != settings.end_id
-        scores.masked_fill_(must_end.repeat_interleave(beam).unsqueeze(1) & others, -math.inf)
-    if open_.following:
-        written, room = open_.written.flatten(0, 1), (open_.limit - time).repeat_interleave(beam)
-        for each in open_.following:
-            each.mask(scores, written, room)
-    return scores.view(sentences, beam, -1)
-
-
-def _collect(ranked: Ranked, open_: _Open[S], finished: list[list[Hypothesis]], settings: SearchSettings) -> None:
-    """Move what ends among the best ``beam`` continuations to the finished hypotheses of its sentence."""
-    beam, length = open_.written.shape[1], open_.written.shape[2] + 1
-    ends = (ranked.symbol[:, :beam] == settings.end_id) & ranked.log_probability[:, :beam].isfinite()
-    shortfall = None if open_.coverage is None else open_.coverage.shortfall().view(-1, beam)
-    for row, rank in ends.nonzero().tolist():
-        log_probability = float(ranked.log_probability[row, rank])
-        parent = ranked.beam[row, rank]
-        score = log_probability / settings.penalty(length)
-        if shortfall is not None:
-            score += settings.coverage * float(shortfall[row, parent])
-        hypotheses = finished[int(open_.sentence[row])]
-        hypotheses.append(Hypothesis(tuple(open_.written[row, parent].tolist()), log_probability, score))
-        hypotheses.sort(key=lambda hypothesis: -hypothesis.score)
-        del hypotheses[max(settings.n_best, settings.beam_size) :]
-
-
-def _continue(open_: _Open[S], ranked: Ranked, settings: SearchSettings) -> _Open[S]:
-    """Keep the best ``beam`` continuations that do not end; of samples, each stays in its row."""
-    sentences, beam, _ = open_.written.shape
-    ended = ranked.symbol == settings.end_id
-    log_probability = ranked.log_probability.masked_fill(ended, -math.inf)
-    parent, symbol = ranked.beam, ranked.symbol
-    if settings.sampling is None:
-        chosen = ended.byte().argsort(dim=1, stable=True)[:, :beam]
-        log_probability, parent, symbol = (each.gather(1, chosen) for each in (log_probability, parent, symbol))
-        if beam > 1:
-            rows = (torch.arange(sentences, device=parent.device).unsqueeze(1) * beam + parent).flatten()
-            open_ = _reorder(open_, rows)
-    return replace(
-        open_,
-        log_probability=log_probability,
-        written=torch.cat([open_.written, symbol.unsqueeze(-1)], dim=-1),
-        following=tuple(each.advance(symbol.flatten()) for each in open_.following),
+def _admit(open_: _Open[S], other: _Open[S]) -> _Open[S]:
+    """The sentences of the other come in behind these."""
+    both = open_.coverage, other.coverage
+    return _Open(
+        open_.state.admit(other.state),
+        open_.sentences + other.sentences,
+        torch.cat([open_.newest, other.newest]),
+        tuple(a.admit(b) for a, b in zip(open_.following, other.following, strict=True)),
+        None if both[0] is None or both[1] is None else both[0].admit(both[1]),
     )
+
+
+def _advance(model: Model[M, S], open_: _Open[S], settings: SearchSettings) -> _Open[S]:
+    """Every hypothesis reads its newest symbol; those that the next symbols leave open take the places of the beam."""
+    step = model.step(open_.state, open_.newest, want_attention=open_.coverage is not None)
+    coverage, beam, device = open_.coverage, settings.beam_size, open_.newest.device
+    if coverage is not None and step.attention is not None:
+        coverage = coverage.add(step.attention)
+    shortfalls = None if coverage is None else coverage.shortfall().view(-1, beam).tolist()
+    parents, symbols = [], []
+    for index, (sentence, candidates) in enumerate(
+        zip(open_.sentences, _rank(step.logits, open_, settings), strict=True)
+    ):
+        chosen = sentence.write(candidates, None if shortfalls is None else shortfalls[index], settings)
+        parents += [index * beam + parent for _, parent, _ in chosen]
+        symbols += [symbol for _, _, symbol in chosen]
+    newest = torch.tensor(symbols, device=device)
+    open_ = replace(open_, state=step.state, coverage=coverage, newest=newest)
+    if beam > 1 and settings.sampling is None:
+        open_ = _reorder(open_, torch.tensor(parents, device=device))
+    return replace(open_, following=tuple(each.advance(newest) for each in open_.following))
 
 
 def _reorder(open_: _Open[S], rows: Int[Tensor, " rows"]) -> _Open[S]:
@@ -188,60 +133,87 @@ def _reorder(open_: _Open[S], rows: Int[Tensor, " rows"]) -> _Open[S]:
     return replace(
         open_,
         state=open_.state.reorder(rows),
-        written=open_.written.flatten(0, 1)[rows].view_as(open_.written),
         following=tuple(each.reorder(rows) for each in open_.following),
         coverage=None if open_.coverage is None else open_.coverage.reorder(rows),
     )
 
 
-def _leave(open_: _Open[S], finished: list[list[Hypothesis]], settings: SearchSettings) -> _Open[S]:
+def _leave(open_: _Open[S], settings: SearchSettings) -> tuple[_Open[S], list[Sentence]]:
     """Let the sentences go whose outcome is certain."""
-    beam, written = open_.written.shape[1:]
-    best_open = open_.log_probability.amax(dim=1)
-    done = torch.tensor(
-        [
-            _is_certain(finished[sentence], best, written, limit, settings)
-            for sentence, best, limit in zip(
-                open_.sentence.tolist(), best_open.tolist(), open_.limit.tolist(), strict=True
-            )
-        ],
-        dtype=torch.bool,
-        device=open_.sentence.device,
-    )
-    if not done.any():
-        return open_
-    rows = (~done).repeat_interleave(beam).nonzero().squeeze(1)
-    return _Open(
+    certain = [sentence.is_certain(settings) for sentence in open_.sentences]
+    if not any(certain):
+        return open_, []
+    done = torch.tensor(certain, device=open_.newest.device)
+    rows = (~done).repeat_interleave(settings.beam_size).nonzero().squeeze(1)
+    staying = _Open(
         state=open_.state.release(done),
-        written=open_.written[~done],
-        log_probability=open_.log_probability[~done],
-        sentence=open_.sentence[~done],
-        limit=open_.limit[~done],
+        sentences=[sentence for sentence, gone in zip(open_.sentences, certain, strict=True) if not gone],
+        newest=open_.newest[rows],
         following=tuple(each.reorder(rows) for each in open_.following),
         coverage=None if open_.coverage is None else open_.coverage.reorder(rows),
     )
+    return staying, [sentence for sentence, gone in zip(open_.sentences, certain, strict=True) if gone]
 
 
-def _is_certain(
-    finished: list[Hypothesis], best_open: float, written: int, limit: int, settings: SearchSettings
-) -> bool:
-    """Whether the ``n_best`` finished hypotheses are final.
-
-    A longer output never gains probability, so the best that an open hypothesis can still reach is its log-probability
-    divided by the largest penalty ahead of it: the nearest end's or the limit's, as the penalty is monotonic in length.
-    What it still leaves uncovered costs it more, or nothing.
-    """
-    if math.isnan(best_open):
-        raise TransduceError("the model gives no finite scores: its weights are damaged or its training diverged")
-    if best_open == -math.inf or written >= limit:
-        return True
+def _rank(
+    logits: Float[Tensor, "rows vocabulary"], open_: _Open[S], settings: SearchSettings
+) -> list[list[tuple[float, int, int]]]:
+    """The continuations of each sentence that the settings ask for, best first."""
+    so_far = torch.tensor([sentence.log_probability for sentence in open_.sentences], device=logits.device)
+    if settings.sampling is None and not open_.following and not settings.diversity:
+        return _rank_freely(logits, so_far, open_.sentences, settings).candidates()
+    scores = _scores(logits, open_, settings)
     if settings.sampling is not None:
-        return False  # every sample comes to its own end
-    if settings.beam_size == 1:
-        return bool(finished)  # greedy search takes the first end it meets
-    if settings.stopping == "full_beam":
-        return len(finished) >= settings.beam_size
-    if len(finished) < settings.n_best:
-        return False
-    reachable = best_open / max(settings.penalty(written + 1), settings.penalty(limit))
-    return finished[settings.n_best - 1].score >= reachable
+        places = ([getattr(each, name) for each in open_.sentences] for name in ("number", "length"))
+        return draw_samples(scores, so_far, settings.sampling, *places).candidates()
+    total = scores + so_far.unsqueeze(-1)
+    proposals = [proposed for each in open_.following if (proposed := each.propose()) is not None]
+    if proposals:
+        return rank_in_banks(total, proposals).candidates()
+    ranked = rank_diversely(total, settings.diversity) if settings.diversity else rank_by_probability(total)
+    return ranked.candidates()
+
+
+def _rank_freely(
+    logits: Float[Tensor, "rows vocabulary"],
+    so_far: Float[Tensor, "sentences beam"],
+    sentences: Sequence[Sentence],
+    settings: SearchSettings,
+) -> Ranked:
+    """The most probable continuations, where nothing else has a say."""
+    beam, vocabulary = settings.beam_size, logits.shape[1]
+    # As many ends as hypotheses stand before the others where it is too early to end.
+    early = any(sentence.length < settings.min_length for sentence in sentences)
+    must_end = torch.tensor([sentence.must_end for sentence in sentences], device=logits.device)
+    count = min((3 if early else 2) * beam, beam * vocabulary)
+    values, places = rank_continuations(logits, so_far, settings.forbidden, must_end, settings.end_id, count)
+    return Ranked(values, places // vocabulary, places % vocabulary)
+
+
+def _scores(
+    logits: Float[Tensor, "rows vocabulary"], open_: _Open[S], settings: SearchSettings
+) -> Float[Tensor, "sentences beam vocabulary"]:
+    """The log-probability of every symbol as the next one, minus infinity where it may not come."""
+    scores = torch.log_softmax(logits.float(), dim=-1)
+    scores[:, list(settings.forbidden)] = -torch.inf
+    by_sentence = scores.view(len(open_.sentences), settings.beam_size, -1)
+    for index, sentence in enumerate(open_.sentences):
+        if sentence.length < settings.min_length:
+            by_sentence[index, :, settings.end_id] = -torch.inf
+        if sentence.must_end:
+            end = by_sentence[index, :, settings.end_id].clone()
+            by_sentence[index] = -torch.inf
+            by_sentence[index, :, settings.end_id] = end
+    if open_.following:
+        written, room = _written(open_.sentences, logits.device), [each.limit - each.length for each in open_.sentences]
+        rooms = torch.tensor(room, device=logits.device).repeat_interleave(settings.beam_size)
+        for each in open_.following:
+            each.mask(scores, written, rooms)
+    return by_sentence
+
+
+def _written(sentences: Sequence[Sentence], device: torch.device) -> Int[Tensor, "rows time"]:
+    """What every row has written, behind -1 where it is shorter than others."""
+    longest = max(sentence.length for sentence in sentences)
+    rows = chain.from_iterable(sentence.written for sentence in sentences)
+    return torch.tensor([[-1] * (longest - len(ids)) + [*ids] for ids in rows], dtype=torch.long, device=device)

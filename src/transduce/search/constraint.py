@@ -1,8 +1,8 @@
 """What outputs have to look like, said over ids: search asks, and is blind to what a constraint is.
 
 A phrase that must occur, a prefix, a grammar: whatever can say which symbols may come next can be one. The verbs are
-``start``, ``mask``, ``advance`` and ``reorder``; ``propose`` is for what would be written too late or never if only
-probability chose.
+``start``, ``mask``, ``advance``, ``reorder`` and ``admit``; ``propose`` is for what would be written too late or never
+if only probability chose.
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,9 @@ class Following(Protocol):
     ) -> None:
         """Set to minus infinity, in place, what may not come next.
 
-        ``written`` is what stands so far, begin symbol left out; ``room`` how many symbols fit yet, end symbol counted.
+        ``written`` is what stands so far, begin symbol left out. Sentences may have written differently much: every
+        row's newest symbol stands in the last column, and before the first one stands -1. ``room`` is how many symbols
+        fit yet, end symbol counted.
         """
         ...
 
@@ -61,6 +63,10 @@ class Following(Protocol):
 
     def reorder(self: Same, rows: Int[Tensor, " kept"]) -> Same:
         """Row i goes on from row ``rows[i]``; where sentences have left, there are fewer rows than before."""
+        ...
+
+    def admit(self: Same, other: Same) -> Same:
+        """The rows of another beginning of the same constraint come in behind these."""
         ...
 
 

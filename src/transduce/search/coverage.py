@@ -6,6 +6,7 @@ from typing import final
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
 
 @final
@@ -25,11 +26,23 @@ class Coverage:
 
     def add(self, attention: Float[Tensor, "rows heads source"]) -> "Coverage":
         """One more step's weights, mean over the heads."""
-        return replace(self, paid=self.paid + attention.float().mean(dim=1)[:, : self.paid.shape[1]])
+        # Either may have columns for a source that has left.
+        paid, more = self.paid.clone(), attention.float().mean(dim=1)[:, : self.paid.shape[1]]
+        paid[:, : more.shape[1]] += more
+        return replace(self, paid=paid)
 
     def reorder(self, rows: Int[Tensor, " kept"]) -> "Coverage":
         """Row i goes on from row ``rows[i]``."""
         return Coverage(self.paid[rows], self.real[rows])
+
+    def admit(self, other: "Coverage") -> "Coverage":
+        """The rows of another come in behind these."""
+        width = max(self.paid.shape[1], other.paid.shape[1])
+        paid, real = (
+            torch.cat([F.pad(part, (0, width - part.shape[1])) for part in parts])
+            for parts in ((self.paid, other.paid), (self.real, other.real))
+        )
+        return Coverage(paid, real)
 
     def shortfall(self) -> Float[Tensor, " rows"]:
         """sum_i log(min(sum_j p_ij, 1)) of every row: 0 where all of the source has been looked at, negative else."""

@@ -1,13 +1,14 @@
 """Constraints that follow from what is written alone: prefixes, n-grams only once, phrases that must not come."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import final
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
 from transduce.search.constraint import Proposals
 
@@ -35,15 +36,14 @@ class Prefixes:
 @final
 @dataclass(frozen=True)
 class _Forced:
-    """Each row's next symbols, -1 where it is free."""
+    """Each row's symbols that are still to come, -1 where it is free."""
 
     table: Int[Tensor, "rows longest"]
 
     def mask(self, scores: Scores, written: Written, room: Rows) -> None:
-        time = written.shape[1]
-        if time >= self.table.shape[1]:
+        if not self.table.shape[1]:
             return
-        symbol = self.table[:, time]
+        symbol = self.table[:, 0]
         rows = (symbol >= 0).nonzero().squeeze(1)
         kept = scores[rows, symbol[rows]]
         scores[rows] = -torch.inf
@@ -53,10 +53,15 @@ class _Forced:
         return None
 
     def advance(self, symbols: Rows) -> "_Forced":
-        return self
+        return _Forced(self.table[:, 1:])
 
     def reorder(self, rows: Int[Tensor, " kept"]) -> "_Forced":
-        return replace(self, table=self.table[rows])
+        return _Forced(self.table[rows])
+
+    def admit(self, other: "_Forced") -> "_Forced":
+        longest = max(self.table.shape[1], other.table.shape[1])
+        tables = (F.pad(each, (0, longest - each.shape[1]), value=-1) for each in (self.table, other.table))
+        return _Forced(torch.cat([*tables]))
 
 
 @final
@@ -76,7 +81,8 @@ class NoRepeat:
             return
         before = written.unfold(1, self.n, 1)
         newest = written[:, written.shape[1] - self.n + 1 :].unsqueeze(1)
-        rows, places = (before[:, :, :-1] == newest).all(dim=2).nonzero(as_tuple=True)
+        again = (before[:, :, :-1] == newest).all(dim=2) & (before[:, :, -1] >= 0)
+        rows, places = again.nonzero(as_tuple=True)
         scores[rows, before[rows, places, -1]] = -torch.inf
 
     def propose(self) -> Proposals | None:
@@ -88,6 +94,10 @@ class NoRepeat:
         return self
 
     def reorder(self, rows: Int[Tensor, " kept"]) -> "NoRepeat":
+        """Nothing has to be remembered."""
+        return self
+
+    def admit(self, other: "NoRepeat") -> "NoRepeat":
         """Nothing has to be remembered."""
         return self
 
@@ -126,4 +136,7 @@ class _Banned:
         return self
 
     def reorder(self, rows: Int[Tensor, " kept"]) -> "_Banned":
+        return self
+
+    def admit(self, other: "_Banned") -> "_Banned":
         return self

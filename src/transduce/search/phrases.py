@@ -166,3 +166,6 @@ class _Contained:
             automata=tuple(self.automata[row] for row in kept),
             places=tuple(self.places[row] for row in kept),
         )
+
+    def admit(self, other: "_Contained") -> "_Contained":
+        return replace(self, automata=self.automata + other.automata, places=self.places + other.places)

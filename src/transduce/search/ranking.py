@@ -30,6 +30,11 @@ class Ranked:
         vocabulary = total.shape[2]
         return cls(total.flatten(1).gather(1, index), index // vocabulary, index % vocabulary)
 
+    def candidates(self) -> list[list[tuple[float, int, int]]]:
+        """The same as numbers, sentence by sentence."""
+        parts = (each.tolist() for each in (self.log_probability, self.beam, self.symbol))
+        return [list(zip(*each, strict=True)) for each in zip(*parts, strict=True)]
+
 
 def rank_by_probability(total: Scores) -> Ranked:
     """The most probable ones, twice as many as the beam is wide.
@@ -78,11 +83,14 @@ def draw_samples(
     so_far: Float[Tensor, "sentences beam"],
     sampling: Sampling,
     numbers: Sequence[int],
-    position: int,
+    positions: Sequence[int],
 ) -> Ranked:
-    """One continuation of every hypothesis, in the hypotheses' order; ``scores`` are the new symbols' own."""
+    """One continuation of every hypothesis, in the hypotheses' order; ``scores`` are the new symbols' own.
+
+    ``positions`` are the places in the outputs that the sentences have come to.
+    """
     sentences, beam, _ = scores.shape
-    chances = torch.from_numpy(uniform(sampling.seed, numbers, beam, position)).to(scores.device)
+    chances = torch.from_numpy(uniform(sampling.seed, numbers, beam, positions)).to(scores.device)
     symbol = draw(scores.flatten(0, 1), chances, sampling).view(sentences, beam)
     log_probability = so_far + scores.gather(2, symbol.unsqueeze(2)).squeeze(2)
     return Ranked(log_probability, torch.arange(beam, device=scores.device).expand(sentences, beam), symbol)

@@ -17,12 +17,16 @@ _FACTORS: Final = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 _WORD: Final = 0xFFFFFFFFFFFFFFFF
 
 
-def uniform(seed: int, numbers: Sequence[int], samples: int, position: int) -> NDArray[np.float64]:
-    """Numbers in [0, 1), one for each of so many samples of each sentence: a pure function of the four."""
+def uniform(seed: int, numbers: Sequence[int], samples: int, positions: Sequence[int]) -> NDArray[np.float64]:
+    """Numbers in [0, 1), one for each of so many samples of each sentence, which has come to a position of its own.
+
+    Each is a pure function of the four.
+    """
     # Mixed one after the other: of a sum, one sentence's next chance would be the next sentence's.
     sentences = _mix(_mix(np.array([seed & _WORD], dtype=np.uint64)) + np.array(numbers, dtype=np.uint64))
     rows = _mix(np.add.outer(sentences, np.arange(samples, dtype=np.uint64)).ravel())
-    return np.ldexp((_mix(rows + np.uint64(position)) >> np.uint64(11)).astype(np.float64), -53)
+    places = np.repeat(np.array(positions, dtype=np.uint64), samples)
+    return np.ldexp((_mix(rows + places) >> np.uint64(11)).astype(np.float64), -53)
 
 
 def draw(

@@ -1,0 +1,159 @@
+"""Sentences that come in while others are under way are written as if each were alone."""
+
+from functools import lru_cache
+from itertools import islice
+
+import pytest
+import torch
+
+from tests.tiny_search import END, settings
+from transduce.config import preset
+from transduce.models import Ensemble, Tokens, build, can_pack, make_ready
+from transduce.search import Containing, Newcomers, NoRepeat, Prefixes, Sampling, Without, beam_search
+
+SIZES = {"encoder_layers": 1, "decoder_layers": 2, "d_model": 28, "d_ff": 44, "heads": 4, "vocab_size": 37}
+# Longest first, and then one that is longer than what it comes in beside.
+LENGTHS = [23, 19, 17, 13, 11, 7, 5, 3, 2, 29, 1, 1]
+SOURCES = [[4 + (7 * row + 3 * place) % 33 for place in range(length)] for row, length in enumerate(LENGTHS)]
+NUMBERS = [101 + 2 * row for row in range(len(SOURCES))]
+ROOM = 3
+CONSTRAINTS = (
+    Prefixes({101: (6, 7), 107: (5,), 111: (8, 8, 9, 4), 115: (4,)}),
+    NoRepeat(2),
+    Without([(10,), (5, 6), (7, 8, 9)]),
+    Containing({103: [(11,)], 109: [(12, 13), (14,)], 119: [(15, 15)]}, END),
+)
+WAYS = {
+    "greedy": {"beam_size": 1},
+    "beam 4": {"n_best": 3},
+    "full beam": {"stopping": "full_beam", "n_best": 2},
+    "shortest": {"min_length": 4, "n_best": 4},
+    "constraints": {"constraints": CONSTRAINTS, "n_best": 2},
+    "constraints, greedy": {"constraints": CONSTRAINTS[:3], "beam_size": 1},
+    "coverage": {"coverage": 0.4, "n_best": 2},
+    "diverse": {"diversity": 0.3, "n_best": 2},
+    "samples": {"sampling": Sampling(seed=5), "beam_size": 3, "n_best": 3, "min_length": 2},
+}
+MODELS = ["plain", "float32", "bfloat16", "int8", "ensemble", "mixed ensemble"]
+
+
+def transformer(seed):
+    torch.manual_seed(seed)
+    model = build(preset("base", SIZES)).eval().requires_grad_(False)
+    model.embedding.weight.data *= 1.5  # sharper distributions: outputs of different lengths
+    return model
+
+
+@lru_cache
+def ready(name):
+    """A model of that kind."""
+    if not can_pack(transformer(3)) and name != "plain":
+        pytest.skip("there is nothing but the plain model")
+    match name:
+        case "plain":
+            return transformer(3)
+        case "ensemble":
+            return Ensemble([make_ready(transformer(seed), "float32") for seed in (3, 5)])
+        case "mixed ensemble":
+            return Ensemble([transformer(3), make_ready(transformer(5), "float32")])
+    return make_ready(transformer(3), name)
+
+
+def newcomers(rows):
+    """These of the sources, with limits of their own."""
+    ids = [[*SOURCES[row], END] for row in rows]
+    lengths = torch.tensor([len(each) for each in ids])
+    padded = torch.tensor([each + [0] * (int(lengths.max()) - len(each)) for each in ids])
+    limits = [9 + 5 * row % 13 for row in rows]
+    return Newcomers(Tokens(padded, lengths), limits, [NUMBERS[row] for row in rows])
+
+
+class Waiting:
+    """Hands the sources over, as many as there is room for, and remembers beside whom they came in."""
+
+    def __init__(self, room):
+        self.room, self.rows, self.beside = room, list(range(len(SOURCES))), []
+
+    def __call__(self, held):
+        some, self.rows = self.rows[: self.room - len(held)], self.rows[self.room - len(held) :]
+        if not some:
+            return None
+        self.beside.append(len(held))
+        return newcomers(some)
+
+
+def search(model, way, waiting):
+    return dict(beam_search(model, waiting, settings(**way)))
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("name", MODELS)
+def test_each_is_what_it_is_alone(name, way):
+    model, waiting = ready(name), Waiting(ROOM)
+    together = search(model, way, waiting)
+    assert sorted(together) == NUMBERS
+    assert sum(map(bool, waiting.beside)) > len(SOURCES) // 2  # most came in while others were under way
+    for row, number in enumerate(NUMBERS):
+        first = iter([newcomers([row])])
+        (alone,) = search(model, way, lambda held, first=first: next(first, None)).values()
+        assert [each.ids for each in together[number]] == [each.ids for each in alone]
+        scores = [each.score for each in alone]
+        assert [each.score for each in together[number]] == pytest.approx(scores, abs=1e-4)
+
+
+def test_the_outputs_differ_in_length():
+    found = search(ready("plain"), {}, Waiting(ROOM))
+    assert len({len(several[0].ids) for several in found.values()}) > 4
+
+
+class Watched:
+    """A model that counts its steps and the rows of each, and looks at the state."""
+
+    def __init__(self, model):
+        self.model, self.rows, self.states = model, [], []
+        for verb in ("encode", "decode", "project", "forward", "start"):
+            setattr(self, verb, getattr(model, verb))
+
+    def step(self, state, tokens, *, want_attention=False):
+        self.rows.append(len(tokens))
+        self.states.append(state)
+        return self.model.step(state, tokens, want_attention=want_attention)
+
+
+def test_a_place_that_is_free_is_taken_at_once():
+    """There is room for two: as long as others wait, every step reads two rows."""
+    sentences, limit = 10, 6
+    model, waiting = Watched(ready("plain")), iter(range(sentences))
+
+    def take(held):
+        rows = list(islice(waiting, 2 - len(held)))
+        # Limits of 6 and 3 by turns: two sentences of 3 are written while one of 6 is.
+        batch = newcomers([0] * len(rows))
+        return Newcomers(batch.source, [limit if row % 3 == 0 else limit // 2 for row in rows], rows) if rows else None
+
+    found = dict(beam_search(model, take, settings(beam_size=1, min_length=limit // 2 - 1, forbidden=(0, 1, 3))))
+    assert sorted(found) == list(range(sentences))
+    written = sum(len(several[0].ids) + 1 for several in found.values())
+    assert sum(model.rows) == written  # no row is read in vain
+    assert model.rows[:-limit] == [2] * (len(model.rows) - limit)  # there is never only one while others wait
+
+
+@pytest.mark.parametrize("name", ["float32", "int8"])
+def test_the_slots_of_those_that_have_left_are_taken_again(name):
+    model = Watched(ready(name))
+    rounds = 40
+
+    def take(held):
+        nonlocal rounds
+        if len(held) == ROOM or not rounds:
+            return None
+        rounds -= 1
+        rows = range(5, 5 + ROOM - len(held))
+        return Newcomers(newcomers(rows).source, [4 + rounds % 3] * len(rows), [1000 * rounds + row for row in rows])
+
+    assert len(dict(beam_search(model, take, settings(beam_size=2)))) >= 40
+    kept = [(state.past.keys, state.memory.keys, state.logits) for state in model.states]
+    sizes = [sum(part.nbytes for part in parts) for parts in kept]
+    assert sizes[-1] == max(sizes[: len(sizes) // 4])
+    assert len({parts[0].data_ptr() for parts in kept[len(kept) // 2 :]}) == 1
+    assert max(state.width for state in model.states) < 6
