@@ -127,9 +127,11 @@ def test_a_place_that_is_free_is_taken_at_once():
 
     def take(held):
         rows = list(islice(waiting, 2 - len(held)))
+        if not rows:
+            return None
         # Limits of 6 and 3 by turns: two sentences of 3 are written while one of 6 is.
         batch = newcomers([0] * len(rows))
-        return Newcomers(batch.source, [limit if row % 3 == 0 else limit // 2 for row in rows], rows) if rows else None
+        return Newcomers(batch.source, [limit if row % 3 == 0 else limit // 2 for row in rows], rows)
 
     found = dict(beam_search(model, take, settings(beam_size=1, min_length=limit // 2 - 1, forbidden=(0, 1, 3))))
     assert sorted(found) == list(range(sentences))
