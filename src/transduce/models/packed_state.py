@@ -71,8 +71,8 @@ class PackedState:
         slots, lengths = self.slots[staying], self.lengths[staying]
         width, source = _largest(lengths), _largest(self.memory.lengths[slots])
         writable = None if self.writable is None else self.writable.keep(staying)
-        changes = {"slots": slots, "lengths": lengths, "width": width, "source": source, "writable": writable}
-        return replace(self.reorder(rows), **changes)
+        kept = replace(self.reorder(rows), slots=slots, lengths=lengths, width=width, source=source)
+        return replace(kept, writable=writable)
 
     def admit(self, other: "PackedState") -> "PackedState":
         """The sentences of another state, of the same beam, come in behind these, however far each of them is.

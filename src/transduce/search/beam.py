@@ -115,9 +115,7 @@ def _advance(model: Model[M, S], open_: _Open[S], settings: SearchSettings) -> _
         coverage = coverage.add(step.attention)
     shortfalls = None if coverage is None else coverage.shortfall().view(-1, beam).tolist()
     parents, symbols = [], []
-    for index, (sentence, candidates) in enumerate(
-        zip(open_.sentences, _rank(step, open_, settings), strict=True)
-    ):
+    for index, (sentence, candidates) in enumerate(zip(open_.sentences, _rank(step, open_, settings), strict=True)):
         chosen = sentence.write(candidates, None if shortfalls is None else shortfalls[index], settings)
         parents += [index * beam + parent for _, parent, _ in chosen]
         symbols += [symbol for _, _, symbol in chosen]
