@@ -108,8 +108,8 @@ def main() -> None:
         [
             *table(["model", "search", "size", "symbols a sentence", "of dev", "BLEU", "sentences/s"], rows),
             "",
-            f"The first {options.lines:,} lines, `--first {options.first}`, one core, median of {options.rounds} rounds "
-            f"in turns; {circumstances()}; `python -m benchmarks.shortlist`.",
+            f"The first {options.lines:,} lines, `--first {options.first}`, median of {options.rounds} rounds; "
+            f"{circumstances()}; `python -m benchmarks.shortlist`.",
         ],
     )
 

@@ -6,6 +6,7 @@ import torch
 from tests.inference.test_inference_invariance import PRECISIONS, SOURCES, SPECIAL, engine, search_settings
 from transduce.bundle import load_bundle
 from transduce.inference import Translator
+from transduce.kernels import has_native
 from transduce.models import Shortlist
 from transduce.search import Sampling
 
@@ -32,6 +33,7 @@ def test_with_the_whole_vocabulary_nothing_changes(precision, beam):
     assert search(precision, every, beam, WHOLE) == search(precision, every, beam, None)
 
 
+@pytest.mark.skipif(not has_native(torch.empty(0)), reason="PyTorch's own sums depend on how many rows there are")
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("beam", [1, 3])
 def test_company_changes_nothing(precision, beam):
