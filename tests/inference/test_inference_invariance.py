@@ -20,8 +20,9 @@ SOURCES = [[4 + (7 * row + 3 * place) % 60 for place in range(1 + 5 * row % 13)]
 PRECISIONS = ["float32", "bfloat16", "int8"]
 
 
-def search_settings(beam):
-    return SearchSettings(SPECIAL.begin, SPECIAL.end, (SPECIAL.pad, SPECIAL.begin), beam_size=beam, n_best=beam)
+def search_settings(beam, **changes):
+    forbidden = SPECIAL.pad, SPECIAL.begin
+    return SearchSettings(SPECIAL.begin, SPECIAL.end, forbidden, beam_size=beam, n_best=beam, **changes)
 
 
 @lru_cache

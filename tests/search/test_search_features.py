@@ -132,6 +132,9 @@ def test_a_full_beam_of_ended_hypotheses_is_the_end(seed, beam):
 class Never:
     """A constraint that nothing can meet from the second symbol on."""
 
+    def symbols(self, number):
+        return ()
+
     def start(self, numbers, beam, device):
         return self
 

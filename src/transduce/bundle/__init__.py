@@ -7,6 +7,7 @@ from transduce.bundle.directory import (
     load_bundle,
     save_bundle,
 )
+from transduce.bundle.shortlist import load_shortlist, save_shortlist
 from transduce.bundle.weights import load_weights, read_tensors, save_tensors
 
 __all__ = [
@@ -14,8 +15,10 @@ __all__ = [
     "Bundle",
     "find_model",
     "load_bundle",
+    "load_shortlist",
     "load_weights",
     "read_tensors",
     "save_bundle",
+    "save_shortlist",
     "save_tensors",
 ]

@@ -21,6 +21,7 @@ from transduce.cli.log import be_quiet, be_verbose, log_on_standard_error
 from transduce.cli.prepare import prepare
 from transduce.cli.reproduce import reproduce
 from transduce.cli.score import score
+from transduce.cli.shortlist import shortlist
 from transduce.cli.train import train
 from transduce.cli.translate import translate
 from transduce.cli.verify_resume import verify_resume
@@ -41,6 +42,7 @@ for verb in (
     score,
     evaluate,
     average,
+    shortlist,
     inspect,
     reproduce,
     doctor,

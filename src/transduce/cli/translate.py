@@ -66,6 +66,9 @@ def translate(
         str | None, typer.Option(metavar="CODE", help="What --paragraphs reads, such as de. [default: en]")
     ] = None,
     precision: PrecisionOption = "auto",
+    shortlist: Annotated[
+        bool, typer.Option("--shortlist", help="Write with the model's shortlist alone: see transduce shortlist.")
+    ] = False,
 ) -> None:
     """Translate lines: one line out for one line in (--n-best lines, where more are asked for)."""
     from transduce.data import open_binary, read_lines
@@ -73,7 +76,7 @@ def translate(
     from transduce.workflows.requests import RequestReader
     from transduce.workflows.translate import Beside, translate_stream
 
-    translator = load(model, precision)
+    translator = load(model, precision, shortlist=shortlist)
     prefixes_, must_contain_ = Beside.open(prefixes), Beside.open(must_contain)
     banned = [] if must_not_contain is None else list(read_lines(must_not_contain))
     with ExitStack() as files:

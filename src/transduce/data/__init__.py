@@ -4,6 +4,7 @@ from transduce.data.batches import Batch, Resegment, drop_symbols, make_batch, p
 from transduce.data.block import EncodedPair, Ids
 from transduce.data.corpus import corpus_paths, name_corpus, read_corpus, read_numbered
 from transduce.data.filters import DuplicateFinder, HeldOut, PairFilter, Tally, text_flaw
+from transduce.data.lexicon import Lexicon, learn_lexicon
 from transduce.data.lines import is_text, open_binary, raw_lines, read_lines, read_pairs
 from transduce.data.plan import Plan, padding_share, plan_epoch, plan_window
 from transduce.data.share import Share, deal, divide
@@ -15,6 +16,7 @@ __all__ = [
     "EncodedPair",
     "HeldOut",
     "Ids",
+    "Lexicon",
     "PairFilter",
     "Plan",
     "Resegment",
@@ -26,6 +28,7 @@ __all__ = [
     "divide",
     "drop_symbols",
     "is_text",
+    "learn_lexicon",
     "make_batch",
     "name_corpus",
     "open_binary",

@@ -9,13 +9,14 @@ from typing import Final, Unpack, final
 
 import torch
 
-from transduce.bundle import Bundle, load_bundle
+from transduce.bundle import Bundle, load_bundle, load_shortlist
 from transduce.config import BadInputError, GenerationChanges, GenerationConfig, Precision
 from transduce.inference.alignment import align, word_numbers
 from transduce.inference.engine import Attention, Engine
 from transduce.inference.paragraphs import check_options, translate_paragraphs
 from transduce.inference.translation import EMPTY, Translation, warn_of_limits
 from transduce.inference.wishes import Wishes
+from transduce.models import Shortlist
 from transduce.search import (
     Constraint,
     Hypothesis,
@@ -35,17 +36,23 @@ _SHOWN: Final = 40
 class Translator:
     """A loaded model that writes one output for every input, in the order of the input, empty for empty.
 
-    Several bundles are an ensemble: the mean of their probabilities. How it writes is the first one's to say.
+    Several bundles are an ensemble: the mean of their probabilities. How it writes is the first one's to say. With a
+    shortlist, it writes each output with what is in its text's list.
     """
 
     def __init__(
-        self, bundle: Bundle | Sequence[Bundle], precision: Precision = "auto", device: torch.device | None = None
+        self,
+        bundle: Bundle | Sequence[Bundle],
+        precision: Precision = "auto",
+        device: torch.device | None = None,
+        shortlist: Shortlist | None = None,
     ) -> None:
         bundles = [bundle] if isinstance(bundle, Bundle) else bundle
         first = bundles[0]
         self._source, self._target = first.tokenizers.source, first.tokenizers.target
         self._defaults = first.generation
         self._engine = Engine([each.model for each in bundles], first.tokenizers.special, precision, device)
+        self._shortlist = None if shortlist is None else shortlist.to(self._engine.device)
 
     def translate(
         self,
@@ -176,6 +183,7 @@ class Translator:
             diversity=generation.diversity,
             sampling=_sampling(generation),
             constraints=() if no_repeat is None else (NoRepeat(no_repeat),),
+            shortlist=self._shortlist,
         )
 
     def _translate(
@@ -258,8 +266,12 @@ def load(
     path: str | PathLike[str] | Sequence[str | PathLike[str]],
     precision: Precision = "auto",
     device: str | None = None,
+    *,
+    shortlist: bool = False,
 ) -> Translator:
     """Load a model or run directory, or several as an ensemble.
+
+    With ``shortlist``, outputs are written with what the first one's shortlist allows (``transduce shortlist``).
 
     Raises:
         BadInputError: One is no model directory, a file in it is missing or damaged, or two differ in a vocabulary.
@@ -275,4 +287,5 @@ def load(
                 raise BadInputError(
                     f"{other}: has another {side} vocabulary than {paths[0]}: an ensemble shares both vocabularies"
                 )
-    return Translator(bundles, precision, torch.device(device) if device else None)
+    lists = load_shortlist(paths[0], bundles[0].config) if shortlist else None
+    return Translator(bundles, precision, torch.device(device) if device else None, lists)

@@ -2,6 +2,7 @@
 
 from transduce.kernels.add_norm import add_norm
 from transduce.kernels.attention import attend, attention_weights
+from transduce.kernels.columns import Columns, Writable, join_writable
 from transduce.kernels.dropout import WHOLE, Dropped, dropout
 from transduce.kernels.loss import projected_cross_entropy, smoothed_cross_entropy
 from transduce.kernels.mask import Mask
@@ -9,7 +10,7 @@ from transduce.kernels.native import has_native
 from transduce.kernels.packed import Heads, attend_packed, packed_way
 from transduce.kernels.packing import Packing
 from transduce.kernels.precision import resolve_format, resolve_precision
-from transduce.kernels.products import Format, PackedMatrix, linear, pack
+from transduce.kernels.products import Format, PackedMatrix, linear, pack, select_outputs
 from transduce.kernels.ranking import rank_continuations
 from transduce.kernels.scores import Relative, Scoring
 from transduce.kernels.seeds import derive, make_seed
@@ -27,6 +28,7 @@ from transduce.kernels.transformer import (
 
 __all__ = [
     "WHOLE",
+    "Columns",
     "Dropped",
     "Format",
     "Heads",
@@ -40,6 +42,7 @@ __all__ = [
     "Packing",
     "Relative",
     "Scoring",
+    "Writable",
     "add_norm",
     "attend",
     "attend_packed",
@@ -48,6 +51,7 @@ __all__ = [
     "dropout",
     "encode",
     "has_native",
+    "join_writable",
     "linear",
     "make_seed",
     "pack",
@@ -57,6 +61,7 @@ __all__ = [
     "remember",
     "resolve_format",
     "resolve_precision",
+    "select_outputs",
     "send",
     "smoothed_cross_entropy",
     "step",

@@ -114,6 +114,23 @@ def unpack(matrix: PackedMatrix) -> Shaped[Tensor, "outputs inputs"]:
     return matrix.panels.transpose(1, 2).flatten(2).flatten(0, 1)[: matrix.outputs, : matrix.inputs]
 
 
+def select_outputs(matrix: PackedMatrix, outputs: Int[Tensor, " kept"]) -> PackedMatrix:
+    """The map to some of the outputs, in this order: each is the same number, bit for bit."""
+    kept = F.pad(outputs, (0, -len(outputs) % _PANEL))  # the last panel's rest is computed, and never written
+    # Every group of inputs is four bytes in every format.
+    groups = matrix.panels.view(torch.int32)[kept // _PANEL, :, kept % _PANEL]
+    panels = groups.view(-1, _PANEL, *groups.shape[1:]).transpose(1, 2).contiguous()
+    return PackedMatrix(
+        panels.view(matrix.panels.dtype),
+        matrix.scales[kept],
+        matrix.corrections[kept],
+        None if matrix.bias is None else matrix.bias[kept],
+        len(outputs),
+        matrix.inputs,
+        matrix.format,
+    )
+
+
 def linear(
     x: Float32[Tensor, "*rows inputs"], matrix: PackedMatrix, *, relu: bool = False
 ) -> Float32[Tensor, "*rows outputs"]:

@@ -1,5 +1,6 @@
 // The most probable continuations of each sentence, without the matrix of all log-probabilities. The plain formula is in
 // ranking.py.
+#include <algorithm>
 #include <vector>
 
 #include "sixteen.h"
@@ -62,21 +63,60 @@ void rank_row(float* logits, float so_far, std::int64_t symbols, const std::int6
   for (; i < symbols; ++i) consider(i);
 }
 
+// What each sentence may write: `lengths[i]` symbols in ascending order at symbols + i * longest, of a vocabulary of so many;
+// symbol v's score stands in column columns[v].
+struct Lists {
+  const std::int64_t *columns, *symbols, *lengths;
+  std::int64_t longest, vocabulary;
+};
+
+// As `rank_row` for each of a sentence's rows, over its own symbols alone. Their scores are laid side by side first, so that a
+// row's sum does not depend on what other sentences may write.
+void rank_listed(const float* logits, const float* so_far, std::int64_t beam, std::int64_t width, const std::int64_t* banned,
+                 std::int64_t bans, bool must_end, std::int64_t end, const Lists& lists, std::int64_t sentence, const Best& best) {
+  static thread_local std::vector<float> own;
+  static thread_local std::vector<std::int64_t> from, own_banned;
+  const std::int64_t *list = lists.symbols + sentence * lists.longest, n = lists.lengths[sentence];
+  const auto find = [&](std::int64_t symbol) {
+    const std::int64_t* at = std::lower_bound(list, list + n, symbol);
+    return at < list + n && *at == symbol ? at - list : std::int64_t{-1};
+  };
+  const std::int64_t only = must_end ? find(end) : -1;
+  if (must_end && only < 0) return;
+  own_banned.clear();
+  for (std::int64_t k = 0; k < bans; ++k)
+    if (const std::int64_t at = find(banned[k]); at >= 0) own_banned.push_back(at);
+  own.resize(n);
+  from.resize(n);
+  for (std::int64_t j = 0; j < n; ++j) from[j] = lists.columns[list[j]];
+  for (std::int64_t b = 0; b < beam; ++b) {
+    for (std::int64_t j = 0; j < n; ++j) own[j] = logits[b * width + from[j]];
+    rank_row(own.data(), so_far[b], n, own_banned.data(), own_banned.size(), only, b, best);
+  }
+  for (std::int64_t k = 0; k < best.count; ++k) best.places[k] = best.places[k] / n * lists.vocabulary + list[best.places[k] % n];
+}
+
 }  // namespace
 
 // `must_end` says of each sentence whether nothing but the end symbol may follow. Uses the logits up. Where fewer than `count`
-// continuations are possible, the last values are minus infinity.
+// continuations are possible, the last values are minus infinity. Without `columns`, the logits are those of all symbols.
 extern "C" __attribute__((visibility("default"))) void rank(float* logits, const float* so_far, std::int64_t sentences,
-                                                            std::int64_t beam, std::int64_t symbols, const std::int64_t* banned,
+                                                            std::int64_t beam, std::int64_t width, const std::int64_t* banned,
                                                             std::int64_t bans, const bool* must_end, std::int64_t end,
+                                                            const std::int64_t* columns, const std::int64_t* symbols,
+                                                            const std::int64_t* lengths, std::int64_t longest, std::int64_t vocabulary,
                                                             std::int64_t count, float* values, std::int64_t* places) {
+  const Lists lists{columns, symbols, lengths, longest, vocabulary};
   for (std::int64_t i = 0; i < sentences; ++i) {
     const Best best{values + i * count, places + i * count, count};
     std::fill(best.values, best.values + count, -INFINITY);
     std::fill(best.places, best.places + count, 0);
-    for (std::int64_t b = 0; b < beam; ++b) {
-      const std::int64_t row = i * beam + b;
-      rank_row(logits + row * symbols, so_far[row], symbols, banned, bans, must_end[i] ? end : -1, b, best);
+    float* rows = logits + i * beam * width;
+    if (columns) {
+      rank_listed(rows, so_far + i * beam, beam, width, banned, bans, must_end[i], end, lists, i, best);
+      continue;
     }
+    for (std::int64_t b = 0; b < beam; ++b)
+      rank_row(rows + b * width, so_far[i * beam + b], width, banned, bans, must_end[i] ? end : -1, b, best);
   }
 }

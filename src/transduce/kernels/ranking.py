@@ -6,32 +6,44 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from transduce.kernels.columns import Columns
 from transduce.kernels.native import call, has_native
 
 
 def rank_continuations(
-    logits: Float[Tensor, "rows vocabulary"],
+    logits: Float[Tensor, "rows columns"],
     so_far: Float[Tensor, "sentences beam"],
     banned: Sequence[int],
     must_end: Bool[Tensor, " sentences"],
     end: int,
     count: int,
+    columns: Columns | None = None,
 ) -> tuple[Float[Tensor, "sentences count"], Int[Tensor, "sentences count"]]:
     """The ``count`` largest of so_far + log softmax(logits) of each sentence, and where: beam x vocabulary + symbol.
 
     ``banned`` symbols are never among them; where a sentence ``must_end``, nothing but ``end`` is. What is not possible
-    has minus infinity for its value. May use ``logits`` up.
+    has minus infinity for its value. ``columns`` says of which symbols the logits are, where they are not those of the
+    vocabulary in their order, and which a sentence may write: its softmax is over these. May use ``logits`` up.
     """
     if logits.dtype == torch.float32 and has_native(logits) and logits.is_contiguous():
         sizes = *so_far.shape, logits.shape[1]
         values, places = so_far.new_empty(len(so_far), count), must_end.new_empty(len(so_far), count, dtype=torch.long)
         symbols = torch.tensor(banned, dtype=torch.long)
-        settings = symbols, len(symbols), must_end.contiguous(), end, count
-        call("rank", None, logits, so_far.contiguous(), *sizes, *settings, values, places)
+        settings = symbols, len(symbols), must_end.contiguous(), end, *_lists(columns)
+        call("rank", None, logits, so_far.contiguous(), *sizes, *settings, count, values, places)
         return values, places
+    logits = logits if columns is None else columns.spread(logits)
     scores = torch.log_softmax(logits.float(), dim=-1).view(*so_far.shape, -1)
     scores[:, :, list(banned)] = -torch.inf
     others = torch.arange(scores.shape[2], device=scores.device) != end
     scores = scores.masked_fill(must_end.view(-1, 1, 1) & others, -torch.inf)
     best = (scores + so_far.unsqueeze(2)).flatten(1).topk(count, dim=1)
     return best.values, best.indices
+
+
+def _lists(columns: Columns | None) -> tuple[Tensor | int | None, ...]:
+    """What the C++ kernel has to know of them."""
+    if columns is None:
+        return None, None, None, 0, 0
+    own = columns.writable
+    return columns.places, own.symbols, own.lengths, own.symbols.shape[1], own.vocabulary

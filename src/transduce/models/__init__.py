@@ -5,6 +5,7 @@ from transduce.models.contract import Decoded, LossSums, Model, State, Step, Tok
 from transduce.models.ensemble import Ensemble
 from transduce.models.packed import PackedTransformer
 from transduce.models.packed_stacks import can_pack
+from transduce.models.shortlist import Shortlist
 from transduce.models.transformer import Transformer
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "LossSums",
     "Model",
     "PackedTransformer",
+    "Shortlist",
     "State",
     "Step",
     "Tokens",

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from transduce.kernels import Columns, Writable
 from transduce.models.contract import Decoded, LossSums, Step, Tokens
 from transduce.models.packed import PackedTransformer
 from transduce.models.transformer import Memory, Transformer
@@ -79,10 +80,12 @@ class Ensemble:
         nll = -scores.gather(-1, target.packing().pack(labels).unsqueeze(-1)).sum()
         return LossSums(nll, nll, target.lengths.sum())
 
-    def start(self, memory: tuple[Memory, ...], beam: int, prefix: Tokens | None = None) -> EnsembleState:
+    def start(
+        self, memory: tuple[Memory, ...], beam: int, prefix: Tokens | None = None, writable: Writable | None = None
+    ) -> EnsembleState:
         """A state for ``beam`` rows a sentence that have read ``prefix`` (begin symbol included), or nothing."""
         parts = zip(self._models, memory, strict=True)
-        return EnsembleState(tuple(model.start(part, beam, prefix) for model, part in parts))
+        return EnsembleState(tuple(model.start(part, beam, prefix, writable) for model, part in parts))
 
     def step(
         self, state: EnsembleState, tokens: Int[Tensor, " rows"], *, want_attention: bool = False
@@ -93,10 +96,12 @@ class Ensemble:
             for model, part in zip(self._models, state.parts, strict=True)
         ]
         attention = [each.attention for each in steps if each.attention is not None]
+        columns = steps[0].columns
         return Step(
-            _mix([each.logits for each in steps]),
+            _mix([each.over_vocabulary() for each in steps]),
             _beside(attention) if attention else None,
             EnsembleState(tuple(each.state for each in steps)),
+            None if columns is None else Columns.whole(columns.writable),
         )
 
 

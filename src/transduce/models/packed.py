@@ -8,10 +8,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from transduce.kernels import Format, PackedStack, encode, pack, remember, step
+from transduce.kernels import Columns, Format, PackedStack, Writable, encode, pack, remember, step
 from transduce.layers import PositionalEncoding
 from transduce.models.contract import Decoded, LossSums, Step, Tokens
 from transduce.models.narrow import narrow
+from transduce.models.narrowed import Narrowed
 from transduce.models.packed_stacks import pack_decoder, pack_encoder
 from transduce.models.packed_state import PackedState
 from transduce.models.transformer import Memory, Transformer
@@ -55,10 +56,12 @@ class PackedTransformer:
         """The loss of known targets; ``labels`` is ``target`` shifted left by one, ending with the end symbol."""
         return self._plain.forward(source, target, labels)
 
-    def start(self, memory: Memory, beam: int, prefix: Tokens | None = None) -> PackedState:
+    def start(
+        self, memory: Memory, beam: int, prefix: Tokens | None = None, writable: Writable | None = None
+    ) -> PackedState:
         """A state for ``beam`` rows a sentence that have read ``prefix`` (begin symbol included), or nothing."""
         remembered = remember(self._decoder, memory.hidden, memory.packing, self._kept)
-        state = PackedState.empty(remembered, self.config, memory.packing.longest, beam)
+        state = replace(PackedState.empty(remembered, self.config, memory.packing.longest, beam), writable=writable)
         if prefix is None:
             return state
         for ids in prefix.ids.repeat_interleave(beam, dim=0).unbind(dim=1):
@@ -72,16 +75,28 @@ class PackedTransformer:
         """Read one symbol in every row."""
         weights = state.room_for_weights(self.config.heads) if want_attention else None
         logits, after = self._read(state, tokens, weights)
-        return Step(logits, None if weights is None else weights[:, :, : state.source], after)
+        attention = None if weights is None else weights[:, :, : state.source]
+        return Step(logits, attention, after, _columns(after))
 
     def _read(
         self, state: PackedState, tokens: Int[Tensor, " rows"], weights: Tensor | None = None
-    ) -> tuple[Float[Tensor, "rows vocabulary"], PackedState]:
+    ) -> tuple[Float[Tensor, "rows columns"], PackedState]:
         state = state.with_room()
+        if state.writable is not None and state.narrowed is None:
+            state = replace(state, narrowed=Narrowed.of(self._projection, state.writable))
+        projection = self._projection if state.narrowed is None else state.narrowed.matrix
         self._decoder = _reaching(self._decoder, self._decoder_positions, state.width + 1)
-        found, logits = (state.lengths, state.slots, state.past, state.memory), state.logits[: len(tokens)]
-        step(self._decoder, self._projection, tokens.contiguous(), *found, logits, weights)
+        found = state.lengths, state.slots, state.past, state.memory
+        logits = state.logits.flatten()[: len(tokens) * projection.outputs].view(len(tokens), projection.outputs)
+        step(self._decoder, projection, tokens.contiguous(), *found, logits, weights)
         return logits, replace(state, lengths=state.lengths + 1, width=state.width + 1)
+
+
+def _columns(state: PackedState) -> Columns | None:
+    """What a step's scores are of, where the state was told what is writable."""
+    if state.writable is None or state.narrowed is None:
+        return None
+    return Columns(state.writable, state.narrowed.places)
 
 
 def _reaching(stack: PackedStack, positions: PositionalEncoding, longest: int) -> PackedStack:

@@ -9,8 +9,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transduce.config import ModelConfig
-from transduce.kernels import PackedMemory, PackedPast
+from transduce.kernels import PackedMemory, PackedPast, Writable, join_writable
 from transduce.kernels.transformer import memory_columns
+from transduce.models.narrowed import Narrowed
 
 # Columns that there is room for at first; the room doubles when it is full.
 _COLUMNS: Final = 16
@@ -24,7 +25,8 @@ class PackedState:
     Hypotheses that change places, and sentences that leave, move numbers of rows and slots: no key is copied.
     There may be more slots than sentences. ``lengths`` are the symbols that each sentence has read, ``width`` is the
     largest of them (at least), and ``source`` the longest source's symbols. ``logits`` is where every step leaves its
-    scores.
+    scores. ``writable`` is what each sentence can be continued with, where it is not all of the vocabulary, and
+    ``narrowed`` what scores it, once it is needed.
     """
 
     memory: PackedMemory
@@ -35,6 +37,8 @@ class PackedState:
     width: int
     source: int
     beam: int
+    writable: Writable | None = None
+    narrowed: Narrowed | None = None
 
     @classmethod
     def empty(cls, memory: PackedMemory, config: ModelConfig, source: int, beam: int) -> "PackedState":
@@ -66,7 +70,9 @@ class PackedState:
         rows = (staying.unsqueeze(1) * self.beam + torch.arange(self.beam)).flatten()
         slots, lengths = self.slots[staying], self.lengths[staying]
         width, source = _largest(lengths), _largest(self.memory.lengths[slots])
-        return replace(self.reorder(rows), slots=slots, lengths=lengths, width=width, source=source)
+        writable = None if self.writable is None else self.writable.keep(staying)
+        kept = replace(self.reorder(rows), slots=slots, lengths=lengths, width=width, source=source)
+        return replace(kept, writable=writable)
 
     def admit(self, other: "PackedState") -> "PackedState":
         """The sentences of another state, of the same beam, come in behind these, however far each of them is.
@@ -90,6 +96,8 @@ class PackedState:
             lengths=torch.cat([room.lengths, other.lengths]),
             width=max(self.width, other.width),
             source=source,
+            writable=join_writable(self.writable, other.writable),
+            narrowed=None,
         )
 
     def _free(self) -> Int64[Tensor, " free"]:

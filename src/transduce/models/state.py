@@ -8,7 +8,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from transduce.kernels import Mask
+from transduce.kernels import Mask, Writable, join_writable
 from transduce.layers import KeyValues, recent_mask
 
 
@@ -18,7 +18,8 @@ class TransformerState:
     """Keys and values of every decoder layer; one set of the memory's for all the rows of a sentence.
 
     Rows may have read different numbers of symbols: each row's history ends at the last of ``width`` columns, and the
-    columns before its first symbol are masked.
+    columns before its first symbol are masked. ``writable`` is what each sentence can be continued with, where it is
+    not all of the vocabulary.
     """
 
     memory: tuple[KeyValues, ...]
@@ -28,6 +29,7 @@ class TransformerState:
     width: int
     ragged: bool
     beam: int
+    writable: Writable | None = None
 
     @classmethod
     def empty(
@@ -84,6 +86,7 @@ class TransformerState:
             lengths=lengths,
             width=width,
             ragged=bool((lengths < width).any()),
+            writable=None if self.writable is None else self.writable.keep(staying),
         )
 
     def admit(self, other: "TransformerState") -> "TransformerState":
@@ -99,6 +102,7 @@ class TransformerState:
             lengths=torch.cat([self.lengths, other.lengths]),
             width=max(self.width, other.width),
             ragged=self.ragged or other.ragged or (self.width != other.width and len(self.lengths) > 0),
+            writable=join_writable(self.writable, other.writable),
         )
 
     def _row_lengths(self) -> Int[Tensor, " rows"]:

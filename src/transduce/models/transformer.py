@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from transduce.config import ModelConfig
-from transduce.kernels import Mask, Packing, projected_cross_entropy
+from transduce.kernels import Columns, Mask, Packing, Writable, projected_cross_entropy
 from transduce.layers import Embedding, KeyValues, PositionalEncoding, Stream
 from transduce.models.contract import Decoded, LossSums, Step, Tokens
 from transduce.models.stacks import DecoderLayer, EncoderLayer
@@ -85,11 +85,13 @@ class Transformer(nn.Module):
         )
         return LossSums(objective, nll, target.lengths.sum())
 
-    def start(self, memory: Memory, beam: int, prefix: Tokens | None = None) -> TransformerState:
+    def start(
+        self, memory: Memory, beam: int, prefix: Tokens | None = None, writable: Writable | None = None
+    ) -> TransformerState:
         """A state for ``beam`` rows a sentence that have read ``prefix`` (begin symbol included), or nothing."""
         hidden = memory.packing.pad(memory.hidden)
         attended = tuple(layer.cross_attention.key_values(hidden) for layer in self._decoder_layers)
-        state = TransformerState.empty(attended, memory.packing.real, beam)
+        state = replace(TransformerState.empty(attended, memory.packing.real, beam), writable=writable)
         if prefix is None:
             return state
         ids = _align_right(prefix).repeat_interleave(beam, dim=0)
@@ -101,7 +103,9 @@ class Transformer(nn.Module):
         """Read one symbol in every row."""
         one_each = torch.ones_like(state.lengths)
         hidden, after, attention = self._read(state, tokens.unsqueeze(1), one_each, want_attention=want_attention)
-        return Step(self.project(hidden.squeeze(1)), attention, after)
+        # All of the vocabulary is scored: PyTorch has no product with columns that differ from batch to batch.
+        columns = None if state.writable is None else Columns.whole(state.writable)
+        return Step(self.project(hidden.squeeze(1)), attention, after, columns)
 
     def _read(
         self,

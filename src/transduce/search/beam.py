@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from transduce.kernels import rank_continuations
-from transduce.models import Model, State, Tokens
+from transduce.models import Model, State, Step, Tokens
 from transduce.search.constraint import Following
 from transduce.search.coverage import Coverage
 from transduce.search.hypotheses import Sentence
@@ -87,7 +87,7 @@ def _begin(model: Model[M, S], newcomers: Newcomers, settings: SearchSettings) -
     source, beam, device = newcomers.source, settings.beam_size, newcomers.source.ids.device
     pairs = zip(newcomers.numbers, newcomers.limits, strict=True)
     return _Open(
-        model.start(model.encode(source), beam),
+        model.start(model.encode(source), beam, writable=settings.writable(source, newcomers.numbers)),
         [Sentence.begin(number, limit, settings) for number, limit in pairs],
         torch.full((len(newcomers.numbers) * beam,), settings.begin_id, device=device),
         tuple(each.start(newcomers.numbers, beam, device) for each in settings.constraints),
@@ -115,9 +115,7 @@ def _advance(model: Model[M, S], open_: _Open[S], settings: SearchSettings) -> _
         coverage = coverage.add(step.attention)
     shortfalls = None if coverage is None else coverage.shortfall().view(-1, beam).tolist()
     parents, symbols = [], []
-    for index, (sentence, candidates) in enumerate(
-        zip(open_.sentences, _rank(step.logits, open_, settings), strict=True)
-    ):
+    for index, (sentence, candidates) in enumerate(zip(open_.sentences, _rank(step, open_, settings), strict=True)):
         chosen = sentence.write(candidates, None if shortfalls is None else shortfalls[index], settings)
         parents += [index * beam + parent for _, parent, _ in chosen]
         symbols += [symbol for _, _, symbol in chosen]
@@ -155,14 +153,12 @@ def _leave(open_: _Open[S], settings: SearchSettings) -> tuple[_Open[S], list[Se
     return staying, [sentence for sentence, gone in zip(open_.sentences, certain, strict=True) if gone]
 
 
-def _rank(
-    logits: Float[Tensor, "rows vocabulary"], open_: _Open[S], settings: SearchSettings
-) -> list[list[tuple[float, int, int]]]:
+def _rank(step: Step[S], open_: _Open[S], settings: SearchSettings) -> list[list[tuple[float, int, int]]]:
     """The continuations of each sentence that the settings ask for, best first."""
-    so_far = torch.tensor([sentence.log_probability for sentence in open_.sentences], device=logits.device)
+    so_far = torch.tensor([sentence.log_probability for sentence in open_.sentences], device=step.logits.device)
     if settings.sampling is None and not open_.following and not settings.diversity:
-        return _rank_freely(logits, so_far, open_.sentences, settings).candidates()
-    scores = _scores(logits, open_, settings)
+        return _rank_freely(step, so_far, open_.sentences, settings).candidates()
+    scores = _scores(step.over_vocabulary(), open_, settings)
     if settings.sampling is not None:
         places = ([getattr(each, name) for each in open_.sentences] for name in ("number", "length"))
         return draw_samples(scores, so_far, settings.sampling, *places).candidates()
@@ -175,18 +171,19 @@ def _rank(
 
 
 def _rank_freely(
-    logits: Float[Tensor, "rows vocabulary"],
+    step: Step[S],
     so_far: Float[Tensor, "sentences beam"],
     sentences: Sequence[Sentence],
     settings: SearchSettings,
 ) -> Ranked:
     """The most probable continuations, where nothing else has a say."""
-    beam, vocabulary = settings.beam_size, logits.shape[1]
+    beam, vocabulary = settings.beam_size, step.vocabulary
     # As many ends as hypotheses stand before the others where it is too early to end.
     early = any(sentence.length < settings.min_length for sentence in sentences)
-    must_end = torch.tensor([sentence.must_end for sentence in sentences], device=logits.device)
+    must_end = torch.tensor([sentence.must_end for sentence in sentences], device=step.logits.device)
     count = min((3 if early else 2) * beam, beam * vocabulary)
-    values, places = rank_continuations(logits, so_far, settings.forbidden, must_end, settings.end_id, count)
+    limits = settings.forbidden, must_end, settings.end_id, count
+    values, places = rank_continuations(step.logits, so_far, *limits, step.columns)
     return Ranked(values, places // vocabulary, places % vocabulary)
 
 

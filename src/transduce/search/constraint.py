@@ -5,7 +5,7 @@ A phrase that must occur, a prefix, a grammar: whatever can say which symbols ma
 if only probability chose.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, final, runtime_checkable
 
@@ -73,6 +73,10 @@ class Following(Protocol):
 @runtime_checkable
 class Constraint(Protocol):
     """Something that outputs have to fulfil."""
+
+    def symbols(self, number: int) -> Collection[int]:
+        """What the sentence of that number may have to write: such symbols are in its list, where there are lists."""
+        ...
 
     def start(self, numbers: Sequence[int], beam: int, device: torch.device) -> Following:
         """The beginning, ``beam`` rows for each of the sentences that the caller knows by these numbers."""

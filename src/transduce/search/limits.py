@@ -1,6 +1,6 @@
 """Constraints that follow from what is written alone: prefixes, n-grams only once, phrases that must not come."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import final
@@ -23,6 +23,10 @@ class Prefixes:
     """Outputs begin with these ids; sentences without an entry begin as they like."""
 
     ids: Mapping[int, Sequence[int]]
+
+    def symbols(self, number: int) -> Collection[int]:
+        """The prefix's."""
+        return self.ids.get(number, ())
 
     def start(self, numbers: Sequence[int], beam: int, device: torch.device) -> "_Forced":
         """The prefixes of these sentences."""
@@ -71,6 +75,10 @@ class NoRepeat:
 
     n: int
 
+    def symbols(self, number: int) -> Collection[int]:
+        """None: it only forbids."""
+        return ()
+
     def start(self, numbers: Sequence[int], beam: int, device: torch.device) -> "NoRepeat":
         """Nothing has to be remembered."""
         return self
@@ -108,6 +116,10 @@ class Without:
     """None of these phrases stands in any output."""
 
     phrases: Sequence[Sequence[int]]
+
+    def symbols(self, number: int) -> Collection[int]:
+        """None: it only forbids."""
+        return ()
 
     def start(self, numbers: Sequence[int], beam: int, device: torch.device) -> "_Banned":
         """The phrases, those of one length together."""

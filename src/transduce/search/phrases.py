@@ -1,6 +1,6 @@
 """Phrases that must stand in an output: an automaton (Aho and Corasick 1975) a sentence, a state for each row."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import final
 
@@ -24,6 +24,10 @@ class Containing:
 
     phrases: Mapping[int, Sequence[Sequence[int]]]
     end_id: int
+
+    def symbols(self, number: int) -> Collection[int]:
+        """Those of the sentence's phrases."""
+        return {symbol for phrase in self.phrases.get(number, ()) for symbol in phrase}
 
     def start(self, numbers: Sequence[int], beam: int, device: torch.device) -> "_Contained":
         """Nothing has been met."""

@@ -1,9 +1,13 @@
 """How to search, and what it finds."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import assert_never
 
 from transduce.config import LengthPenaltyKind, Stopping, TransduceError
+from transduce.kernels import Writable
+from transduce.models import Shortlist, Tokens
 from transduce.search.constraint import Constraint
 
 
@@ -59,6 +63,9 @@ class SearchSettings:
     hypothesis is ranked as if its log-probability were gamma (k - 1) lower.
 
     With ``sampling``, ``beam_size`` samples are drawn, each on its own.
+
+    With a ``shortlist``, a sentence is written with the symbols of its list alone, and probabilities are shares among
+    these; what ``constraints`` may force, and the end symbol, are always in it.
     """
 
     begin_id: int
@@ -73,6 +80,14 @@ class SearchSettings:
     diversity: float = 0.0
     sampling: Sampling | None = None
     constraints: tuple[Constraint, ...] = ()
+    shortlist: Shortlist | None = None
+
+    def writable(self, source: Tokens, numbers: Sequence[int]) -> Writable | None:
+        """The lists of sentences that the constraints know by these numbers, where there is a shortlist."""
+        if self.shortlist is None:
+            return None
+        forced = [chain.from_iterable(each.symbols(number) for each in self.constraints) for number in numbers]
+        return self.shortlist.writable(source, [{self.end_id, *symbols} for symbols in forced])
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,80 @@
+"""Which symbols each sentence may write, and where their scores stand among those of a batch."""
+
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from jaxtyping import Bool, Float, Int, Int64
+from torch import Tensor
+
+
+@final
+@dataclass(frozen=True)
+class Writable:
+    """Sentence i may write ``symbols[i, :lengths[i]]``, in ascending order; behind them, its first one is repeated."""
+
+    symbols: Int64[Tensor, "sentences longest"]
+    lengths: Int64[Tensor, " sentences"]
+    vocabulary: int
+
+    @classmethod
+    def where(cls, allowed: Bool[Tensor, "sentences vocabulary"]) -> "Writable":
+        """The lists as a table says them; each sentence has one symbol at least."""
+        sentence, symbol = allowed.nonzero(as_tuple=True)
+        lengths = allowed.sum(dim=1)
+        first = lengths.cumsum(0) - lengths
+        symbols = symbol[first].unsqueeze(1).repeat(1, int(lengths.max()))
+        symbols[sentence, torch.arange(len(symbol), device=symbol.device) - first[sentence]] = symbol
+        return cls(symbols, lengths, allowed.shape[1])
+
+    def keep(self, sentences: Int[Tensor, " kept"]) -> "Writable":
+        """The lists of some of the sentences."""
+        return Writable(self.symbols[sentences], self.lengths[sentences], self.vocabulary)
+
+    def join(self, other: "Writable") -> "Writable":
+        """These lists, and behind them another's."""
+        longest = max(self.symbols.shape[1], other.symbols.shape[1])
+        wide = [_widen(each.symbols, longest) for each in (self, other)]
+        return Writable(torch.cat(wide), torch.cat([self.lengths, other.lengths]), self.vocabulary)
+
+    def together(self) -> Int64[Tensor, " columns"]:
+        """The symbols that stand in any of the lists, in ascending order."""
+        found = torch.zeros(self.vocabulary, dtype=torch.bool, device=self.symbols.device)
+        return found.index_fill(0, self.symbols.flatten(), True).nonzero().squeeze(1)
+
+
+@final
+@dataclass(frozen=True)
+class Columns:
+    """Scores of which symbol ``v`` has column ``places[v]``, where any sentence may write it; each only its own."""
+
+    writable: Writable
+    places: Int64[Tensor, " vocabulary"]
+
+    @classmethod
+    def of(cls, writable: Writable, symbols: Int64[Tensor, " columns"]) -> "Columns":
+        """Column i has the scores of ``symbols[i]``, and every symbol of the lists has one."""
+        places = symbols.new_zeros(writable.vocabulary)
+        return cls(writable, places.index_copy(0, symbols, torch.arange(len(symbols), device=symbols.device)))
+
+    @classmethod
+    def whole(cls, writable: Writable) -> "Columns":
+        """Every symbol of the vocabulary has a column."""
+        return cls(writable, torch.arange(writable.vocabulary, device=writable.symbols.device))
+
+    def spread(self, scores: Float[Tensor, "rows columns"]) -> Float[Tensor, "rows vocabulary"]:
+        """The scores over the vocabulary, minus infinity where a sentence may not write a symbol."""
+        symbols = self.writable.symbols.repeat_interleave(len(scores) // len(self.writable.lengths), dim=0)
+        nothing = scores.new_full((len(scores), self.writable.vocabulary), -torch.inf)
+        return nothing.scatter(1, symbols, scores.gather(1, self.places[symbols]))
+
+
+def join_writable(one: Writable | None, other: Writable | None) -> Writable | None:
+    """The lists of two groups of sentences, where such are known; of both or of neither."""
+    assert (one is None) == (other is None), "some sentences have lists and some have none"
+    return None if one is None or other is None else one.join(other)
+
+
+def _widen(symbols: Tensor, longest: int) -> Tensor:
+    missing = longest - symbols.shape[1]
+    return torch.cat([symbols, symbols[:, :1].expand(-1, missing)], dim=1) if missing else symbols
