@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import assert_never
 
 from transduce.config import LengthPenaltyKind, Stopping, TransduceError
@@ -86,8 +85,8 @@ class SearchSettings:
         """The lists of sentences that the constraints know by these numbers, where there is a shortlist."""
         if self.shortlist is None:
             return None
-        forced = [chain.from_iterable(each.symbols(number) for each in self.constraints) for number in numbers]
-        return self.shortlist.writable(source, [{self.end_id, *symbols} for symbols in forced])
+        needed = [{self.end_id}.union(*(each.symbols(number) for each in self.constraints)) for number in numbers]
+        return self.shortlist.writable(source, needed)
 
 
 @dataclass(frozen=True)
