@@ -20,7 +20,7 @@ from transduce.kernels import rank_continuations
 from transduce.models import Model, State, Step, Tokens
 from transduce.search.constraint import Following
 from transduce.search.coverage import Coverage
-from transduce.search.hypotheses import Sentence
+from transduce.search.hypotheses import Candidate, Sentence
 from transduce.search.ranking import Ranked, draw_samples, rank_by_probability, rank_diversely, rank_in_banks
 from transduce.search.settings import Hypothesis, NothingFoundError, SearchSettings
 
@@ -153,7 +153,7 @@ def _leave(open_: _Open[S], settings: SearchSettings) -> tuple[_Open[S], list[Se
     return staying, [sentence for sentence, gone in zip(open_.sentences, certain, strict=True) if gone]
 
 
-def _rank(step: Step[S], open_: _Open[S], settings: SearchSettings) -> list[list[tuple[float, int, int]]]:
+def _rank(step: Step[S], open_: _Open[S], settings: SearchSettings) -> Iterator[list[Candidate]]:
     """The continuations of each sentence that the settings ask for, best first."""
     so_far = torch.tensor([sentence.log_probability for sentence in open_.sentences], device=step.logits.device)
     if settings.sampling is None and not open_.following and not settings.diversity:

@@ -58,13 +58,14 @@ class Sentence:
         if any(math.isnan(log_probability) for log_probability, _, _ in candidates):
             raise TransduceError("the model gives no finite scores: its weights are damaged or its training diverged")
         beam, end = settings.beam_size, settings.end_id
-        if settings.sampling is None and self.length < settings.min_length:  # no end has a rank
-            candidates = [each for each in candidates if each[2] != end]
-        for log_probability, parent, symbol in candidates[:beam]:
-            if symbol == end and log_probability > -math.inf:
-                self._end(log_probability, parent, 0.0 if shortfall is None else shortfall[parent], settings)
+        going_on = [each for each in candidates if each[2] != end]
+        # Where it is too early, no end has a rank.
+        if len(going_on) < len(candidates) and (settings.sampling or self.length >= settings.min_length):
+            for log_probability, parent, symbol in candidates[:beam]:
+                if symbol == end and log_probability > -math.inf:
+                    self._end(log_probability, parent, 0.0 if shortfall is None else shortfall[parent], settings)
         if settings.sampling is None:
-            candidates = [each for each in candidates if each[2] != end][:beam]
+            candidates = going_on[:beam]
         chosen = [_NOTHING if each[2] == end else each for each in candidates]
         chosen += [_NOTHING] * (beam - len(chosen))
         self.written = [(*self.written[parent], symbol) for _, parent, symbol in chosen]

@@ -1,6 +1,6 @@
 """Which continuations of a sentence's hypotheses are the best: by probability, diverse, in banks, or by chance."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -30,10 +30,15 @@ class Ranked:
         vocabulary = total.shape[2]
         return cls(total.flatten(1).gather(1, index), index // vocabulary, index % vocabulary)
 
-    def candidates(self) -> list[list[tuple[float, int, int]]]:
-        """The same as numbers, sentence by sentence."""
-        parts = (each.tolist() for each in (self.log_probability, self.beam, self.symbol))
-        return [list(zip(*each, strict=True)) for each in zip(*parts, strict=True)]
+    def candidates(self) -> Iterator[list[tuple[float, int, int]]]:
+        """The same as numbers, sentence by sentence.
+
+        Not all at once, and from flat lists: so many small objects would have Python look for garbage in every step.
+        """
+        count = self.symbol.shape[1]
+        parts = [each.flatten().tolist() for each in (self.log_probability, self.beam, self.symbol)]
+        for first in range(0, len(parts[0]), count):
+            yield list(zip(*(part[first : first + count] for part in parts), strict=True))
 
 
 def rank_by_probability(total: Scores) -> Ranked:
