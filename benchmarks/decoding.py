@@ -1,6 +1,6 @@
 """Our decoding beside what one could run the same model with: CTranslate2, and ``generate`` of transformers.
 
-    python -m benchmarks.decoding "Tatoeba=MODEL,test.en.gz,test.de.gz" ... [--beams 4,1] [--rounds 3] [--quick]
+    python -m benchmarks.decoding "Tatoeba=MODEL,test.en.gz,test.de.gz" ... [--beams 4,1] [--rounds 3] [--without generate] [--quick]
 
 Every MODEL translates its test set by every engine in a process of its own: ours in each number format, CTranslate2 in
 float32 and int8 with 1 worker of N threads and N workers of one, in batches of 8 to 128, and generate in float32 and
@@ -94,6 +94,8 @@ def all_settings(tests: Task, options: argparse.Namespace) -> Iterator[Setting]:
                     yield Setting(Engine("CTranslate2", precision, workers, threads // workers), batch)
     else:
         print(f"{tests.name}: without CTranslate2, which is missing or has no such model", file=sys.stderr)
+    if "generate" in options.without:
+        return
     if find_spec("transformers") is not None and can_generate(load_bundle(tests.model).config):
         for precision in ("float32", "bfloat16"):
             for batch in options.batches:
@@ -137,6 +139,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--lines", type=int, help="the first of each test set alone")
     parser.add_argument("--latency", type=int, default=200, metavar="LINES", help="translated one by one")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
+    parser.add_argument("--without", action="append", default=[], choices=["generate"], help="which takes most time")
     parser.add_argument("--quick", action="store_true")
     if parser.parse_known_args()[0].quick:
         parser.set_defaults(**QUICK)

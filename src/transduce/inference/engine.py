@@ -43,7 +43,7 @@ class Engine:
     Sequences are batched by length; a batch holds at most ``batch_tokens`` source symbols, padding and the rows of the
     beam included, or one sequence. In a search, sequences that wait take the place of those that have ended. A packed
     model searches with ``workers`` threads, each in a batch of its own; left out, as many as torch would use for one
-    operation.
+    operation. With ``consume`` it takes the models themselves, which are of no use to anybody else then.
     """
 
     def __init__(
@@ -54,16 +54,19 @@ class Engine:
         device: torch.device | None = None,
         batch_tokens: int = 4096,
         workers: int | None = None,
+        *,
+        consume: bool = False,
     ) -> None:
         self.device = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
         models = [model] if isinstance(model, Transformer) else model
-        copies = [copy.deepcopy(each).to(self.device).eval().requires_grad_(False) for each in models]
-        packed = all(map(can_pack, copies))
+        own = models if consume else [copy.deepcopy(each) for each in models]
+        own = [each.to(self.device).eval().requires_grad_(False) for each in own]
+        packed = all(map(can_pack, own))
         self.format = resolve_format(precision, packed=packed, device=self.device)
-        parts = [make_ready(each, self.format) for each in copies]
+        parts = [make_ready(each, self.format) for each in own]
         self._model: Model[Any, Any] = parts[0] if len(parts) == 1 else Ensemble(parts)
         self._workers = Workers(workers if packed else 1)
-        limits = [each.config.longest for each in copies if each.config.longest is not None]
+        limits = [each.config.longest for each in own if each.config.longest is not None]
         self._longest = min(limits, default=None)
         self._special = special
         self._batch_tokens = batch_tokens

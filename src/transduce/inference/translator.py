@@ -37,7 +37,8 @@ class Translator:
     """A loaded model that writes one output for every input, in the order of the input, empty for empty.
 
     Several bundles are an ensemble: the mean of their probabilities. How it writes is the first one's to say. With a
-    shortlist, it writes each output with what is in its text's list.
+    shortlist, it writes each output with what is in its text's list. With ``consume`` it takes the bundles' models
+    themselves, in place of copies.
     """
 
     def __init__(
@@ -46,12 +47,15 @@ class Translator:
         precision: Precision = "auto",
         device: torch.device | None = None,
         shortlist: Shortlist | None = None,
+        *,
+        consume: bool = False,
     ) -> None:
         bundles = [bundle] if isinstance(bundle, Bundle) else bundle
         first = bundles[0]
         self._source, self._target = first.tokenizers.source, first.tokenizers.target
         self._defaults = first.generation
-        self._engine = Engine([each.model for each in bundles], first.tokenizers.special, precision, device)
+        models, special = [each.model for each in bundles], first.tokenizers.special
+        self._engine = Engine(models, special, precision, device, consume=consume)
         self._shortlist = None if shortlist is None else shortlist.to(self._engine.device)
 
     def translate(
@@ -288,4 +292,4 @@ def load(
                     f"{other}: has another {side} vocabulary than {paths[0]}: an ensemble shares both vocabularies"
                 )
     lists = load_shortlist(paths[0], bundles[0].config) if shortlist else None
-    return Translator(bundles, precision, torch.device(device) if device else None, lists)
+    return Translator(bundles, precision, torch.device(device) if device else None, lists, consume=True)
