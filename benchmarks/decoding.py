@@ -1,6 +1,7 @@
 """Our decoding beside what one could run the same model with: CTranslate2, and ``generate`` of transformers.
 
-    python -m benchmarks.decoding "Tatoeba=MODEL,test.en.gz,test.de.gz" ... [--beams 4,1] [--rounds 3] [--without generate] [--quick]
+    python -m benchmarks.decoding "Tatoeba=MODEL,test.en.gz,test.de.gz" ...
+                                  [--beams 4,1] [--rounds 3] [--without generate] [--quick]
 
 Every MODEL translates its test set by every engine in a process of its own: ours in each number format, CTranslate2 in
 float32 and int8 with 1 worker of N threads and N workers of one, in batches of 8 to 128, and generate in float32 and
