@@ -1,5 +1,7 @@
 """That starts and memory of the command ``translate`` are measured, and what counts as flat."""
 
+import math
+
 import pytest
 
 from benchmarks import streams
@@ -13,7 +15,7 @@ def test_a_quick_run(trained_run, tmp_path, monkeypatch, capsys):
     test = f"made up={trained_run},{tmp_path}/in"
     monkeypatch.setattr("sys.argv", ["", test, "--quick", "--lines", "101", "--out", str(tmp_path / "out.md")])
     # So few lines say nothing about memory.
-    monkeypatch.setattr(streams, "FLAT", 9.0)
+    monkeypatch.setattr(streams, "FLAT", math.inf)
     streams.main()
     page = (tmp_path / "out.md").read_text()
     rows = [[cell.strip(" *") for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("|")]
@@ -27,7 +29,7 @@ def test_a_quick_run(trained_run, tmp_path, monkeypatch, capsys):
         assert min(parts) >= 0
         assert sum(parts) > 0.3  # nobody imports torch in less
     assert [row[1] for row in rows if row[0].endswith("%")] == ["5", "25", "50", "76", "101"]
-    assert all(float(row[2]) > 50 for row in rows if row[0].endswith("%"))
+    assert float(rows[-1][2]) > 50  # with torch; the first looks find the process before its imports
     assert "made up: 101 lines" in page
     assert "made up: 101 lines" in capsys.readouterr().out
 

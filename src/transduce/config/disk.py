@@ -64,7 +64,9 @@ def replace_directory(finished: Path, path: Path) -> None:
 
 @contextmanager
 def hold(folder: Path) -> Iterator[None]:
-    """Keep a folder, which is made if need be, to this block. It is free again when the block or the process ends.
+    """Keep a folder to this block. It is free again when the block or the process ends.
+
+    It is made if need be, and goes again where nothing was put into it.
 
     Where the system knows no such locks (Windows, some file systems of networks), nothing is kept.
 
@@ -74,6 +76,7 @@ def hold(folder: Path) -> Iterator[None]:
     if sys.platform == "win32":
         yield
         return
+    made = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -87,3 +90,5 @@ def hold(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+        if made and not any(folder.iterdir()):
+            folder.rmdir()

@@ -4,7 +4,6 @@ import math
 from dataclasses import dataclass, field
 from typing import Final, final
 
-from transduce.config import TransduceError
 from transduce.search.settings import Hypothesis, SearchSettings
 
 # A continuation: its log-probability, whose it is, and the new symbol.
@@ -51,23 +50,18 @@ class Sentence:
 
         What ends among the best ``beam_size`` has ended; the best that do not end stay open. A sample stays in its
         place. ``shortfall`` is what each hypothesis has not looked at, where that counts.
-
-        Raises:
-            TransduceError: A log-probability is no number.
         """
-        if any(math.isnan(log_probability) for log_probability, _, _ in candidates):
-            raise TransduceError("the model gives no finite scores: its weights are damaged or its training diverged")
         beam, end = settings.beam_size, settings.end_id
-        going_on = [each for each in candidates if each[2] != end]
         # Where it is too early, no end has a rank.
-        if len(going_on) < len(candidates) and (settings.sampling or self.length >= settings.min_length):
+        if settings.sampling or self.length >= settings.min_length:
             for log_probability, parent, symbol in candidates[:beam]:
                 if symbol == end and log_probability > -math.inf:
                     self._end(log_probability, parent, 0.0 if shortfall is None else shortfall[parent], settings)
-        if settings.sampling is None:
-            candidates = going_on[:beam]
-        chosen = [_NOTHING if each[2] == end else each for each in candidates]
-        chosen += [_NOTHING] * (beam - len(chosen))
+        if settings.sampling:
+            chosen = [_NOTHING if each[2] == end else each for each in candidates]
+        else:
+            chosen = [each for each in candidates if each[2] != end][:beam]
+            chosen += [_NOTHING] * (beam - len(chosen))
         self.written = [(*self.written[parent], symbol) for _, parent, symbol in chosen]
         self.log_probability = [log_probability for log_probability, _, _ in chosen]
         return chosen

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from transduce.config import TransduceError
 from transduce.search.constraint import Proposals
 from transduce.search.sampling import draw, uniform
 from transduce.search.settings import Sampling
@@ -34,7 +35,12 @@ class Ranked:
         """The same as numbers, sentence by sentence.
 
         Not all at once, and from flat lists: so many small objects would have Python look for garbage in every step.
+
+        Raises:
+            TransduceError: A log-probability is no number.
         """
+        if self.log_probability.isnan().any():
+            raise TransduceError("the model gives no finite scores: its weights are damaged or its training diverged")
         count = self.symbol.shape[1]
         parts = [each.flatten().tolist() for each in (self.log_probability, self.beam, self.symbol)]
         for first in range(0, len(parts[0]), count):
