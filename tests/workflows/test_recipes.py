@@ -42,7 +42,7 @@ def test_prepares_trains_and_scores_its_own_test_set(recipe, tmp_path):
 
 def test_every_corpus_has_its_recipe():
     assert {path.stem for path in RECIPES} == {
-        "copy", "multi30k", "multi30k-base", "multi30k-de-en", "multi30k-ten-minutes", "multi30k-tokenized",
+        "copy", "multi30k", "multi30k-base", "multi30k-de-en", "multi30k-quick", "multi30k-tokenized",
         "scan-addprim-jump", "scan-length", "scan-simple",
         "tatoeba", "tatoeba-student",
     }  # fmt: skip
