@@ -9,7 +9,6 @@ Prints a Markdown table: BLEU, sentences a second (median of the rounds), and mi
 import argparse
 import statistics
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -21,10 +20,10 @@ from transduce.inference import Translator, load
 ALONE: Final = 150
 
 
-def seconds(work: Callable[[], object]) -> float:
+def seconds(model: Translator, texts: list[str], beam: int) -> float:
     """How long it takes."""
     start = time.perf_counter()
-    work()
+    model.translate(texts, beam_size=beam)
     return time.perf_counter() - start
 
 
@@ -39,10 +38,10 @@ def measure(
     alone: dict[str, list[float]] = {name: [] for name in models}
     for _ in range(rounds):
         for name, model in models.items():
-            together[name].append(len(texts) / seconds(lambda model=model: model.translate(texts, beam_size=beam)))
+            together[name].append(len(texts) / seconds(model, texts, beam))
     for text in texts[:ALONE]:
         for name, model in models.items():
-            alone[name].append(1000 * seconds(lambda model=model, text=text: model.translate([text], beam_size=beam)))
+            alone[name].append(1000 * seconds(model, [text], beam))
     return [
         [
             name,
