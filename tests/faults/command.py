@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import signal
 import sys
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -28,9 +29,15 @@ def run(arguments: list[str], said: Path, *fault: Any) -> int:
     return process.exitcode
 
 
+def hear_ctrl_c() -> None:
+    """As a process does that a person starts: what runs in the background of a script is told to ignore SIGINT."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def _run(arguments: list[str], said: Path, fault: tuple[Any, ...]) -> None:
     from transduce.cli.main import run
 
+    hear_ctrl_c()
     descriptor = os.open(said, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     for standard in (1, 2):
         os.dup2(descriptor, standard)

@@ -12,6 +12,7 @@ from itertools import count
 
 import pytest
 
+from tests.faults.command import hear_ctrl_c
 from tests.faults.faults import POINTS, Faults
 from tests.faults.small import command, copy_prepared, ends_alike
 from transduce.training import list_checkpoints, read_progress
@@ -23,6 +24,7 @@ def _train(arguments, rank=None, *fault):
     """The command line; with a fault in the process of that rank."""
     from transduce.cli.main import run
 
+    hear_ctrl_c()
     if fault and os.environ["RANK"] == str(rank):
         Faults(*fault).arm()
     sys.argv = ["transduce", *arguments]
