@@ -1,7 +1,7 @@
 """Three ways from texts to translations by one model: ours, CTranslate2's and ``generate`` of ``transformers``.
 
-All three search alike: without a length penalty, and until nothing open can be better than what has ended. All read
-text and write text, with our tokenizer.
+All three search alike: without a length penalty, until nothing open can be better than what has ended, and with one
+limit of length for all texts of a call, as CTranslate2 has no other. All read text and write text, with our tokenizer.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,8 @@ from typing import Any, Literal, assert_never, cast, final
 import torch
 
 from transduce.bundle import Bundle, load_bundle
-from transduce.config import Precision
+from transduce.config import GenerationConfig, Precision
+from transduce.text import TokenizerPair
 
 Family = Literal["transduce", "CTranslate2", "generate"]
 # Texts, the beam and how many sentences a batch has at most, to translations.
@@ -56,11 +57,13 @@ def load_engine(engine: Engine, model: Path, exported: Path) -> Translate:
 def _ours(engine: Engine, model: Path) -> Translate:
     from transduce.inference import load  # noqa: PLC0415 - the others do without
 
+    tokenizer, extra = TokenizerPair.load(model).source, _read_extra(model)
     translator = load(model, cast(Precision, engine.precision), engine.device)
 
     def translate(texts: list[str], beam: int, _: int) -> list[str]:
         """Ours chooses its batches itself."""
-        found = translator.translate(texts, beam, length_penalty_kind="none", first_number=None)
+        longest = _limit(tokenizer.encode(texts), extra) - 1  # which does not count the end symbol
+        found = translator.translate(texts, beam, length_penalty_kind="none", max_length=longest, first_number=None)
         return [each.text for each in found]
 
     return translate
@@ -68,15 +71,13 @@ def _ours(engine: Engine, model: Path) -> Translate:
 
 def _ctranslate2(engine: Engine, model: Path, exported: Path) -> Translate:
     from benchmarks.decoders.exported import ExportedModel  # noqa: PLC0415
-    from transduce.config import GenerationConfig  # noqa: PLC0415
 
-    extra = GenerationConfig.model_validate_json((model / "generation_config.json").read_text()).max_extra_length
+    extra = _read_extra(model)
     runtime = ExportedModel(exported, engine.precision, engine.workers, engine.threads, engine.device)
 
     def translate(texts: list[str], beam: int, batch: int) -> list[str]:
-        """Its length limit is one for all texts of a call: the longest one's."""
         sources = runtime.tokenizers.source.encode(texts)
-        found = runtime.search(sources, beam, max(map(len, sources)) + 1 + extra, batch)
+        found = runtime.search(sources, beam, _limit(sources, extra), batch)
         return runtime.tokenizers.target.decode([each.ids for each in found])
 
     return translate
@@ -91,18 +92,26 @@ def _generate(engine: Engine, model: Path) -> Translate:
     def translate(texts: list[str], beam: int, batch: int) -> list[str]:
         """In batches of similar length, the longest first, as the others do too."""
         sources = bundle.tokenizers.source.encode(texts)
+        limit = _limit(sources, bundle.generation.max_extra_length)
         order = sorted(range(len(texts)), key=lambda row: -len(sources[row]))
         outputs: dict[int, list[int]] = {}
         for start in range(0, len(order), batch):
             rows = order[start : start + batch]
-            outputs |= zip(rows, _generate_batch(generator, bundle, [sources[row] for row in rows], beam), strict=True)
+            found = _generate_batch(generator, bundle, [sources[row] for row in rows], beam, limit)
+            outputs |= zip(rows, found, strict=True)
         return bundle.tokenizers.target.decode([outputs[row] for row in range(len(texts))])
 
     return translate
 
 
 @torch.inference_mode()
-def _generate_batch(generator: Any, bundle: Bundle, sources: list[list[int]], beam: int) -> list[list[int]]:  # noqa: ANN401
+def _generate_batch(
+    generator: Any,  # noqa: ANN401
+    bundle: Bundle,
+    sources: list[list[int]],
+    beam: int,
+    limit: int,
+) -> list[list[int]]:
     special = bundle.tokenizers.special
     rows = [torch.tensor([*source, special.end]) for source in sources]
     ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=special.pad).to(generator.device)
@@ -110,9 +119,18 @@ def _generate_batch(generator: Any, bundle: Bundle, sources: list[list[int]], be
     found = generator.generate(
         input_ids=ids,
         attention_mask=(ids != special.pad).long(),
-        max_new_tokens=ids.shape[1] + bundle.generation.max_extra_length,
+        max_new_tokens=limit,
         num_beams=beam,
         do_sample=False,
         **exact,
     )
     return [list(row) for row in found.tolist()]  # decoding leaves special symbols out
+
+
+def _read_extra(model: Path) -> int:
+    return GenerationConfig.model_validate_json((model / "generation_config.json").read_text()).max_extra_length
+
+
+def _limit(sources: list[list[int]], extra: int) -> int:
+    """The most symbols of an output, end symbol counted: what the longest text of the call may have."""
+    return max(map(len, sources)) + 1 + extra
