@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from transduce.kernels import linear, pack
-from transduce.kernels.products import multiply_int8, quantize_rows, unpack
+from transduce.kernels.products import multiply_whole, quantize_inputs, quantize_weights, unpack
 
 FORMATS = ["float32", "bfloat16", "int8"]
 # Rows, inputs and outputs: fewer and more than a block of rows, a group of inputs and a panel of 64 outputs have.
@@ -15,12 +15,21 @@ def numbers(*sizes, seed=3):
     return torch.randn(*sizes, generator=torch.Generator().manual_seed(seed))
 
 
-def rounded(x, format_):
+def rounded_weight(weight, format_):
+    """What a product reads of the weights, in float64."""
+    if format_ == "int8":
+        scale = weight.double().abs().amax(-1, keepdim=True) / 127
+        return (weight.double() / scale).round() * scale
+    return (weight if format_ == "float32" else weight.bfloat16()).double()
+
+
+def rounded_input(x, format_):
     """What a product reads of x, in float64."""
     if format_ == "int8":
-        scale = x.double().abs().amax(-1, keepdim=True) / 127
+        low, high = x.double().amin(-1, keepdim=True).clamp(max=0), x.double().amax(-1, keepdim=True).clamp(min=0)
+        scale = (high - low) / 255
         return (x.double() / scale).round() * scale
-    return (x if format_ == "float32" else x.bfloat16()).double()
+    return rounded_weight(x, format_)
 
 
 @pytest.mark.usefixtures("way")
@@ -29,7 +38,7 @@ def rounded(x, format_):
 @pytest.mark.parametrize(("rows", "inputs", "outputs"), SIZES)
 def test_products_are_those_of_rounded_numbers(rows, inputs, outputs, biased, format_):
     x, weight, bias = numbers(rows, inputs), numbers(outputs, inputs, seed=5), numbers(outputs, seed=7)
-    expected = rounded(x, format_) @ rounded(weight, format_).T + (bias.double() if biased else 0)
+    expected = rounded_input(x, format_) @ rounded_weight(weight, format_).T + (bias.double() if biased else 0)
     found = linear(x, pack(weight, bias if biased else None, format_))
     torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
     positive = linear(x, pack(weight, bias if biased else None, format_), relu=True)
@@ -37,15 +46,19 @@ def test_products_are_those_of_rounded_numbers(rows, inputs, outputs, biased, fo
 
 
 @pytest.mark.usefixtures("way")
-@pytest.mark.parametrize("inputs", [1, 4, 7, 2048])
-def test_whole_numbers_are_multiplied_exactly(inputs):
-    """The largest of each row and output is 127, so that every scale is 1 and every sum a whole number."""
+@pytest.mark.parametrize("inputs", [1, 4, 7, 512])
+@pytest.mark.parametrize("low", [0, -100, -255])
+def test_whole_numbers_are_multiplied_exactly(inputs, low):
+    """A row has a range of 255 and an output's largest is 127: every scale is 1, and every sum a whole number."""
     draw = torch.Generator().manual_seed(11)
-    x, weight = (torch.randint(-127, 128, (rows, inputs), generator=draw) for rows in (13, 67))
-    x[:, 0], weight[:, 0] = 127, -127
-    x[0], weight[0] = 127, 127  # as large as a sum can be
+    x, weight = torch.randint(low, low + 256, (13, inputs), generator=draw), torch.randint(-127, 128, (67, inputs))
+    x[:, 0], x[:, -1], weight[:, 0] = low + 255, low if low else 255, -127
+    x[0], weight[0] = low if low else 255, 127  # as large as a sum can be
+    x[0, 0] = low + 255
+    if inputs == 1 and low == -100:
+        pytest.skip("one number has no other that it is apart from")
     assert linear(x.float(), pack(weight.float(), None, "int8")).long().equal(x @ weight.T)
-    assert multiply_int8(x.to(torch.int8), weight.to(torch.int8)).equal(x @ weight.T)
+    assert multiply_whole(x.to(torch.int16), weight.to(torch.int8)).equal(x @ weight.T)
 
 
 @pytest.mark.parametrize("format_", FORMATS)
@@ -70,10 +83,24 @@ def test_zeros_and_what_is_no_number(format_):
     assert found[2].isfinite().all()
 
 
-def test_quantization_by_hand():
-    whole, scale = quantize_rows(torch.tensor([[127.0, -63.5, 0.5, 1.5], [0.0, 0.0, 0.0, 0.0], [-2.54, 1.0, 0.0, 0.0]]))
+def test_weights_by_hand():
+    whole, scale = quantize_weights(torch.tensor([[127.0, -63.5, 0.5, 1.5], [0, 0, 0, 0], [-2.54, 1.0, 0, 0]]))
     assert whole.tolist() == [[127, -64, 0, 2], [0, 0, 0, 0], [-127, 50, 0, 0]]
     assert scale.flatten().tolist() == pytest.approx([1, 0, 0.02])
+
+
+def test_inputs_by_hand():
+    """Positive, negative and mixed rows; the last one's ends, 101.5 and -153.5, both go to the even side, 256 apart."""
+    rows = [[255.0, 63.5, 0.5, 1.5], [0, 0, 0, 0], [-5.1, -1.0, -2.0, 0], [101.5, -153.5, 1, 0]]
+    whole, scale = quantize_inputs(torch.tensor(rows))
+    assert whole.tolist() == [[255, 64, 0, 2], [0, 0, 0, 0], [-255, -50, -100, 0], [101, -154, 1, 0]]
+    assert scale.flatten().tolist() == pytest.approx([1, 0, 0.02, 1])
+
+
+@pytest.mark.usefixtures("way")
+def test_both_ends_of_a_row_rounded_away_from_zero():
+    found = linear(torch.tensor([[101.5, -153.5, 1.0]]), pack(torch.diag(torch.full((3,), 127.0)), None, "int8"))
+    assert found.tolist() == [[101 * 127, -154 * 127, 127]]
 
 
 @pytest.mark.parametrize("format_", FORMATS)

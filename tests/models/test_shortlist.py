@@ -48,7 +48,7 @@ def test_selected_outputs_are_the_same_numbers(format_):
     chosen = torch.tensor([130, 0, 64, *range(1, 128, 2)])
     part = select_outputs(whole, chosen)
     assert unpack(part).equal(unpack(whole)[chosen])
-    for name in ("scales", "corrections", "bias"):
+    for name in ("scales", "sums", "bias"):
         assert getattr(part, name)[: len(chosen)].equal(getattr(whole, name)[chosen]), name
     assert (part.outputs, part.inputs) == (len(chosen), 13)
 

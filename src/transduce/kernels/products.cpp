@@ -76,15 +76,15 @@ struct InInt8 {
 
 // A block of R rows and kWide vectors of outputs, whose sums stay in registers until `finish` takes them, one by one.
 template <typename Way, int R, typename Finish>
-inline void block(const std::uint8_t* x, std::int64_t stride, const std::uint8_t* w, std::int64_t groups, const std::int32_t* corrections,
-                  Finish finish) {
+inline void block(const std::uint8_t* x, std::int64_t stride, const std::int32_t* zeros, const std::uint8_t* w, std::int64_t groups,
+                  const std::int32_t* sums, Finish finish) {
   typename Way::Sum sum[R][kWide];
 #pragma GCC unroll 8
   for (int i = 0; i < R; ++i)
 #pragma GCC unroll 4
     for (int j = 0; j < kWide; ++j) {
       if constexpr (std::is_same_v<Way, InInt8>) {
-        sum[i][j] = (Whole)load(corrections + j * kLanes);
+        sum[i][j] = (Whole)load(sums + j * kLanes) * -zeros[i];
       } else {
         sum[i][j] = Float{};
       }
@@ -119,7 +119,8 @@ void panel_rows(const Matrix& m, const Rows& x, std::int64_t row, std::int64_t p
   float* to = whole ? out : aside;
   const std::int64_t stride = whole ? target.stride : kPanel;
   for (int part = 0; part < kPanel; part += kWide * kLanes)
-    block<Way, R>(x.bytes.data() + row * x.stride, x.stride, w + part * 4, groups, m.corrections + first + part, [&](int i, int j, Float v) {
+    block<Way, R>(x.bytes.data() + row * x.stride, x.stride, x.zeros.data() + row, w + part * 4, groups, m.sums + first + part,
+                  [&](int i, int j, Float v) {
       if constexpr (std::is_same_v<Way, InInt8>) v *= x.scales[row + i] * load_floats(m.scales + first + part + j);
       if (m.bias) v += load_floats(m.bias + first + part + j);
       if (target.relu) v = v < 0 ? Float{} : v;  // what is no number stays none

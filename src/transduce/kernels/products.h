@@ -14,12 +14,12 @@ constexpr int kPanel = 64;
 
 enum Format : std::int32_t { kFloat32 = 0, kBfloat16 = 1, kInt8 = 2 };
 
-// int8: row r of the activations is (u8 - 128) * scale_r, output n of the weights s8 * scales[n]; corrections[n] is minus 128
-// times the sum of the output's weights. Bias and, but for int8, scales and corrections may be missing.
+// int8: row r of the activations is (u8 - zero_r) * scale_r, output n of the weights s8 * scales[n]; sums[n] is the sum of the
+// output's s8. Bias and, but for int8, scales and sums may be missing.
 struct Matrix {
   const void* panels;
   const float* scales;
-  const std::int32_t* corrections;
+  const std::int32_t* sums;
   const float* bias;
   std::int64_t outputs, inputs;
   std::int64_t format;
@@ -32,26 +32,32 @@ constexpr std::int64_t bytes_of(std::int64_t format) { return format == kInt8 ? 
 struct Rows {
   std::vector<std::uint8_t> bytes;
   std::vector<float> scales;
+  std::vector<std::int32_t> zeros;
   std::int64_t stride = 0;
 
   void resize(std::int64_t rows, std::int64_t inputs, std::int64_t format) {
     stride = round_up(inputs, group_of(format)) * bytes_of(format);
     if (static_cast<std::int64_t>(bytes.size()) < rows * stride) bytes.resize(rows * stride);
-    if (static_cast<std::int64_t>(scales.size()) < rows) scales.resize(rows);
+    if (static_cast<std::int64_t>(scales.size()) < rows) scales.resize(rows), zeros.resize(rows);
   }
 
-  // q = round(x * (127 / max |x|)), halves to even; x is about q * scale, and a row of zeros has scale 0.
+  // q = round(x * (255 / (high - low))) + zero, halves to even, where low and high are the row's least and largest number, or 0
+  // where that is beyond, and zero is what stands for 0; x is about (q - zero) * scale, and a row of zeros has scale 0.
   void quantize(const float* x, std::int64_t r, std::int64_t n) {
-    const float top = largest_magnitude(x, n);
+    const float low = -largest(x, n, 0.0f, [](Sixteen x) { return -x; }), high = largest(x, n, 0.0f, [](Sixteen x) { return x; });
     float check = 0;  // no number where some x is none
 #pragma omp simd reduction(+ : check)
     for (std::int64_t i = 0; i < n; ++i) check += x[i] * 0.0f;
-    scales[r] = top / 127.0f + check;
-    const float inverse = top > 0 ? 127.0f / top : 0.0f;
+    const float range = high - low, inverse = range > 0 ? 255.0f / range : 0.0f;
+    scales[r] = range / 255.0f + check;
+    const std::int32_t zero = zeros[r] = static_cast<std::int32_t>(std::nearbyint(-low * inverse));
     std::uint8_t* to = bytes.data() + r * stride;
 #pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<std::uint8_t>(static_cast<std::int32_t>(std::nearbyint(x[i] * inverse)) + 128);
-    for (std::int64_t i = n; i < stride; ++i) to[i] = 128;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const std::int32_t q = static_cast<std::int32_t>(std::nearbyint(x[i] * inverse)) + zero;
+      to[i] = static_cast<std::uint8_t>(q > 255 ? 255 : q);  // both ends of a row may have been rounded up
+    }
+    for (std::int64_t i = n; i < stride; ++i) to[i] = 0;
   }
 
   void set(const float* x, std::int64_t r, std::int64_t n, std::int64_t format) {

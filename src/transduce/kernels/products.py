@@ -1,9 +1,9 @@
 """Linear maps by matrices that are packed once, in three number formats: the products of decoding.
 
-int8 is exact arithmetic on rounded numbers. A weight is round(w / s) s with one s for each output, an input
-round(x / t) t with one t for each row: the largest absolute value of the output or row stands for 127. Sums are whole
-numbers, so that they do not depend on the order of the sum; and a row's scale is its own, so that its neighbours in a
-batch change nothing.
+int8 is exact arithmetic on rounded numbers. A weight is round(w / s) s with one s for each output, whose largest
+absolute value stands for 127. An input is round(x / t) t with one t for each row, whose range, 0 in it, has 255 steps:
+after a ReLU twice as many as a sign would leave it. Sums are whole numbers, so that they do not depend on the order
+of the sum; and a row's scale is its own, so that its neighbours in a batch change nothing.
 """
 
 import ctypes
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, final
 
 import torch
-from jaxtyping import Float, Float32, Int, Int8, Int32, Shaped
+from jaxtyping import Float, Float32, Int, Int8, Int16, Int32, Shaped
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -24,9 +24,9 @@ _NUMBERS: Final[dict[Format, int]] = {"float32": 0, "bfloat16": 1, "int8": 2}
 _TYPES: Final[dict[Format, torch.dtype]] = {"float32": torch.float32, "bfloat16": torch.bfloat16, "int8": torch.int8}
 _GROUPS: Final[dict[Format, int]] = {"float32": 1, "bfloat16": 2, "int8": 4}
 _PANEL: Final = 64
-_LARGEST: Final = 127
-# The kernels add 128 to every input: the numbers that their instructions multiply have no sign.
-_SHIFT: Final = 128
+# The kernels' instructions multiply inputs without a sign by weights with one.
+_LARGEST_INPUT: Final = 255
+_LARGEST_WEIGHT: Final = 127
 # So many products of 255 x 127 fit in 32 bits.
 MOST_INPUTS: Final = 2**16
 
@@ -37,7 +37,7 @@ class MatrixAddress(ctypes.Structure):
     _fields_ = (
         ("panels", ctypes.c_void_p),
         ("scales", ctypes.c_void_p),
-        ("corrections", ctypes.c_void_p),
+        ("sums", ctypes.c_void_p),
         ("bias", ctypes.c_void_p),
         ("outputs", ctypes.c_int64),
         ("inputs", ctypes.c_int64),
@@ -50,13 +50,12 @@ class MatrixAddress(ctypes.Structure):
 class PackedMatrix:
     """The weights of a linear map in panels of 64 outputs (products.h says how they lie); the last panel ends in zeros.
 
-    What there is for each output is padded to whole panels. ``corrections`` are minus 128 times the sum of an output's
-    weights, in int8.
+    What there is for each output is padded to whole panels. ``sums`` are those of an output's weights, in int8.
     """
 
     panels: Shaped[Tensor, "panels groups 64 group"]
     scales: Float32[Tensor, " padded"]
-    corrections: Int32[Tensor, " padded"]
+    sums: Int32[Tensor, " padded"]
     bias: Float32[Tensor, " padded"] | None
     outputs: int
     inputs: int
@@ -64,23 +63,35 @@ class PackedMatrix:
 
     def address(self) -> MatrixAddress:
         """Where the C++ kernels find it, as long as this object lives."""
-        tensors = self.panels, self.scales, self.corrections, self.bias
+        tensors = self.panels, self.scales, self.sums, self.bias
         places = [None if each is None else each.data_ptr() for each in tensors]
         return MatrixAddress(*places, self.outputs, self.inputs, _NUMBERS[self.format])
 
 
-def quantize_rows(
+def quantize_weights(
+    weight: Float[Tensor, "outputs inputs"],
+) -> tuple[Int8[Tensor, "outputs inputs"], Float32[Tensor, "outputs 1"]]:
+    """Whole numbers q from -127 to 127 and a scale for each output: w is about q scale. Halves go to the even side."""
+    weight = weight.float()
+    top = weight.abs().amax(dim=-1, keepdim=True)
+    inverse = torch.where(top > 0, _LARGEST_WEIGHT / top, 0.0)
+    return (weight * inverse).round_().to(torch.int8), top / _LARGEST_WEIGHT
+
+
+def quantize_inputs(
     x: Float[Tensor, "*rows inputs"],
-) -> tuple[Int8[Tensor, "*rows inputs"], Float32[Tensor, "*rows 1"]]:
-    """Whole numbers q from -127 to 127 and a scale for each row: x is about q scale. Halves go to the even side."""
+) -> tuple[Int16[Tensor, "*rows inputs"], Float32[Tensor, "*rows 1"]]:
+    """Whole numbers q and a scale for each row: x is about q scale. A row's q lie within 255 of each other and of 0."""
     x = x.float()
-    top = x.abs().amax(dim=-1, keepdim=True)
-    inverse = torch.where(top > 0, _LARGEST / top, 0.0)
-    return (x * inverse).round_().to(torch.int8), top / _LARGEST
+    low, high = x.amin(dim=-1, keepdim=True).clamp(max=0), x.amax(dim=-1, keepdim=True).clamp(min=0)
+    range_ = high - low
+    inverse = torch.where(range_ > 0, _LARGEST_INPUT / range_, 0.0)
+    largest = _LARGEST_INPUT - (-low * inverse).round()  # both ends of a row may be rounded away from 0
+    return (x * inverse).round_().minimum(largest).to(torch.int16), range_ / _LARGEST_INPUT
 
 
-def multiply_int8(
-    x: Int8[Tensor, "*rows inputs"], weight: Int8[Tensor, "outputs inputs"]
+def multiply_whole(
+    x: Int16[Tensor, "*rows inputs"], weight: Int8[Tensor, "outputs inputs"]
 ) -> Int[Tensor, "*rows outputs"]:
     """The exact sums of whole products."""
     # In float64, as integers have no fast product everywhere: exact up to 2^53.
@@ -92,7 +103,9 @@ def pack(
 ) -> PackedMatrix:
     """A linear map's matrix made ready for products in a number format."""
     outputs, inputs = weight.shape
-    numbers, scales = quantize_rows(weight) if format_ == "int8" else (weight.to(_TYPES[format_]), weight.new_ones(()))
+    numbers, scales = (
+        quantize_weights(weight) if format_ == "int8" else (weight.to(_TYPES[format_]), weight.new_ones(()))
+    )
     padded = F.pad(numbers, (0, -inputs % _GROUPS[format_], 0, -outputs % _PANEL))
     sums = padded.sum(dim=1, dtype=torch.int32) if format_ == "int8" else torch.zeros(len(padded), dtype=torch.int32)
     # A group is four bytes in every format: such are quickly moved as one number.
@@ -101,7 +114,7 @@ def pack(
     return PackedMatrix(
         panels.view(*groups.shape[::2], _PANEL, _GROUPS[format_]),
         F.pad(scales.float().expand(outputs, 1).flatten(), (0, -outputs % _PANEL)).contiguous(),
-        -_SHIFT * sums,
+        sums,
         None if bias is None else F.pad(bias.float(), (0, -outputs % _PANEL)),
         outputs,
         inputs,
@@ -123,7 +136,7 @@ def select_outputs(matrix: PackedMatrix, outputs: Int[Tensor, " kept"]) -> Packe
     return PackedMatrix(
         panels.view(matrix.panels.dtype),
         matrix.scales[kept],
-        matrix.corrections[kept],
+        matrix.sums[kept],
         None if matrix.bias is None else matrix.bias[kept],
         len(outputs),
         matrix.inputs,
@@ -147,8 +160,8 @@ def linear(
 def _linear_plainly(x: Tensor, matrix: PackedMatrix) -> Tensor:
     weight, outputs = unpack(matrix), matrix.outputs
     if matrix.format == "int8":
-        whole, scale = quantize_rows(x)
-        result = multiply_int8(whole, weight).float() * (scale * matrix.scales[:outputs])
+        whole, scale = quantize_inputs(x)
+        result = multiply_whole(whole, weight).float() * (scale * matrix.scales[:outputs])
     else:
         # A product of two bfloat16 is a float32.
         result = F.linear(x.to(weight.dtype).float(), weight.float())
