@@ -179,7 +179,7 @@ def _rank_freely(
     """The most probable continuations, where nothing else has a say."""
     beam, vocabulary = settings.beam_size, step.vocabulary
     # As many ends as hypotheses stand before the others where it is too early to end.
-    early = any(sentence.length < settings.min_length for sentence in sentences)
+    early = settings.min_length > 0 and any(sentence.length < settings.min_length for sentence in sentences)
     must_end = torch.tensor([sentence.must_end for sentence in sentences], device=step.logits.device)
     count = min((3 if early else 2) * beam, beam * vocabulary)
     limits = settings.forbidden, must_end, settings.end_id, count

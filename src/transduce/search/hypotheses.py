@@ -14,7 +14,7 @@ _NOTHING: Final = (-math.inf, 0, 0)
 @final
 @dataclass
 class Sentence:
-    """Its hypotheses have written equally much. At ``limit`` symbols, the end symbol counted, they must end.
+    """Its hypotheses have written ``length`` symbols each. At ``limit``, the end symbol counted, they must end.
 
     ``log_probability`` is minus infinity where a place of the beam is empty. ``ended`` is sorted, the best one first.
     """
@@ -24,6 +24,7 @@ class Sentence:
     written: list[tuple[int, ...]]
     log_probability: list[float]
     ended: list[Hypothesis] = field(default_factory=list)
+    length: int = 0
 
     @classmethod
     def begin(cls, number: int, limit: int, settings: SearchSettings) -> "Sentence":
@@ -32,11 +33,6 @@ class Sentence:
         others = -math.inf if settings.sampling is None else 0.0
         log_probability = [0.0] + [others] * (settings.beam_size - 1)
         return cls(number, max(limit, 1), [()] * settings.beam_size, log_probability)
-
-    @property
-    def length(self) -> int:
-        """How many symbols have been written."""
-        return len(self.written[0])
 
     @property
     def must_end(self) -> bool:
@@ -64,6 +60,7 @@ class Sentence:
             chosen += [_NOTHING] * (beam - len(chosen))
         self.written = [(*self.written[parent], symbol) for _, parent, symbol in chosen]
         self.log_probability = [log_probability for log_probability, _, _ in chosen]
+        self.length += 1
         return chosen
 
     def _end(self, log_probability: float, parent: int, shortfall: float, settings: SearchSettings) -> None:
