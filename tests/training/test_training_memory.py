@@ -29,3 +29,34 @@ def test_freed_memory_is_used_again():
         int(subprocess.check_output([sys.executable, "-c", PAGES.format(keep=keep)])) for keep in (False, True)
     )
     assert kept < returned / 3
+
+
+# Resident MiB before anything, with what is kept of 640 MB in which one block is still in use, and after another look.
+KEPT = """
+import torch
+from transduce.training import memory
+memory.keep_freed_memory()
+kept = memory.KeptMemory()
+kept.look()
+blocks = [torch.ones(4_000_000) for _ in range(40)]
+blocks = blocks[-1:]
+for _ in range(3):
+    print(memory._resident_pages() * 4096 >> 20)
+    kept.look()
+"""
+
+
+def test_what_is_kept_is_bounded():
+    if not keep_freed_memory():
+        pytest.skip("not glibc")
+    kept, given_back, after = map(int, subprocess.check_output([sys.executable, "-c", KEPT]).split())
+    assert given_back < kept - 500
+    assert abs(after - given_back) < 10
+
+
+def test_nothing_is_given_back_that_a_step_needs():
+    if not keep_freed_memory():
+        pytest.skip("not glibc")
+    script = KEPT.replace("blocks = blocks[-1:]", "").replace("range(3)", "range(2)")
+    full, still = map(int, subprocess.check_output([sys.executable, "-c", script]).split())
+    assert abs(full - still) < 10

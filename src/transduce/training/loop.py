@@ -16,7 +16,7 @@ from transduce.training.checkpoint import load_newest
 from transduce.training.course import lessons
 from transduce.training.cuts import fit, within_memory
 from transduce.training.health import Examined, Examiner, Health
-from transduce.training.memory import keep_freed_memory
+from transduce.training.memory import KeptMemory, keep_freed_memory
 from transduce.training.parallel import connect, gather_model
 from transduce.training.progress import Progress
 from transduce.training.requests import Abandoned
@@ -84,13 +84,14 @@ def _train(
 ) -> Progress:
     config, requests, processes = training.config, training.requests, training.processes
     sums, examiner = Sums.zero(training.device), Examiner(behind=training.device.type == "cuda")
-    clock = time.perf_counter()
+    clock, kept = time.perf_counter(), KeptMemory()
     watch.beat(f"step {progress.step + 1}")
     for lesson in lessons(training.corpora, config, progress, share):
         step = progress.step + 1
         rate = _rate(training, step)
         work = join_work(step_work(lesson.batches), processes)
         taken, cuts = _take(training, network, lesson.batches, work.target, progress)
+        kept.look()
         sums = sums.add(taken.losses.nll.where(taken.gradient_norm.isfinite(), 0), work.target)
         own = taken.losses.nll / taken.losses.tokens
         examiner.add(step, lesson.places, work.target, own, taken.gradient_norm)
