@@ -324,6 +324,22 @@ class TestWriter:
         writer.finish()
         assert [step for step, _ in list_checkpoints(tmp_path / "run")] == [5, 7]
 
+    def test_it_leaves_the_processors_to_the_training(self, writer, monkeypatch):
+        seen, save, before = [], checkpoint_writer.save_tensors, torch.get_num_threads()
+
+        def look_around(*arguments):
+            seen.append(torch.get_num_threads())
+            save(*arguments)
+
+        monkeypatch.setattr(checkpoint_writer, "save_tensors", look_around)
+        try:
+            torch.set_num_threads(3)
+            writer.write(Progress(step=5))
+            writer.finish()
+            assert (set(seen), torch.get_num_threads()) == ({1}, 3)
+        finally:
+            torch.set_num_threads(before)
+
     def test_memory_for_it_is_asked_for_once(self, writer):
         writer.write(Progress(step=5))
         places = {name: copy.data_ptr() for name, copy in writer._copies._copies.items()}
