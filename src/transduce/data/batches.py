@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,11 @@ from transduce.text import SpecialIds
 Array = NDArray[np.int64]
 
 
+# Sequences so short are left alone. Of other sizes, there are so many from any one to twice as much.
+_NARROW: Final = 8
+_SIZES: Final = 32
+
+
 @dataclass(frozen=True)
 class Batch:
     """Pairs as the model trains on them, padded on the right.
@@ -24,7 +30,7 @@ class Batch:
     ``source`` ends with the end symbol; ``target`` begins with the begin symbol; ``labels`` is ``target`` shifted
     left by one (section 3.1) and ends with the end symbol. Lengths count these symbols. ``rows`` are the
     pairs' numbers in their store, where they have any. A ``stand_in`` goes through the model like any other, for a
-    process that a step has nothing for, but counts for nothing.
+    process that a step has nothing for, but counts for nothing; so do the last ``fillers`` pairs.
     """
 
     source: Array
@@ -34,11 +40,12 @@ class Batch:
     target_lengths: Array
     rows: Array | None = None
     stand_in: bool = False
+    fillers: int = 0
 
     @property
     def target_tokens(self) -> int:
         """How many labels there are, end symbols counted, padding not."""
-        return 0 if self.stand_in else int(self.target_lengths.sum())
+        return 0 if self.stand_in else int(self.target_lengths[: len(self.target_lengths) - self.fillers].sum())
 
 
 def pad(sequences: Sequence[Ids | list[int]], filler: int) -> tuple[Array, Array]:
@@ -47,6 +54,39 @@ def pad(sequences: Sequence[Ids | list[int]], filler: int) -> tuple[Array, Array
     rows = np.full((len(sequences), int(lengths.max(initial=0))), filler, dtype=np.int64)
     rows[np.arange(rows.shape[1]) < lengths[:, None]] = np.concatenate([*sequences]) if len(sequences) else 0
     return rows, lengths
+
+
+def fill_up(batch: Batch) -> Batch:
+    """The batch with as many fillers as make the number of each side's symbols a round one: about one symbol in 64.
+
+    Then matrices have few sizes in a whole training. The products of each new size need a kernel of their own, which
+    oneDNN generates anew once it has had too many others, and what a matrix leaves behind is where the next one fits.
+    """
+    widths = batch.source.shape[1], batch.target.shape[1]
+    if min(widths) < _NARROW or batch.fillers:
+        return batch
+    sides = [int(lengths.sum()) for lengths in (batch.source_lengths, batch.target_lengths)]
+    roundness = [1 << max(0, (symbols // _SIZES).bit_length() - 1) for symbols in sides]
+    missing = [-symbols % to for symbols, to in zip(sides, roundness, strict=True)]
+    while (pairs := max(-(-symbols // width) for symbols, width in zip(missing, widths, strict=True))) > min(missing):
+        missing = [symbols + to * (symbols < pairs) for symbols, to in zip(missing, roundness, strict=True)]
+    if not pairs:
+        return batch
+    source, target = (symbols // pairs + (np.arange(pairs) < symbols % pairs) for symbols in missing)
+
+    def longer(ids: Array) -> Array:
+        return np.pad(ids, ((0, pairs), (0, 0)))  # whatever they say
+
+    return Batch(
+        longer(batch.source),
+        np.concatenate([batch.source_lengths, source]),
+        longer(batch.target),
+        longer(batch.labels),
+        np.concatenate([batch.target_lengths, target]),
+        None if batch.rows is None else np.pad(batch.rows, (0, pairs)),
+        batch.stand_in,
+        pairs,
+    )
 
 
 # Other tokens for the same texts: sources, targets and their rows in, sources and targets out.

@@ -37,8 +37,11 @@ def projected_cross_entropy(
     weight: Float[Tensor, "vocabulary model"],
     labels: Int[Tensor, " tokens"],
     smoothing: float,
+    counted: int | None = None,
 ) -> Loss:
     """``smoothed_cross_entropy`` of ``hidden @ weight.T``, without ever holding all logits.
+
+    Of all tokens the first ``counted`` do; None: all.
 
     The gradients are computed chunk by chunk along with the loss, so that no logits are kept for the backward pass.
     Products are computed in autocast's type, where that is on; the weights' gradient is summed in float32.
@@ -48,7 +51,7 @@ def projected_cross_entropy(
         hidden = hidden.to(torch.get_autocast_dtype(device))
     with torch.autocast(device, enabled=False):
         objective, nll = _ProjectedLoss.apply(  # type: ignore[no-untyped-call]
-            hidden, weight, labels, smoothing, torch.is_grad_enabled()
+            hidden, weight, labels, smoothing, len(hidden) if counted is None else counted, torch.is_grad_enabled()
         )
     return objective, nll
 
@@ -61,6 +64,7 @@ class _ProjectedLoss(torch.autograd.Function):
         weight: Tensor,
         labels: Tensor,
         smoothing: float,
+        counted: int,
         want_gradients: bool,
     ) -> tuple[Tensor, Tensor]:
         sums = torch.zeros(2, dtype=torch.float64, device=hidden.device)
@@ -71,7 +75,7 @@ class _ProjectedLoss(torch.autograd.Function):
         for start in range(0, len(hidden), chunk):
             part = slice(start, start + chunk)
             logits = F.linear(hidden[part], narrow)
-            gradient = _differentiate(logits, labels[part], smoothing, sums)
+            gradient = _differentiate_first(logits, labels[part], counted - start, smoothing, sums)
             if hidden_gradient is not None and weight_gradient is not None:
                 torch.mm(gradient, narrow, out=hidden_gradient[part])
                 weight_gradient += gradient.T @ hidden[part]
@@ -84,7 +88,20 @@ class _ProjectedLoss(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, factor: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
         hidden_gradient, weight_gradient = ctx.saved_tensors
-        return hidden_gradient * factor, weight_gradient * factor, None, None, None
+        return hidden_gradient * factor, weight_gradient * factor, None, None, None, None
+
+
+def _differentiate_first(logits: Tensor, labels: Tensor, counted: int, smoothing: float, sums: Tensor) -> Tensor:
+    """``_differentiate`` of the first rows, and zeros for the others."""
+    counted = max(0, min(counted, len(logits)))
+    if counted == len(logits):
+        return _differentiate(logits, labels, smoothing, sums)
+    if counted:
+        gradient = _differentiate(logits[:counted], labels[:counted], smoothing, sums)
+        if gradient.data_ptr() != logits.data_ptr():  # compiled, it has a place of its own
+            logits[:counted] = gradient
+    logits[counted:] = 0
+    return logits
 
 
 def _differentiate(logits: Tensor, labels: Tensor, smoothing: float, sums: Tensor) -> Tensor:

@@ -17,12 +17,18 @@ class Tokens:
     ``seeds``: what dropout leaves out of a row in training follows from the row's seed and the positions in it, so that
     it is the same in whatever batch, at whatever place of it; without them, torch's generator gives some. A pair has
     one seed for both its sides. Lengths and seeds may stay on the CPU, wherever the ids are: how the sequences are laid
-    end to end is worked out there.
+    end to end is worked out there. The last ``fillers`` rows are there to make up a size: no loss counts them.
     """
 
     ids: Int[Tensor, "batch length"]
     lengths: Int[Tensor, " batch"]
     seeds: Int[Tensor, " batch"] | None = None
+    fillers: int = 0
+
+    @property
+    def counted(self) -> Int[Tensor, ""]:
+        """How many symbols there are before the fillers."""
+        return self.lengths[: len(self.lengths) - self.fillers].sum()
 
     def packing(self) -> Packing:
         """How the sequences lie without their padding."""

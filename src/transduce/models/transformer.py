@@ -81,9 +81,13 @@ class Transformer(nn.Module):
         """The loss of known targets; ``labels`` is ``target`` shifted left by one, ending with the end symbol."""
         hidden = self.decode(self.encode(source), target).hidden
         objective, nll = projected_cross_entropy(
-            hidden, self.output.weight, target.packing().pack(labels), self.config.label_smoothing
+            hidden,
+            self.output.weight,
+            target.packing().pack(labels),
+            self.config.label_smoothing,
+            int(target.counted) if target.fillers else None,
         )
-        return LossSums(objective, nll, target.lengths.sum())
+        return LossSums(objective, nll, target.counted)
 
     def start(
         self, memory: Memory, beam: int, prefix: Tokens | None = None, writable: Writable | None = None

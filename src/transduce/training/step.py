@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from transduce.config import TrainConfig
-from transduce.data import Batch
+from transduce.data import Batch, fill_up
 from transduce.kernels import derive, make_seed, send
 from transduce.models import LossSums, Tokens
 from transduce.training.parallel import postpone, whole
@@ -56,7 +56,7 @@ def train_step(
     total: LossSums | None = None
     for number, batch in enumerate(batches, start=1):
         with postpone(model, last=number == len(batches)):
-            sums = compute_loss(model, batch, dtype, seed)
+            sums = compute_loss(model, fill_up(batch), dtype, seed)
             (sums.objective / tokens).backward()  # type: ignore[no-untyped-call]
         sums = LossSums(sums.objective.detach(), sums.nll, sums.tokens)
         total = sums if total is None else total + sums
@@ -94,7 +94,7 @@ def compute_loss(model: nn.Module, batch: Batch, dtype: torch.dtype, seed: Int[T
     device = next(model.parameters()).device
     seeds = None if seed is None or batch.rows is None else derive(seed, torch.from_numpy(batch.rows))
     source = Tokens(_tensor(batch.source, device), torch.from_numpy(batch.source_lengths), seeds)
-    target = Tokens(_tensor(batch.target, device), torch.from_numpy(batch.target_lengths), seeds)
+    target = Tokens(_tensor(batch.target, device), torch.from_numpy(batch.target_lengths), seeds, batch.fillers)
     with torch.autocast(device.type, dtype=dtype, enabled=dtype != torch.float32):
         sums: LossSums = model(source, target, _tensor(batch.labels, device))
     return LossSums(0 * sums.objective, 0 * sums.nll, 0 * sums.tokens) if batch.stand_in else sums
