@@ -42,6 +42,24 @@ def test_fused_equals_plain_with_gradients(smoothing, tokens, monkeypatch):
 
 
 @pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("counted", [1, 101, 150, 202, 300])  # within chunks of 101, and between them
+def test_the_first_tokens_count_alone(counted, monkeypatch):
+    monkeypatch.setitem(_LOGITS, "cpu", 101 * 29)
+    torch.manual_seed(5)
+    hidden = torch.randn(300, 13, requires_grad=True)
+    weight = torch.randn(29, 13, requires_grad=True)
+    labels = torch.randint(29, (300,))
+    plain = projected_cross_entropy(hidden[:counted], weight, labels[:counted], 0.1)
+    plain[0].backward()
+    expected = hidden.grad, weight.grad
+    hidden.grad = weight.grad = None
+    found = projected_cross_entropy(hidden, weight, labels, 0.1, counted)
+    found[0].backward()
+    torch.testing.assert_close(found, plain, rtol=1e-6, atol=1e-5)
+    torch.testing.assert_close((hidden.grad, weight.grad), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.usefixtures("way")
 def test_without_gradients_gives_the_same_sums():
     hidden, weight, labels = torch.randn(300, 13), torch.randn(29, 13), torch.randint(29, (300,))
     with torch.no_grad():

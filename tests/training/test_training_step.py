@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from transduce.config import Corpus, DataConfig, RunConfig, TrainConfig, preset
-from transduce.data import Batch
+from transduce.data import Batch, fill_up
 from transduce.models import LossSums, Tokens, build
 from transduce.training import compute_loss, make_optimizer, step_seed, train_step
 
@@ -122,6 +122,30 @@ def test_dropout_is_the_pairs_own_however_they_are_batched(cuts):
     torch.testing.assert_close(parts, whole, rtol=1e-4, atol=1e-6)
     others = [gradients(seed, *cuts)[0] for seed in (step_seed(1, 8), step_seed(2, 7), step_seed(7, 1), None)]
     assert len({loss, *others}) == 5
+
+
+@pytest.mark.parametrize("changes", [{}, {"positions": "relative"}, {"neighbourhood": 4}])
+def test_fillers_change_nothing(changes):
+    """Not the sums, not what dropout leaves out of a pair, not the gradients."""
+    torch.manual_seed(2)
+    sizes = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 12, "d_ff": 20, "heads": 3, "vocab_size": 23}
+    model = build(preset("base", sizes | {"dropout": 0.3, "attention_dropout": 0.2} | changes)).train()
+    draw = np.random.default_rng(7)
+    pairs = [(draw.integers(3, 23, 9).tolist(), draw.integers(3, 23, 1 + row % 12).tolist()) for row in range(31)]
+    batch = replace(_batch(pairs), rows=np.arange(31))
+    assert fill_up(batch).fillers
+
+    def learn(batch):
+        sums = compute_loss(model, batch, torch.float32, step_seed(1, 7))
+        sums.objective.backward()
+        gradients = [weight.grad for weight in model.parameters()]
+        model.zero_grad(set_to_none=True)
+        return [sums.objective.detach(), sums.nll, sums.tokens], gradients
+
+    expected, gradients = learn(batch)
+    found, filled = learn(fill_up(batch))
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(filled, gradients, rtol=1e-4, atol=1e-4)
 
 
 def test_bfloat16_rounds_the_products_but_not_the_weights():
