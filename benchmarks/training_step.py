@@ -68,14 +68,16 @@ def plain() -> Iterator[None]:
         yield
 
 
-def with_padding() -> AbstractContextManager[object]:
-    """Padding goes through all layers and the loss, as if it were symbols."""
+@contextmanager
+def with_padding() -> Iterator[None]:
+    """Padding goes through all layers and the loss, as if it were symbols; there are no fillers."""
 
     def packing(tokens: Tokens) -> Packing:
         width = tokens.ids.shape[1]
         return Packing.of(torch.full_like(tokens.lengths, width), width, tokens.ids.device, tokens.seeds)
 
-    return patch.object(Tokens, "packing", packing)
+    with patch.object(Tokens, "packing", packing), patch("transduce.training.step.fill_up", lambda batch: batch):
+        yield
 
 
 VARIANTS: Final[dict[str, Variant]] = {
