@@ -78,9 +78,6 @@ inline float largest(const float* x, std::int64_t n, float least, Change change)
 inline float largest(const float* x, std::int64_t n) {
   return largest(x, n, -INFINITY, [](Sixteen x) { return x; });
 }
-inline float largest_magnitude(const float* x, std::int64_t n) {
-  return largest(x, n, 0.0f, [](Sixteen x) { return x < 0 ? -x : x; });
-}
 
 // `exponential` of each; adding and taking away 1.5 x 2^23 rounds to whole numbers.
 inline Sixteen exponential(Sixteen x) {
