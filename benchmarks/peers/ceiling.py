@@ -79,7 +79,7 @@ def share_of_ceiling(step: TrainStep, batch: Batch) -> float:
 
 
 def record_products(step: TrainStep, batch: Batch) -> Counter[Product]:
-    """How often one of our steps computes which products, attention's as products of padded matrices."""
+    """How often one of our steps computes which products, attention's as products of padded matrices; fillers count."""
     with patch("transduce.kernels.packed.has_native", lambda *_: False), _Recorder() as recorder:
         step(batch, RATE)
     products: Counter[Product] = recorder.products

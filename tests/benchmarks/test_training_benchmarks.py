@@ -22,7 +22,7 @@ SMALL = {"encoder_layers": 2, "decoder_layers": 3, "d_model": 20, "d_ff": 28, "h
 
 
 def test_the_recorded_products_are_all_operations_of_a_step():
-    corpus = fixed_corpus(7, 11, VOCABULARY)
+    corpus = fixed_corpus(8, 11, VOCABULARY)  # of 88 symbols a side, which need no fillers
     config = make_config("tiny", VOCABULARY, **SMALL)
     contestants = dict(make_contestants(build(config)))
     step = next(step for each, step in contestants.items() if each.name == "transduce" and each.precision == "float32")
