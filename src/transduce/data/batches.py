@@ -57,7 +57,7 @@ def pad(sequences: Sequence[Ids | list[int]], filler: int) -> tuple[Array, Array
 
 
 def fill_up(batch: Batch) -> Batch:
-    """The batch with as many fillers as make the number of each side's symbols a round one: about one symbol in 64.
+    """The batch with as many fillers as make the number of each side's symbols a round one: about 1% more symbols.
 
     Then matrices have few sizes in a whole training. The products of each new size need a kernel of their own, which
     oneDNN generates anew once it has had too many others, and what a matrix leaves behind is where the next one fits.

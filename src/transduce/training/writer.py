@@ -123,7 +123,7 @@ def _work_alone() -> None:
     """In this thread torch has one thread.
 
     OpenMP would keep a team of threads for it. With more threads than processors, even if they all sleep, GNU's lets
-    the training's own sleep after every operation too: small models' steps take 1.6 times as long.
+    the training's own sleep after every operation too, and small models' steps take half as long again.
     """
     torch.get_num_threads()  # a thread's first look sets it to what was last set anywhere
     torch.set_num_threads(1)
