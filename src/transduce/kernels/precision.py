@@ -1,18 +1,21 @@
 """Which number format multiplies fast on this hardware."""
 
+import math
 import time
-from collections.abc import Callable
-from functools import lru_cache
-from typing import Final
+from collections.abc import Callable, Hashable, Mapping
+from functools import lru_cache, partial
+from typing import Final, TypeVar
 
 import torch
-from torch import Tensor
 
 from transduce.config import Precision, TrainingPrecision
 from transduce.kernels.native import has_native
 from transduce.kernels.products import Format, linear, pack
 
-_FAST_ENOUGH: Final = 1.5  # a narrower format must win by this much to be worth its rounding
+K = TypeVar("K", bound=Hashable)
+
+_FAST_ENOUGH: Final = 1.25  # a narrower format must win by this much to be worth its rounding
+_ROUNDS: Final = 20
 
 
 def resolve_format(precision: Precision, *, packed: bool, device: torch.device) -> Format:
@@ -40,18 +43,11 @@ def resolve_precision(precision: TrainingPrecision, device: torch.device) -> tor
 
 @lru_cache
 def _fastest_packed() -> Format:
-    chosen: Format = "float32"
-    formats: tuple[Format, ...] = ("float32", "bfloat16", "int8") if has_native(torch.empty(0)) else (chosen,)
-    seconds = {each: _packed_seconds(each) for each in formats}
-    for each in formats:
-        if seconds[chosen] > _FAST_ENOUGH * seconds[each]:
-            chosen = each
-    return chosen
-
-
-def _packed_seconds(format_: Format) -> float:
-    matrix, rows = pack(torch.ones(512, 512), None, format_), torch.ones(64, 512)
-    return _fastest(lambda: linear(rows, matrix))
+    if not has_native(torch.empty(0)):
+        return "float32"
+    rows = torch.ones(64, 512)
+    formats: tuple[Format, ...] = ("float32", "bfloat16", "int8")
+    return widest({each: partial(linear, rows, pack(torch.ones(512, 512), None, each)) for each in formats})
 
 
 @lru_cache
@@ -60,19 +56,23 @@ def _multiplies_bfloat16_fast(device: torch.device) -> bool:
         return torch.cuda.get_device_capability(device) >= (8, 0)
     # Measured, not looked up: there is no public name for every unit that can (AMX, AVX512-BF16, SVE). Hardware that
     # multiplies bfloat16 does so several times as fast; hardware that emulates it is slower.
-    return _seconds(torch.float32) > _FAST_ENOUGH * _seconds(torch.bfloat16)
+    squares = (torch.ones(512, 512, dtype=dtype) for dtype in (torch.float32, torch.bfloat16))
+    return widest({square.dtype: partial(torch.mm, square, square) for square in squares}) == torch.bfloat16
 
 
-def _seconds(dtype: torch.dtype) -> float:
-    left, right = torch.ones(512, 512, dtype=dtype), torch.ones(512, 512, dtype=dtype)
-    return _fastest(lambda: left @ right)
+def widest(products: Mapping[K, Callable[[], object]]) -> K:
+    """The first format, or a later one where that is so much faster that it is worth its rounding.
 
-
-def _fastest(product: Callable[[], Tensor]) -> float:
-    """The seconds of the fastest of a few matrix products of a size that models use."""
-    times = []
-    for _ in range(6):
-        start = time.perf_counter()
-        product()
-        times.append(time.perf_counter() - start)
-    return min(times)
+    The fastest of many calls counts, and the formats take turns: whatever else the machine does meets all alike.
+    """
+    seconds = dict.fromkeys(products, math.inf)
+    for _ in range(_ROUNDS):
+        for each, product in products.items():
+            start = time.perf_counter()
+            product()
+            seconds[each] = min(seconds[each], time.perf_counter() - start)
+    chosen, *narrower = products
+    for each in narrower:
+        if seconds[chosen] > _FAST_ENOUGH * seconds[each]:
+            chosen = each
+    return chosen
