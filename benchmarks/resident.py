@@ -8,11 +8,15 @@ _PROCESSES: Final = Path("/proc")
 
 
 def growth(call: Callable[[], object]) -> int:
-    """By how many bytes the process's resident set grows at the most while the call runs."""
+    """By how many bytes the process's resident set grows at the most while the call runs.
+
+    Linux counts pages in parts, one for each processor, and reads the peak from fewer of them than the size: what is
+    below nothing is nothing.
+    """
     (_PROCESSES / "self" / "clear_refs").write_text("5", encoding="ascii")  # the peak (VmHWM) begins anew
     before = resident_bytes("VmRSS")
     call()
-    return resident_bytes("VmHWM") - before
+    return max(0, resident_bytes("VmHWM") - before)
 
 
 def resident_bytes(field: str, process: str = "self") -> int:
