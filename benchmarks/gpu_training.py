@@ -23,10 +23,9 @@ from typing import Any, Final, final
 import torch
 
 from benchmarks.peers.batches import Corpus, mixed_corpus, real_corpus
-from benchmarks.peers.contestant import Contestant, TrainStep, make_contestants
+from benchmarks.peers.contestant import RATE, Contestant, TrainStep, make_contestants
 from benchmarks.peers.loss_curves import compare_curves
 from benchmarks.peers.machine import describe_machine, describe_versions
-from benchmarks.peers.race import RATE, synchronize
 from benchmarks.peers.report import show_curves
 from benchmarks.peers.sizes import describe, make_config, parse_sizes
 from transduce.data import Batch
@@ -119,6 +118,12 @@ def run(step: TrainStep, batches: Sequence[Batch]) -> float:
         step(batch, RATE)
     synchronize()
     return time.perf_counter() - start
+
+
+def synchronize() -> None:
+    """Wait until the device has done all that it was given."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
 
 
 def measure_peak(device: torch.device) -> float:

@@ -4,9 +4,11 @@
 
 DIR holds train.en.gz and train.de.gz of Multi30k; without it, phrases are made up. All train the same model: the same
 function of the same weights (with bias in the attention, as Marian has it), dropout 0.1, label smoothing 0.1, by fused
-Adam. Prints Markdown tables of target tokens a second, padding not counted, and writes them, and every round's figures,
-to training.md and training.json of benchmarks/results. --quick shows in two minutes that all of it works, and writes
-nothing unless --out says where. --curves trains ours and the best peer of the last size to compare their losses.
+Adam; each in a process of its own, one after the other. The matrix products of our step run beside them, too, and
+nothing else: what is between them and us is what is left to gain. Prints Markdown tables of target tokens a second,
+padding not counted, and writes them, and every round's figures, to training.md and training.json of
+benchmarks/results. --quick shows in two minutes that all of it works, and writes nothing unless --out says where.
+--curves trains ours and the best peer of the last size to compare their losses.
 """
 
 import argparse
@@ -18,15 +20,13 @@ from typing import Any, Final
 import torch
 
 from benchmarks.peers.batches import Corpus, fixed_corpus, real_corpus
-from benchmarks.peers.ceiling import share_of_ceiling
-from benchmarks.peers.contestant import make_contestants
+from benchmarks.peers.contestant import Contestant, make_contestants
 from benchmarks.peers.loss_curves import Comparison, compare_curves
 from benchmarks.peers.machine import describe_machine, describe_versions
-from benchmarks.peers.race import best_threads, race
+from benchmarks.peers.race import race
 from benchmarks.peers.report import Section, show_curves, show_summary
 from benchmarks.peers.sizes import describe, make_config, parse_sizes
 from transduce.models import build
-from transduce.training import keep_freed_memory
 
 RESULTS: Final = Path(__file__).parent / "results"
 CPU: Final = torch.device("cpu")
@@ -37,7 +37,6 @@ QUICK: Final[dict[str, Any]] = {"sizes": ["tiny"], "threads": [1], "rounds": 1, 
 
 def main() -> None:
     options = parse()
-    keep_freed_memory()  # of which all have something
     real = real_corpus(options.data, options.batch_tokens, VOCABULARY)
     fixed = fixed_corpus(options.batch_tokens // FIXED_LENGTH, FIXED_LENGTH, FIXED_VOCABULARY)
     sections = []
@@ -53,15 +52,12 @@ def main() -> None:
 
 
 def measure(size: str, corpus: Corpus, options: argparse.Namespace) -> Section:
-    """All contestants on one model and one kind of batches, and how near ours is to its ceiling."""
+    """All contestants, and the products of ours alone, on one model and one kind of batches."""
     config = make_config(size, corpus.vocab_size, norm=options.norm)
-    torch.manual_seed(1)
-    contestants = dict(make_contestants(build(config), compiled=options.compile))
-    results = race(contestants, options.threads, corpus, options.rounds, options.steps)
-    ours = best_threads(results)[0]
-    torch.set_num_threads(ours.threads)
-    ceiling = share_of_ceiling(contestants[ours.contestant], corpus.batches[0])
-    return Section(size, describe(config), corpus.describe(), results, ceiling)
+    contestants = [each for each, _ in make_contestants(build(config), compiled=options.compile)]
+    products = Contestant("products", "our step's matrix products alone", contestants[0].precision)
+    results = race([*contestants, products], config, options.threads, corpus, options.rounds, options.steps)
+    return Section(size, describe(config), corpus.describe(), results)
 
 
 def compare(section: Section, corpus: Corpus, options: argparse.Namespace) -> tuple[list[str], list[Comparison]]:
@@ -77,8 +73,9 @@ def compare(section: Section, corpus: Corpus, options: argparse.Namespace) -> tu
 def describe_setting(options: argparse.Namespace) -> str:
     return (
         f"{describe_machine(CPU)}; {describe_versions(CPU)}. {options.rounds} rounds of {options.steps} steps, all in "
-        f"turn in each round; medians of the rounds, and of the rounds' ratios. Each with that of "
-        f"{' and '.join(map(str, options.threads))} threads that suits it."
+        f"turn in each round, each in a process of its own and on batches that it has met just before; medians of the "
+        f"rounds, and of the rounds' ratios. Each with that of {' and '.join(map(str, options.threads))} threads that "
+        f"suits it."
     )
 
 

@@ -1,22 +1,18 @@
-"""What a training step would take if it were its matrix products alone."""
+"""What a training step would be if it were its matrix products alone."""
 
-import statistics
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, final
-from unittest.mock import patch
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from benchmarks.peers.contestant import TrainStep
-from benchmarks.peers.race import RATE, synchronize
+from benchmarks.peers.contestant import RATE, TrainStep
 from transduce.data import Batch
 
-_REPEATS: Final = 5
 _ATEN: Final = torch.ops.aten
 # Where the two factors stand among the arguments.
 _PRODUCTS: Final[Mapping[Any, int]] = {
@@ -69,36 +65,33 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*args, **(kwargs or {}))
 
 
-def share_of_ceiling(step: TrainStep, batch: Batch) -> float:
-    """The time of a step's matrix products, each alone and into memory that is there, over the time of the step.
+def make_products(step: TrainStep, batch: Batch) -> Callable[[], None]:
+    """The matrix products of one training step on a batch, and nothing else.
 
-    Both by this process's threads, in the step's own number format and shapes.
+    Each has factors of the step's own format and layout, and memory for the result that is there: what no training that
+    multiplies by the same library can be faster than.
     """
-    products: float = sum(count * _time_product(*product) for product, count in record_products(step, batch).items())
-    return products / _time(lambda: step(batch, RATE))
+    products = record_products(step, batch)
+    factors = {layout: layout.fill() for product in products for layout in product}
+    calls = [(_choose(factors[left], factors[right]), count) for (left, right), count in products.items()]
+
+    def run() -> None:
+        for multiply, count in calls:
+            for _ in range(count):
+                multiply()
+
+    return run
 
 
 def record_products(step: TrainStep, batch: Batch) -> Counter[Product]:
-    """How often one of our steps computes which products, attention's as products of padded matrices; fillers count."""
-    with patch("transduce.kernels.packed.has_native", lambda *_: False), _Recorder() as recorder:
+    """How often a training step computes which products, fillers counted; none that C++ kernels of ours compute."""
+    with _Recorder() as recorder:
         step(batch, RATE)
     products: Counter[Product] = recorder.products
     return products
 
 
-def _time_product(left: Layout, right: Layout) -> float:
-    a, b = left.fill(), right.fill()
-    multiply: Callable[..., Tensor] = torch.mm if a.dim() == 2 else torch.bmm
-    out = multiply(a, b)
-    return _time(lambda: multiply(a, b, out=out))
-
-
-def _time(run: Callable[[], object]) -> float:
-    """Seconds, the median of a few."""
-    found = []
-    for _ in range(_REPEATS):
-        start = time.perf_counter()
-        run()
-        synchronize()
-        found.append(time.perf_counter() - start)
-    return statistics.median(found)
+def _choose(left: Tensor, right: Tensor) -> Callable[[], Tensor]:
+    """One product of two factors, always into the same memory."""
+    multiply: Callable[..., Tensor] = torch.mm if left.dim() == 2 else torch.bmm
+    return partial(multiply, left, right, out=multiply(left, right))

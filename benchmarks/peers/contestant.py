@@ -1,5 +1,6 @@
 """All ways to train one model that a benchmark compares, each as one function."""
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -12,16 +13,18 @@ from torch import Tensor, nn
 
 from benchmarks.peers.marian import ATTENTION, MarianPeer, has_marian
 from benchmarks.peers.torch_nn import TorchPeer
-from transduce.config import TrainConfig
+from transduce.config import ModelConfig, TrainConfig
 from transduce.data import Batch
 from transduce.kernels import has_native, resolve_precision
-from transduce.models import Transformer
+from transduce.models import Transformer, build
 from transduce.training import make_optimizer, train_step
 
-Family = Literal["ours", "transformers", "torch.nn"]
+Family = Literal["ours", "transformers", "torch.nn", "products"]
 # One training step at a rate; returns the loss before it, in nats per target token, on the device.
 TrainStep = Callable[[Batch, float], Tensor]
 
+RATE: Final = 1e-4  # of learning: any that lets the weights stay finite
+PEERS: Final = ("transformers", "torch.nn")
 _IGNORED: Final = -100  # what torch's cross-entropy leaves out
 
 
@@ -53,6 +56,15 @@ def make_contestants(ours: Transformer, *, compiled: bool = False) -> Iterator[t
     if has_marian(ours):
         yield _make_narrow("transformers", "MarianMTModel, sdpa", MarianPeer(ours, "sdpa"))
     yield _make_narrow("torch.nn", "nn.Transformer", TorchPeer(ours))
+
+
+def find_step(contestant: Contestant, config: ModelConfig, device: torch.device) -> TrainStep:
+    """A contestant's step, of the same weights as every other's."""
+    torch.manual_seed(1)
+    steps = make_contestants(build(config).to(device), compiled="compiled" in contestant.name)
+    found = next(step for each, step in steps if each == contestant)
+    gc.collect()  # those before it
+    return found
 
 
 def peer_loss(peer: nn.Module, batch: Batch) -> Tensor:

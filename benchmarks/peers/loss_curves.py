@@ -9,9 +9,8 @@ import numpy as np
 import torch
 
 from benchmarks.peers.batches import Corpus
-from benchmarks.peers.contestant import Contestant, make_contestants
+from benchmarks.peers.contestant import Contestant, find_step
 from transduce.config import ModelConfig
-from transduce.models import build
 from transduce.training import learning_rate
 
 WINDOW: Final = 50  # steps that a smoothed loss is the mean of
@@ -46,9 +45,7 @@ def _train(
 ) -> list[float]:
     """The loss before each of so many steps, by the paper's schedule with a short warm-up."""
     print(f"{steps} steps of {contestant} with dropout {config.dropout}", file=sys.stderr)
-    torch.manual_seed(1)
-    contestants = make_contestants(build(config).to(device), compiled="compiled" in contestant.name)
-    step = next(step for each, step in contestants if each == contestant)
+    step = find_step(contestant, config, device)
     torch.manual_seed(100 + seed)
     rates = (learning_rate(number, config.d_model, _WARMUP, 1.0) for number in range(1, steps + 1))
     losses = [step(batch, rate) for batch, rate in zip(corpus.take(0, steps), rates, strict=True)]

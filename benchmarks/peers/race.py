@@ -2,17 +2,15 @@
 
 import statistics
 import sys
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Final, final
-
-import torch
+from typing import final
 
 from benchmarks.peers.batches import Corpus
-from benchmarks.peers.contestant import Contestant, TrainStep
-
-RATE: Final = 1e-4  # of learning: any that lets the weights stay finite
+from benchmarks.peers.contestant import PEERS, Contestant
+from benchmarks.peers.racer import Racer
+from transduce.config import ModelConfig
 
 
 @final
@@ -35,37 +33,34 @@ class Result:
 
 
 def race(
-    contestants: Mapping[Contestant, TrainStep], threads: Sequence[int], corpus: Corpus, rounds: int, steps: int
+    contestants: Sequence[Contestant],
+    config: ModelConfig,
+    threads: Sequence[int],
+    corpus: Corpus,
+    rounds: int,
+    steps: int,
 ) -> list[Result]:
     """Every contestant with every number of threads in each of ``rounds`` rounds of ``steps`` steps, in turn.
 
-    In a round all train on the same batches. One round more comes first, and is not counted: it warms up.
+    Each is a process of its own. In a round all train on the same batches.
     """
-    entries = [(contestant, number) for contestant in contestants for number in threads]
-    speeds: list[list[float]] = [[] for _ in entries]
-    before = torch.get_num_threads()
-    for round_ in range(rounds + 1):
-        batches = corpus.take(round_ * steps, steps)
-        # There and back again, so that nobody always follows the same one.
-        for place in list(range(len(entries)))[:: -1 if round_ % 2 else 1]:
-            contestant, number = entries[place]
-            torch.set_num_threads(number)
-            start = time.perf_counter()
-            for batch in batches:
-                contestants[contestant](batch, RATE)
-            synchronize()
-            seconds = time.perf_counter() - start
-            if round_:
-                speeds[place].append(sum(batch.target_tokens for batch in batches) / seconds)
-        print(f"round {round_} of {rounds}", file=sys.stderr)
-    torch.set_num_threads(before)
-    return [Result(*entry, tuple(found)) for entry, found in zip(entries, speeds, strict=True)]
-
-
-def synchronize() -> None:
-    """Wait until the device has done all that it was given."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+    with ExitStack() as stack:
+        racers = [stack.enter_context(Racer(contestant, config)) for contestant in contestants]
+        for racer in racers:
+            racer.wait()
+        entries = [(racer, number) for racer in racers for number in threads]
+        speeds: list[list[float]] = [[] for _ in entries]
+        for round_ in range(rounds):
+            batches = corpus.take(round_ * steps, steps)
+            tokens = sum(batch.target_tokens for batch in batches)
+            # There and back again, so that nobody always follows the same one.
+            for place in list(range(len(entries)))[:: -1 if round_ % 2 else 1]:
+                racer, number = entries[place]
+                speeds[place].append(tokens / racer.train(batches, number))
+            print(f"round {round_ + 1} of {rounds}", file=sys.stderr)
+    return [
+        Result(racer.contestant, number, tuple(found)) for (racer, number), found in zip(entries, speeds, strict=True)
+    ]
 
 
 def best_threads(results: Sequence[Result]) -> list[Result]:
@@ -76,7 +71,7 @@ def best_threads(results: Sequence[Result]) -> list[Result]:
     return list(best.values())
 
 
-def best_peer(results: Sequence[Result]) -> Result:
-    """The fastest of those that are not ours and train as we do."""
-    peers = [one for one in results if one.contestant.family != "ours" and one.contestant.comparable]
-    return max(peers, key=lambda one: one.median)
+def best_peer(results: Sequence[Result], precision: str = "") -> Result:
+    """The fastest of those that are not ours and train as we do, or of those in one precision."""
+    peers = [one for one in results if one.contestant.family in PEERS and one.contestant.comparable]
+    return max((one for one in peers if precision in one.contestant.precision), key=lambda one: one.median)

@@ -18,12 +18,21 @@ class Section:
     model: str
     batches: str
     results: list[Result]
-    ceiling: float  # the share of our step's time that its matrix products alone would take
 
     @property
     def best(self) -> list[Result]:
-        """Each contestant with the threads that suit it, ours first."""
+        """Each contestant with the threads that suit it, ours first and its products alone last."""
         return best_threads(self.results)
+
+    @property
+    def products_share(self) -> float:
+        """Of our step's time, what its matrix products alone take."""
+        return self.best[0].over(self.best[-1])
+
+    @property
+    def products_over_best_peer(self) -> float:
+        """How many times as fast as the best peer a step of ours would be if it were its products alone."""
+        return self.best[-1].over(self.best_peer)
 
     @property
     def best_peer(self) -> Result:
@@ -34,6 +43,11 @@ class Section:
     def over_best_peer(self) -> float:
         """How many times as fast as it ours is."""
         return self.best[0].over(self.best_peer)
+
+    @property
+    def over_best_float32(self) -> float:
+        """How many times as fast as the best peer in float32."""
+        return self.best[0].over(best_peer(self.best, "float32"))
 
     def show(self) -> list[str]:
         """A heading, and a table of all contestants."""
@@ -55,7 +69,9 @@ class Section:
             "batches": self.batches,
             "best_peer": _name(self.best_peer),
             "ratio_to_best_peer": self.over_best_peer,
-            "products_share_of_step": self.ceiling,
+            "ratio_to_best_float32_peer": self.over_best_float32,
+            "products_share_of_step": self.products_share,
+            "products_alone_to_best_peer": self.products_over_best_peer,
             "results": [_record_result(result) for result in self.results],
         }
 
@@ -64,12 +80,13 @@ def show_summary(sections: Sequence[Section]) -> list[str]:
     """Ours over the best peer, model by model."""
     rows = [
         f"| {section.size} | {section.batches} | {section.over_best_peer:.2f} | {_name(section.best_peer)} "
-        f"| {section.ceiling:.0%} |"
+        f"| {section.over_best_float32:.2f} | {section.products_share:.0%} | {section.products_over_best_peer:.2f} |"
         for section in sections
     ]
     return [
-        "| model | batches | over the best peer | best peer | products' share of our step |",
-        "|---|---|---|---|---|",
+        "| model | batches | over the best peer | best peer | over the best in float32 | products' share of our step "
+        "| our products alone, over the best peer |",
+        "|---|---|---|---|---|---|---|",
         *rows,
     ]
 
