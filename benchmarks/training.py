@@ -23,7 +23,7 @@ from benchmarks.peers.batches import Corpus, fixed_corpus, real_corpus
 from benchmarks.peers.contestant import Contestant, make_contestants
 from benchmarks.peers.loss_curves import Comparison, compare_curves
 from benchmarks.peers.machine import describe_machine, describe_versions
-from benchmarks.peers.race import race
+from benchmarks.peers.race import Rules, race
 from benchmarks.peers.report import Section, show_curves, show_summary
 from benchmarks.peers.sizes import describe, make_config, parse_sizes
 from transduce.models import build
@@ -32,7 +32,14 @@ RESULTS: Final = Path(__file__).parent / "results"
 CPU: Final = torch.device("cpu")
 VOCABULARY: Final = 8_000
 FIXED_LENGTH, FIXED_VOCABULARY = 16, 10_000
-QUICK: Final[dict[str, Any]] = {"sizes": ["tiny"], "threads": [1], "rounds": 1, "steps": 1, "batch_tokens": 512}
+QUICK: Final[dict[str, Any]] = {
+    "sizes": ["tiny"],
+    "threads": [1],
+    "rounds": 1,
+    "steps": 1,
+    "warm_up": 1,
+    "batch_tokens": 512,
+}
 
 
 def main() -> None:
@@ -56,7 +63,8 @@ def measure(size: str, corpus: Corpus, options: argparse.Namespace) -> Section:
     config = make_config(size, corpus.vocab_size, norm=options.norm)
     contestants = [each for each, _ in make_contestants(build(config), compiled=options.compile)]
     products = Contestant("products", "our step's matrix products alone", contestants[0].precision)
-    results = race([*contestants, products], config, options.threads, corpus, options.rounds, options.steps)
+    rules = Rules(options.threads, options.rounds, options.steps, options.warm_up)
+    results = race([*contestants, products], config, corpus, rules)
     return Section(size, describe(config), corpus.describe(), results)
 
 
@@ -73,9 +81,9 @@ def compare(section: Section, corpus: Corpus, options: argparse.Namespace) -> tu
 def describe_setting(options: argparse.Namespace) -> str:
     return (
         f"{describe_machine(CPU)}; {describe_versions(CPU)}. {options.rounds} rounds of {options.steps} steps, all in "
-        f"turn in each round, each in a process of its own and on batches that it has met just before; medians of the "
-        f"rounds, and of the rounds' ratios. Each with that of {' and '.join(map(str, options.threads))} threads that "
-        f"suits it."
+        f"turn in each round, each in a process of its own after {max(options.warm_up, options.steps)} steps on the "
+        f"same batches; medians of the rounds, and of the rounds' ratios. Each with that of "
+        f"{' and '.join(map(str, options.threads))} threads that suits it."
     )
 
 
@@ -83,7 +91,10 @@ def write(options: argparse.Namespace, lines: list[str], sections: list[Section]
     record = {
         "machine": describe_machine(CPU),
         "versions": describe_versions(CPU),
-        **{name: getattr(options, name) for name in ("threads", "rounds", "steps", "batch_tokens", "norm", "compile")},
+        **{
+            name: getattr(options, name)
+            for name in ("threads", "rounds", "steps", "warm_up", "batch_tokens", "norm", "compile")
+        },
         "sections": [section.record() for section in sections],
         "curves": [asdict(one) for one in curves],
     }
@@ -100,6 +111,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--threads", type=numbers, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=2, help="of each contestant in each round")
+    parser.add_argument("--warm-up", type=int, default=6, metavar="STEPS", help="before those, that do not count")
     parser.add_argument("--batch-tokens", type=int, default=4096, help="budget of a batch for each side")
     parser.add_argument("--curves", type=int, default=0, metavar="STEPS")
     parser.add_argument("--compile", action="store_true", help="the peers by torch.compile, too")

@@ -32,32 +32,36 @@ class Result:
         return statistics.median(mine / theirs for mine, theirs in zip(self.speeds, other.speeds, strict=True))
 
 
-def race(
-    contestants: Sequence[Contestant],
-    config: ModelConfig,
-    threads: Sequence[int],
-    corpus: Corpus,
-    rounds: int,
-    steps: int,
-) -> list[Result]:
-    """Every contestant with every number of threads in each of ``rounds`` rounds of ``steps`` steps, in turn.
+@final
+@dataclass(frozen=True)
+class Rules:
+    """How often each contestant runs with which numbers of threads; ``warm_up`` steps before each turn do not count."""
 
-    Each is a process of its own. In a round all train on the same batches.
+    threads: Sequence[int]
+    rounds: int
+    steps: int
+    warm_up: int
+
+
+def race(contestants: Sequence[Contestant], config: ModelConfig, corpus: Corpus, rules: Rules) -> list[Result]:
+    """Every contestant with every number of threads in each round, in turn, each in a process of its own.
+
+    In a round all train on the same batches.
     """
     with ExitStack() as stack:
         racers = [stack.enter_context(Racer(contestant, config)) for contestant in contestants]
         for racer in racers:
             racer.wait()
-        entries = [(racer, number) for racer in racers for number in threads]
+        entries = [(racer, number) for racer in racers for number in rules.threads]
         speeds: list[list[float]] = [[] for _ in entries]
-        for round_ in range(rounds):
-            batches = corpus.take(round_ * steps, steps)
+        for round_ in range(rules.rounds):
+            batches = corpus.take(round_ * rules.steps, rules.steps)
             tokens = sum(batch.target_tokens for batch in batches)
             # There and back again, so that nobody always follows the same one.
             for place in list(range(len(entries)))[:: -1 if round_ % 2 else 1]:
                 racer, number = entries[place]
-                speeds[place].append(tokens / racer.train(batches, number))
-            print(f"round {round_ + 1} of {rounds}", file=sys.stderr)
+                speeds[place].append(tokens / racer.train(batches, number, rules.warm_up))
+            print(f"round {round_ + 1} of {rules.rounds}", file=sys.stderr)
     return [
         Result(racer.contestant, number, tuple(found)) for (racer, number), found in zip(entries, speeds, strict=True)
     ]

@@ -18,9 +18,6 @@ from transduce.data import Batch
 from transduce.models import build
 from transduce.training import give_back_memory, keep_freed_memory
 
-# Steps that go before: in those a library makes its kernels for sizes that are new to it, and the heap is filled anew.
-# Of tiny, the first took 442 ms, the fifth 306, and those behind the eighth 280.
-_WARM_UP: Final = 6
 # A process that has read the libraries becomes all the others.
 _START: Final = multiprocessing.get_context("forkserver")
 _START.set_forkserver_preload(["benchmarks.peers.racer", "transformers.models.marian.modeling_marian"])
@@ -50,9 +47,13 @@ class Racer:
         """Until the model is there: a child that still builds one would slow down whoever runs."""
         self._receive()
 
-    def train(self, batches: Sequence[Batch], threads: int) -> float:
-        """Seconds of a step on each batch, after steps on the same that nobody measures."""
-        self._end.send((batches, threads))
+    def train(self, batches: Sequence[Batch], threads: int, warm_up: int) -> float:
+        """Seconds of a step on each batch, after so many on the same, or one on each, that nobody measures.
+
+        In those a library makes its kernels for sizes that are new to it, and the heap is filled anew: of tiny's steps
+        the first takes 442 ms, the fifth 306, and those behind the eighth 280.
+        """
+        self._end.send((batches, threads, warm_up))
         return self._receive()
 
     def _receive(self) -> float:
@@ -69,12 +70,12 @@ def _work(end: Connection, contestant: Contestant, config: ModelConfig) -> None:
     end.send(0.0)
     while True:
         try:
-            batches, threads = end.recv()
+            batches, threads, warm_up = end.recv()
         except EOFError:
             return
         torch.set_num_threads(threads)
         runs = [prepare(batch) for batch in batches]
-        _time(list(islice(cycle(runs), max(_WARM_UP, len(runs)))))
+        _time(list(islice(cycle(runs), max(warm_up, len(runs)))))
         end.send(_time(runs))
         del runs
         give_back_memory()
