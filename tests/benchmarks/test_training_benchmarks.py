@@ -76,7 +76,11 @@ def test_training_beside_its_peers(monkeypatch, data):
     assert "one batch of 3 pairs of 16 tokens" in fixed["batches"]
     assert [curve["dropout"] for curve in figures["curves"]] == [0.0, 0.1]
     names = {result["name"] for result in real["results"]}
-    assert names >= {"transduce", "nn.Transformer"}
+    assert names >= {"transduce", "nn.Transformer", "our step's matrix products alone"}
+    assert "products" not in real["best_peer"]
+    assert real["products_alone_to_best_peer"] * real["products_share_of_step"] == pytest.approx(
+        real["ratio_to_best_peer"]
+    )  # of one round, whose medians are the figures themselves
     assert all(f"| {name} |" in page for name in names)
 
 
