@@ -51,7 +51,8 @@ def train_step(
     leaves out of a pair follows from that and the pair's row, however the pairs are cut into batches. ``tokens`` counts
     the target tokens where other processes have batches of this step too; the sums are of these batches only.
     """
-    model.train()
+    if not model.training:  # it would go through all of the modules
+        model.train()
     tokens = sum(batch.target_tokens for batch in batches) if tokens is None else tokens
     total: LossSums | None = None
     for number, batch in enumerate(batches, start=1):
@@ -61,14 +62,15 @@ def train_step(
         sums = LossSums(sums.objective.detach(), sums.nll, sums.tokens)
         total = sums if total is None else total + sums
     assert total is not None
-    norm = _gradient_norm(model)
+    norm = _gradient_norm(optimizer)
     _move(optimizer, rate, norm.isfinite())
     optimizer.zero_grad(set_to_none=True)
     return Taken(total, norm)
 
 
-def _gradient_norm(model: nn.Module) -> Float[Tensor, ""]:
-    return whole(nn.utils.get_total_norm([weight.grad for weight in model.parameters() if weight.grad is not None]))
+def _gradient_norm(optimizer: torch.optim.Adam) -> Float[Tensor, ""]:
+    gradients = [weight.grad for group in optimizer.param_groups for weight in group["params"] if weight.grad is not None]
+    return whole(nn.utils.get_total_norm(gradients))
 
 
 def _move(optimizer: torch.optim.Adam, rate: float, sound: Bool[Tensor, ""]) -> None:
