@@ -13,8 +13,8 @@ _KINDS: Final = {
     "native_avx512vnni": ["-march=x86-64-v4", "-mavx512vnni", "-mavx512bf16", "-mprefer-vector-width=512"],
 }
 _FOLDER: Final = "src/transduce/kernels"
-_SOURCES: Final = "native", "products", "ranking", "transformer"
-_HEADERS: Final = "attending", "numbers", "products", "sixteen", "stack"
+_SOURCES: Final = "attention", "native", "products", "ranking", "transformer"
+_HEADERS: Final = "attending", "dropping", "numbers", "products", "sixteen", "stack", "words"
 _FLAGS: Final = [
     "-O3",
     "-std=c++17",

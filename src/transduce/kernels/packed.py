@@ -137,26 +137,27 @@ class _Packed(torch.autograd.Function):
     ) -> Tensor:
         parts = _split(projected, memory, settings.heads)
         output = projected.new_empty(len(projected), settings.heads.widths[2])
-        log_sums = projected.new_empty(settings.heads.number, len(projected), dtype=torch.float32)
+        # Of each query the largest score, and one by the sum of the exponentials.
+        statistics = projected.new_empty(2, settings.heads.number, len(projected), dtype=torch.float32)
         sequences, chance = settings.sequences(*parts, output), Dropout.of(settings.dropped, seeds)
-        call("attention", projected.dtype, *parts, output, log_sums, sequences, chance)
-        ctx.save_for_backward(projected, memory, seeds, output, log_sums)
+        call("attention", projected.dtype, *parts, output, *statistics, sequences, chance)
+        ctx.save_for_backward(projected, memory, seeds, statistics)
         ctx.settings = settings
         return output
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
-        projected, memory, seeds, output, log_sums = ctx.saved_tensors
+        projected, memory, seeds, statistics = ctx.saved_tensors
         settings: _Settings = ctx.settings
         of_projected = torch.empty_like(projected)
         of_memory = None if memory is None else torch.empty_like(memory)
         parts, gradients = (_split(p, m, settings.heads) for p, m in ((projected, memory), (of_projected, of_memory)))
-        sequences, chance = settings.sequences(*parts, output), Dropout.of(settings.dropped, seeds)
         gradient = gradient.contiguous()
+        sequences, chance = settings.sequences(*parts, gradient), Dropout.of(settings.dropped, seeds)
         call(
             "attention_backward",
             projected.dtype,
-            *(*parts, output, gradient, log_sums, *gradients, sequences, chance),
+            *(*parts, gradient, *statistics, *gradients, sequences, chance),
         )
         return of_projected, of_memory, None, None

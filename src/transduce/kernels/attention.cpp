@@ -1,0 +1,308 @@
+// Attention over sequences laid end to end, for a training step: one head of one sentence at a time, near the processor. The
+// plain formula is in attention.py.
+//
+// A column of sixteen lanes is sixteen queries: each key has a row of their scores, so that softmax and dropout go on in all
+// queries at once, and nothing is summed across lanes.
+#include <vector>
+
+#include "dropping.h"
+#include "words.h"
+
+using namespace transduce;
+
+namespace {
+
+// Sequences laid end to end: sentence b's queries are rows queries[b] to queries[b + 1]. Strides are of rows, in elements.
+struct Sequences {
+  std::int64_t batch, heads, d_k, d_v;
+  const std::int64_t *queries, *keys;
+  std::int64_t query_stride, key_stride, value_stride, output_stride;
+  std::int32_t causal;
+  float scale;
+};
+
+using Numbers = std::int32_t __attribute__((vector_size(64)));
+constexpr Numbers kLanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
+// Numbers that are written before they are read.
+template <typename T>
+T* at_least(std::vector<T>& x, std::int64_t n) {
+  if (static_cast<std::int64_t>(x.size()) < n) x.resize(n);
+  return x.data();
+}
+
+// Some rows of a head.
+template <typename T>
+struct Part {
+  T* x;
+  std::int64_t stride, rows, width;
+
+  // Ask for what will be read soon.
+  void fetch() const {
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t c = 0; c < width; c += 64 / sizeof(T)) __builtin_prefetch(x + r * stride + c);
+  }
+
+  void store(std::int64_t r, std::int64_t c, Sixteen numbers) const { store_first(numbers, width - c, x + r * stride + c); }
+};
+
+// One head of one sentence.
+struct Task {
+  const Sequences& s;
+  std::int64_t head, first_query, queries, first_key, keys, width;
+
+  Task(const Sequences& s, std::int64_t number) : s(s) {
+    const std::int64_t b = number / s.heads;
+    head = number % s.heads;
+    first_query = s.queries[b];
+    queries = s.queries[b + 1] - first_query;
+    first_key = s.keys[b];
+    keys = s.keys[b + 1] - first_key;
+    width = round_up(queries, 16);
+  }
+
+  template <typename T>
+  Part<T> query_part(T* x) const {
+    return {x + first_query * s.query_stride + head * s.d_k, s.query_stride, queries, s.d_k};
+  }
+  template <typename T>
+  Part<T> key_part(T* x) const {
+    return {x + first_key * s.key_stride + head * s.d_k, s.key_stride, keys, s.d_k};
+  }
+  template <typename T>
+  Part<T> value_part(T* x) const {
+    return {x + first_key * s.value_stride + head * s.d_v, s.value_stride, keys, s.d_v};
+  }
+  template <typename T>
+  Part<T> output_part(T* x) const {
+    return {x + first_query * s.output_stride + head * s.d_v, s.output_stride, queries, s.d_v};
+  }
+
+  // Where the queries' largest score stands, and `statistics` behind it one by the sum of their exponentials.
+  std::int64_t statistics() const { return head * s.queries[s.batch] + first_query; }
+
+  // Which of sixteen queries may look at key j: with fewer queries than keys, the first keys are the past.
+  Numbers sees(std::int64_t first, std::int64_t j) const {
+    return s.causal ? kLanes + static_cast<std::int32_t>(keys - queries + first - j) >= 0 : Numbers{} == 0;
+  }
+
+  // The streams of sixteen queries: every head has 2^20 draws of a query's seed (as dropout.py shares them out).
+  Dropout::Streams streams(const Dropout& dropout, std::int64_t first) const {
+    return {dropout, first_query + first, queries - first, static_cast<std::uint64_t>(head) << 20};
+  }
+};
+
+// Sixteen of n numbers, zeros behind them.
+inline Sixteen load_first(const float* x, std::int64_t n) {
+  Sixteen result = {};
+  std::memcpy(&result, x, std::min<std::int64_t>(n, 16) * sizeof(float));
+  return result;
+}
+
+// The words of a row of a matrix, where it lies: rows of whole words are read in place.
+template <typename T>
+struct Rows {
+  const char* first;
+  std::int64_t bytes;
+  std::vector<T> copy;
+
+  void read(const Part<const T>& x) {
+    if (x.width % kGroup<T> == 0) {
+      first = reinterpret_cast<const char*>(x.x);
+      bytes = x.stride * sizeof(T);
+      return;
+    }
+    const std::int64_t width = words_of<T>(x.width) * kGroup<T>;
+    copy.assign(x.rows * width, T{});
+    for (std::int64_t r = 0; r < x.rows; ++r) std::copy_n(x.x + r * x.stride, x.width, copy.data() + r * width);
+    first = reinterpret_cast<const char*>(copy.data());
+    bytes = width * sizeof(T);
+  }
+};
+
+// to[j][i]: what row j of x and row i of those that lie transposed have in common.
+template <typename T>
+void compare(const Part<const T>& x, Rows<T>& rows, const std::uint32_t* transposed, std::int64_t width, float* to) {
+  rows.read(x);
+  product_of_words<T>(rows.first, rows.bytes, 4, transposed, width, x.rows, width, words_of<T>(x.width),
+                      [&](std::int64_t j, std::int64_t i, Sixteen sums) { store_sixteen(sums, to + j * width + i); });
+}
+
+template <typename T>
+struct Forward {
+  std::vector<std::uint32_t> query, value, weight;
+  std::vector<float> score;
+  Rows<T> keys;
+
+  // o = dropout(softmax(scale q k^T)) v, and of each query the largest score and one by the sum of the exponentials.
+  void run(const Task& t, const T* q, const T* k, const T* v, T* o, float* largest, float* inverse, const Dropout& dropout) {
+    const std::int64_t wide = round_up(t.s.d_v, 16), groups = words_of<T>(t.keys);
+    const auto query_part = t.query_part(q);
+    const auto value_part = t.value_part(v);
+    const auto output_part = t.output_part(o);
+    at_least(query, words_of<T>(t.s.d_k) * t.width);
+    at_least(value, groups * wide);
+    at_least(weight, groups * t.width);
+    at_least(score, round_up(t.keys, 4) * t.width);
+    transpose_words(query_part.x, query_part.stride, t.queries, t.s.d_k, t.width, query.data());
+    compare(t.key_part(k), keys, query.data(), t.width, score.data());
+    for (std::int64_t i = 0; i < t.queries; i += 16) weigh(t, i, largest + t.statistics(), inverse + t.statistics(), dropout);
+    join_rows(value_part.x, value_part.stride, t.keys, t.s.d_v, wide, value.data());
+    product_of_words<T>(reinterpret_cast<const char*>(weight.data()), 4, 4 * t.width, value.data(), wide, t.queries, wide, groups,
+                        [&](std::int64_t i, std::int64_t c, Sixteen sums) { output_part.store(i, c, sums); });
+  }
+
+  // The weights of sixteen queries, from the i-th on.
+  void weigh(const Task& t, std::int64_t i, float* largest, float* inverse, const Dropout& dropout) {
+    Sixteen top = -INFINITY - Sixteen{}, total = {};
+    float* scores = score.data() + i;
+    for (std::int64_t j = 0; j < t.keys; ++j) {
+      const Sixteen x = load_sixteen(scores + j * t.width) * t.s.scale;
+      const Sixteen seen = t.sees(i, j) ? x : -INFINITY - Sixteen{};
+      store_sixteen(seen, scores + j * t.width);
+      top = larger(seen, top);
+    }
+    for (std::int64_t j = 0; j < t.keys; ++j) {
+      const Sixteen x = exponential(load_sixteen(scores + j * t.width) - top);
+      const Sixteen seen = t.sees(i, j) ? x : Sixteen{};
+      store_sixteen(seen, scores + j * t.width);
+      total += seen;
+    }
+    const Sixteen one_by = 1.0f / total;
+    store_first(top, t.queries - i, largest + i);
+    store_first(one_by, t.queries - i, inverse + i);
+    const auto streams = t.streams(dropout, i);
+    for (std::int64_t j = 0; j < t.keys; j += 4) {
+      Sixteen kept[4];
+      dropout.draw_across(streams, j / 4, kept);
+      for (std::int64_t n = 0; n < 4 && j + n < t.keys; n += kGroup<T>) {
+        Sixteen weights[kGroup<T>] = {};
+        for (std::int64_t m = 0; m < kGroup<T> && j + n + m < t.keys; ++m)
+          weights[m] = load_sixteen(scores + (j + n + m) * t.width) * (kept[n + m] * one_by);
+        store_words(join_words(weights), weight.data() + (j + n) / kGroup<T> * t.width + i);
+      }
+    }
+  }
+};
+
+template <typename T>
+struct Backward {
+  std::vector<std::uint32_t> query, gradient, joined, slope;
+  std::vector<float> score, product;
+  std::vector<T> weight, steep;
+  Rows<T> keys, values;
+
+  // The gradients of q, k and v, from that of o.
+  void run(const Task& t, const T* q, const T* k, const T* v, const T* of_o, const float* largest, const float* inverse, T* dq, T* dk,
+           T* dv, const Dropout& dropout) {
+    const auto query_part = t.query_part(q), gradient_part = t.output_part(of_o);
+    const auto key_part = t.key_part(k), value_part = t.value_part(v);
+    const auto query_to = t.query_part(dq), key_to = t.key_part(dk), value_to = t.value_part(dv);
+    const std::int64_t wide = round_up(std::max(t.s.d_k, t.s.d_v), 16);
+    at_least(query, words_of<T>(t.s.d_k) * t.width);
+    at_least(gradient, words_of<T>(t.s.d_v) * t.width);
+    at_least(joined, words_of<T>(std::max(t.queries, t.keys)) * wide);
+    at_least(slope, words_of<T>(t.keys) * t.width);
+    at_least(score, t.keys * t.width);
+    at_least(product, t.keys * t.width);
+    at_least(weight, t.keys * t.width);
+    at_least(steep, t.keys * t.width);
+    transpose_words(query_part.x, query_part.stride, t.queries, t.s.d_k, t.width, query.data());
+    transpose_words(gradient_part.x, gradient_part.stride, t.queries, t.s.d_v, t.width, gradient.data());
+    compare(key_part, keys, query.data(), t.width, score.data());
+    compare(value_part, values, gradient.data(), t.width, product.data());
+    for (std::int64_t i = 0; i < t.queries; i += 16) slopes(t, i, largest + t.statistics(), inverse + t.statistics(), dropout);
+    gather(key_part, slope.data(), 4, 4 * t.width, wide, query_to);
+    gather(query_part, steep.data(), t.width * sizeof(T), 4, wide, key_to);
+    gather(gradient_part, weight.data(), t.width * sizeof(T), 4, wide, value_to);
+  }
+
+  // to[r] = sum over the rows of x, each times the weight that row r gives to it.
+  void gather(const Part<const T>& x, const void* weights, std::int64_t row_bytes, std::int64_t group_bytes, std::int64_t wide,
+              const Part<T>& to) {
+    join_rows(x.x, x.stride, x.rows, x.width, wide, joined.data());
+    product_of_words<T>(static_cast<const char*>(weights), row_bytes, group_bytes, joined.data(), wide, to.rows, round_up(x.width, 16),
+                        words_of<T>(x.rows), [&](std::int64_t r, std::int64_t c, Sixteen sums) { to.store(r, c, sums); });
+  }
+
+  // The weights of sixteen queries from the i-th on, less what was dropped, and the gradients of their scores.
+  void slopes(const Task& t, std::int64_t i, const float* largest, const float* inverse, const Dropout& dropout) {
+    const Sixteen top = load_first(largest + i, t.queries - i), one_by = load_first(inverse + i, t.queries - i);
+    float *scores = score.data() + i, *products = product.data() + i;
+    const auto streams = t.streams(dropout, i);
+    Sixteen inner = {};
+    for (std::int64_t j = 0; j < t.keys; j += 4) {
+      Sixteen kept[4];
+      dropout.draw_across(streams, j / 4, kept);
+      for (std::int64_t n = 0; n < 4 && j + n < t.keys; ++n) {
+        const std::int64_t at = (j + n) * t.width;
+        const Sixteen x = exponential(load_sixteen(scores + at) * t.s.scale - top) * one_by;
+        const Sixteen whole = t.sees(i, j + n) ? x : Sixteen{}, stays = whole * kept[n];
+        const Sixteen pulled = stays * load_sixteen(products + at);
+        store_sixteen(whole, scores + at);
+        store_sixteen(pulled, products + at);
+        store_sixteen(stays, weight.data() + at + i);
+        inner += pulled;
+      }
+    }
+    for (std::int64_t j = 0; j < t.keys; j += kGroup<T>) {
+      Sixteen pair[kGroup<T>] = {};
+      for (std::int64_t n = 0; n < kGroup<T> && j + n < t.keys; ++n) {
+        const std::int64_t at = (j + n) * t.width;
+        pair[n] = (load_sixteen(products + at) - load_sixteen(scores + at) * inner) * t.s.scale;
+        store_sixteen(pair[n], steep.data() + at + i);
+      }
+      store_words(join_words(pair), slope.data() + j / kGroup<T> * t.width + i);
+    }
+  }
+};
+
+template <typename T>
+void attention(const T* q, const T* k, const T* v, T* o, float* largest, float* inverse, const Sequences& s, const Dropout& dropout) {
+#pragma omp parallel
+  {
+    Forward<T> way;
+#pragma omp for schedule(dynamic, 8)
+    for (std::int64_t number = 0; number < s.batch * s.heads; ++number) {
+      if (number + 1 < s.batch * s.heads) {
+        const Task next(s, number + 1);
+        next.query_part(q).fetch(), next.key_part(k).fetch(), next.value_part(v).fetch();
+      }
+      way.run(Task(s, number), q, k, v, o, largest, inverse, dropout);
+    }
+  }
+}
+
+template <typename T>
+void attention_backward(const T* q, const T* k, const T* v, const T* of_o, const float* largest, const float* inverse, T* dq, T* dk, T* dv,
+                        const Sequences& s, const Dropout& dropout) {
+#pragma omp parallel
+  {
+    Backward<T> way;
+#pragma omp for schedule(dynamic, 8)
+    for (std::int64_t number = 0; number < s.batch * s.heads; ++number) {
+      if (number + 1 < s.batch * s.heads) {
+        const Task next(s, number + 1);
+        next.query_part(q).fetch(), next.key_part(k).fetch(), next.value_part(v).fetch(), next.output_part(of_o).fetch();
+      }
+      way.run(Task(s, number), q, k, v, of_o, largest, inverse, dq, dk, dv, dropout);
+    }
+  }
+}
+
+}  // namespace
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+#define BOTH(T, name)                                                                                                             \
+  EXPORT void attention_##name(const T* q, const T* k, const T* v, T* o, float* largest, float* inverse, const Sequences* sequences, \
+                               const Dropout* dropout) {                                                                           \
+    attention(q, k, v, o, largest, inverse, *sequences, *dropout);                                                                 \
+  }                                                                                                                                \
+  EXPORT void attention_backward_##name(const T* q, const T* k, const T* v, const T* of_o, const float* largest,                   \
+                                        const float* inverse, T* dq, T* dk, T* dv, const Sequences* sequences,                     \
+                                        const Dropout* dropout) {                                                                  \
+    attention_backward(q, k, v, of_o, largest, inverse, dq, dk, dv, *sequences, *dropout);                                         \
+  }
+
+BOTH(float, float32)
+BOTH(Bfloat16, bfloat16)
