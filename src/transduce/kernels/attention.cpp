@@ -37,10 +37,10 @@ struct Part {
   T* x;
   std::int64_t stride, rows, width;
 
-  // Ask for what will be read soon.
+  // Ask for what will be used soon, to lie in the second cache: in the first it would push out what is in use.
   void fetch() const {
     for (std::int64_t r = 0; r < rows; ++r)
-      for (std::int64_t c = 0; c < width; c += 64 / sizeof(T)) __builtin_prefetch(x + r * stride + c);
+      for (std::int64_t c = 0; c < width; c += 64 / sizeof(T)) __builtin_prefetch(x + r * stride + c, 0, 2);
   }
 
   void store(std::int64_t r, std::int64_t c, Sixteen numbers) const { store_first(numbers, width - c, x + r * stride + c); }
@@ -284,6 +284,7 @@ void attention_backward(const T* q, const T* k, const T* v, const T* of_o, const
       if (number + 1 < s.batch * s.heads) {
         const Task next(s, number + 1);
         next.query_part(q).fetch(), next.key_part(k).fetch(), next.value_part(v).fetch(), next.output_part(of_o).fetch();
+        next.query_part(dq).fetch(), next.key_part(dk).fetch(), next.value_part(dv).fetch();
       }
       way.run(Task(s, number), q, k, v, of_o, largest, inverse, dq, dk, dv, dropout);
     }

@@ -67,14 +67,6 @@ inline void store_first(Sixteen x, std::int64_t n, T* to) {
   for (std::int64_t i = 0; i < n; ++i) narrow(x[i], to[i]);
 }
 
-// Rows of d numbers as rows of words.
-struct Lines {
-  const char* first;
-  std::int64_t bytes;  // from one to the next
-
-  const char* operator[](std::int64_t row) const { return first + row * bytes; }
-};
-
 // to[w][r], `width` words a line, is word w of row r; zeros behind the n-th row.
 template <typename T>
 inline void transpose_words(const T* x, std::int64_t stride, std::int64_t n, std::int64_t d, std::int64_t width, std::uint32_t* to) {
@@ -82,12 +74,13 @@ inline void transpose_words(const T* x, std::int64_t stride, std::int64_t n, std
     const std::int64_t first = w * kGroup<T>, count = std::min<std::int64_t>(16 * kGroup<T>, d - first);
     for (std::int64_t r = 0; r < width; r += 16) {
       Sixteen tile[16] = {};
-      if (count == 16 * kGroup<T>) {
-        for (std::int64_t i = 0; i < std::min<std::int64_t>(16, n - r); ++i)
-          std::memcpy(&tile[i], x + (r + i) * stride + first, sizeof tile[i]);
-      } else {
-        for (std::int64_t i = 0; i < std::min<std::int64_t>(16, n - r); ++i)
-          std::memcpy(&tile[i], x + (r + i) * stride + first, count * sizeof(T));
+      for (std::int64_t i = 0; i < std::min<std::int64_t>(16, n - r); ++i) {
+        const T* row = x + (r + i) * stride + first;
+        if (count == 16 * kGroup<T>) {
+          std::memcpy(&tile[i], row, sizeof tile[i]);
+        } else {
+          std::memcpy(&tile[i], row, count * sizeof(T));
+        }
       }
       transpose_sixteen(tile);
       for (std::int64_t i = 0; i < words_of<T>(count); ++i) store_words((Words)tile[i], to + (w + i) * width + r);
