@@ -54,8 +54,10 @@ def without_native(*kernels: str) -> Iterator[None]:
 def plain() -> Iterator[None]:
     """PyTorch's operations, its own dropout, and every logit at once."""
 
-    def loss(hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-        return smoothed_cross_entropy(F.linear(hidden, weight), labels, smoothing)
+    def loss(
+        hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float, counted: int | None
+    ) -> tuple[Tensor, Tensor]:
+        return smoothed_cross_entropy(F.linear(hidden[:counted], weight), labels[:counted], smoothing)
 
     def drop(x: Tensor, dropped: Dropped) -> Tensor:
         return F.dropout(x, dropped.share)

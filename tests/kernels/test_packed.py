@@ -7,8 +7,8 @@ from transduce.kernels import Dropped, Heads, Packing, Scoring, attend_packed, n
 from transduce.kernels.packed import _LONGEST
 
 CPU = torch.device("cpu")
-# Query and key widths, value widths, and lengths that are no multiples of a vector's.
-HEADS = Heads(3, 5, 19)
+# Query and key widths, value widths, and lengths that are no multiples of a vector's; rows of EVEN ones are whole words.
+HEADS, EVEN = Heads(3, 5, 19), Heads(2, 32, 18)
 QUERIES, KEYS = (7, 1, 33, 18), (1, 17, 40, 3)
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.03}
 
@@ -17,46 +17,48 @@ def pack(*lengths):
     return Packing.of(torch.tensor(lengths), max(lengths), CPU)
 
 
-def one_by_one(query, key, value, queries, keys, causal, factor=None):
+def one_by_one(query, key, value, queries, keys, causal, factor=None, heads=HEADS):
     """softmax(0.3 Q K^T) V of each sequence and head on its own, in float64, weights times ``factor``."""
     outputs = []
     for b, (m, n) in enumerate(zip(queries, keys, strict=True)):
         first, memory = sum(queries[:b]), sum(keys[:b])
-        heads = []
-        for h in range(HEADS.number):
-            q = query[first : first + m, h * HEADS.d_k : (h + 1) * HEADS.d_k]
-            k = key[memory : memory + n, h * HEADS.d_k : (h + 1) * HEADS.d_k]
-            v = value[memory : memory + n, h * HEADS.d_v : (h + 1) * HEADS.d_v]
+        side_by_side = []
+        for h in range(heads.number):
+            q = query[first : first + m, h * heads.d_k : (h + 1) * heads.d_k]
+            k = key[memory : memory + n, h * heads.d_k : (h + 1) * heads.d_k]
+            v = value[memory : memory + n, h * heads.d_v : (h + 1) * heads.d_v]
             scores = 0.3 * q.double() @ k.double().T
             if causal:
                 scores = scores.masked_fill(torch.ones(m, n).triu(1).bool(), -torch.inf)
             weights = scores.softmax(-1)
-            heads.append((weights if factor is None else weights * factor[b][h]) @ v.double())
-        outputs.append(torch.cat(heads, dim=1))
+            side_by_side.append((weights if factor is None else weights * factor[b][h]) @ v.double())
+        outputs.append(torch.cat(side_by_side, dim=1))
     return torch.cat(outputs)
 
 
-def tensors(dtype, queries, keys):
+def tensors(dtype, queries, keys, heads=HEADS):
     torch.manual_seed(3)
-    sizes = [(sum(n), width) for n, width in zip((queries, keys, keys), HEADS.widths, strict=True)]
+    sizes = [(sum(n), width) for n, width in zip((queries, keys, keys), heads.widths, strict=True)]
     return [torch.randn(size, dtype=dtype, requires_grad=True) for size in sizes]
 
 
-def run(parts, queries, keys, *, own, causal=False, dropped=0.0):
+def run(parts, queries, keys, *, own, causal=False, dropped=0.0, heads=HEADS):
     query, key, value = parts
     projected = torch.cat([query, key, value], dim=1) if own else query
     memory = None if own else torch.cat([key, value], dim=1)
     settings = {"causal": causal, "dropped": Dropped(dropped)}
-    return attend_packed(projected, memory, pack(*queries), pack(*keys), HEADS, Scoring(scale=0.3), **settings)
+    return attend_packed(projected, memory, pack(*queries), pack(*keys), heads, Scoring(scale=0.3), **settings)
 
 
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize(("own", "causal"), [(True, False), (True, True), (False, False)])
-def test_values_and_gradients_are_those_of_each_sequence(own, causal, dtype):
+@pytest.mark.parametrize("heads", [HEADS, EVEN])
+def test_values_and_gradients_are_those_of_each_sequence(own, causal, dtype, heads):
     keys = QUERIES if own else KEYS
-    parts = tensors(dtype, QUERIES, keys)
-    found, expected = run(parts, QUERIES, keys, own=own, causal=causal), one_by_one(*parts, QUERIES, keys, causal)
+    parts = tensors(dtype, QUERIES, keys, heads)
+    found = run(parts, QUERIES, keys, own=own, causal=causal, heads=heads)
+    expected = one_by_one(*parts, QUERIES, keys, causal, heads=heads)
     close = {"rtol": TOLERANCE[dtype], "atol": TOLERANCE[dtype]}
     torch.testing.assert_close(found.double(), expected, **close)
     received = torch.randn_like(found)

@@ -78,8 +78,8 @@ struct Task {
     return {x + first_query * s.output_stride + head * s.d_v, s.output_stride, queries, s.d_v};
   }
 
-  // Where the queries' largest score stands, and `statistics` behind it one by the sum of their exponentials.
-  std::int64_t statistics() const { return head * s.queries[s.batch] + first_query; }
+  // Where numbers of the first query stand that are kept for the backward pass, head by head.
+  std::int64_t kept() const { return head * s.queries[s.batch] + first_query; }
 
   // Which of sixteen queries may look at key j: with fewer queries than keys, the first keys are the past.
   Numbers sees(std::int64_t first, std::int64_t j) const {
@@ -128,32 +128,44 @@ void compare(const Part<const T>& x, Rows<T>& rows, const std::uint32_t* transpo
                       [&](std::int64_t j, std::int64_t i, Sixteen sums) { store_sixteen(sums, to + j * width + i); });
 }
 
+// Of each query the largest score, and one by the sum of all scores' exponentials.
+template <typename T>
+struct Statistics {
+  T *largest, *inverse;
+};
+
+// o = dropout(softmax(scale q k^T)) v.
 template <typename T>
 struct Forward {
-  std::vector<std::uint32_t> query, value, weight;
-  std::vector<float> score;
-  Rows<T> keys;
+  const T *q, *k, *v;
+  T* o;
+  Statistics<float> statistics;
+  const Dropout& dropout;
+  std::vector<std::uint32_t> query = {}, value = {}, weight = {};
+  std::vector<float> score = {};
+  Rows<T> keys = {};
 
-  // o = dropout(softmax(scale q k^T)) v, and of each query the largest score and one by the sum of the exponentials.
-  void run(const Task& t, const T* q, const T* k, const T* v, T* o, float* largest, float* inverse, const Dropout& dropout) {
+  void fetch(const Task& t) const { t.query_part(q).fetch(), t.key_part(k).fetch(), t.value_part(v).fetch(); }
+
+  void run(const Task& t) {
     const std::int64_t wide = round_up(t.s.d_v, 16), groups = words_of<T>(t.keys);
-    const auto query_part = t.query_part(q);
-    const auto value_part = t.value_part(v);
-    const auto output_part = t.output_part(o);
+    const auto queries = t.query_part(q);
+    const auto values = t.value_part(v);
+    const auto output = t.output_part(o);
     at_least(query, words_of<T>(t.s.d_k) * t.width);
     at_least(value, groups * wide);
     at_least(weight, groups * t.width);
-    at_least(score, round_up(t.keys, 4) * t.width);
-    transpose_words(query_part.x, query_part.stride, t.queries, t.s.d_k, t.width, query.data());
+    at_least(score, t.keys * t.width);
+    transpose_words(queries.x, queries.stride, t.queries, t.s.d_k, t.width, query.data());
     compare(t.key_part(k), keys, query.data(), t.width, score.data());
-    for (std::int64_t i = 0; i < t.queries; i += 16) weigh(t, i, largest + t.statistics(), inverse + t.statistics(), dropout);
-    join_rows(value_part.x, value_part.stride, t.keys, t.s.d_v, wide, value.data());
+    for (std::int64_t i = 0; i < t.queries; i += 16) weigh(t, i);
+    join_rows(values.x, values.stride, t.keys, t.s.d_v, wide, value.data());
     product_of_words<T>(reinterpret_cast<const char*>(weight.data()), 4, 4 * t.width, value.data(), wide, t.queries, wide, groups,
-                        [&](std::int64_t i, std::int64_t c, Sixteen sums) { output_part.store(i, c, sums); });
+                        [&](std::int64_t i, std::int64_t c, Sixteen sums) { output.store(i, c, sums); });
   }
 
   // The weights of sixteen queries, from the i-th on.
-  void weigh(const Task& t, std::int64_t i, float* largest, float* inverse, const Dropout& dropout) {
+  void weigh(const Task& t, std::int64_t i) {
     Sixteen top = -INFINITY - Sixteen{}, total = {};
     float* scores = score.data() + i;
     for (std::int64_t j = 0; j < t.keys; ++j) {
@@ -169,8 +181,8 @@ struct Forward {
       total += seen;
     }
     const Sixteen one_by = 1.0f / total;
-    store_first(top, t.queries - i, largest + i);
-    store_first(one_by, t.queries - i, inverse + i);
+    store_first(top, t.queries - i, statistics.largest + t.kept() + i);
+    store_first(one_by, t.queries - i, statistics.inverse + t.kept() + i);
     const auto streams = t.streams(dropout, i);
     for (std::int64_t j = 0; j < t.keys; j += 4) {
       Sixteen kept[4];
@@ -185,19 +197,26 @@ struct Forward {
   }
 };
 
+// The gradients of q, k and v, from that of o.
 template <typename T>
 struct Backward {
-  std::vector<std::uint32_t> query, gradient, joined, slope;
-  std::vector<float> score, product;
-  std::vector<T> weight, steep;
-  Rows<T> keys, values;
+  const T *q, *k, *v, *of_o;
+  Statistics<const float> statistics;
+  T *dq, *dk, *dv;
+  const Dropout& dropout;
+  std::vector<std::uint32_t> query = {}, gradient = {}, joined = {}, slope = {};
+  std::vector<float> score = {}, product = {};
+  std::vector<T> weight = {}, steep = {};
+  Rows<T> keys = {}, values = {};
 
-  // The gradients of q, k and v, from that of o.
-  void run(const Task& t, const T* q, const T* k, const T* v, const T* of_o, const float* largest, const float* inverse, T* dq, T* dk,
-           T* dv, const Dropout& dropout) {
+  void fetch(const Task& t) const {
+    t.query_part(q).fetch(), t.key_part(k).fetch(), t.value_part(v).fetch(), t.output_part(of_o).fetch();
+    t.query_part(dq).fetch(), t.key_part(dk).fetch(), t.value_part(dv).fetch();
+  }
+
+  void run(const Task& t) {
     const auto query_part = t.query_part(q), gradient_part = t.output_part(of_o);
     const auto key_part = t.key_part(k), value_part = t.value_part(v);
-    const auto query_to = t.query_part(dq), key_to = t.key_part(dk), value_to = t.value_part(dv);
     const std::int64_t wide = round_up(std::max(t.s.d_k, t.s.d_v), 16);
     at_least(query, words_of<T>(t.s.d_k) * t.width);
     at_least(gradient, words_of<T>(t.s.d_v) * t.width);
@@ -211,10 +230,10 @@ struct Backward {
     transpose_words(gradient_part.x, gradient_part.stride, t.queries, t.s.d_v, t.width, gradient.data());
     compare(key_part, keys, query.data(), t.width, score.data());
     compare(value_part, values, gradient.data(), t.width, product.data());
-    for (std::int64_t i = 0; i < t.queries; i += 16) slopes(t, i, largest + t.statistics(), inverse + t.statistics(), dropout);
-    gather(key_part, slope.data(), 4, 4 * t.width, wide, query_to);
-    gather(query_part, steep.data(), t.width * sizeof(T), 4, wide, key_to);
-    gather(gradient_part, weight.data(), t.width * sizeof(T), 4, wide, value_to);
+    for (std::int64_t i = 0; i < t.queries; i += 16) find_slopes(t, i);
+    gather(key_part, slope.data(), 4, 4 * t.width, wide, t.query_part(dq));
+    gather(query_part, steep.data(), t.width * sizeof(T), 4, wide, t.key_part(dk));
+    gather(gradient_part, weight.data(), t.width * sizeof(T), 4, wide, t.value_part(dv));
   }
 
   // to[r] = sum over the rows of x, each times the weight that row r gives to it.
@@ -225,9 +244,11 @@ struct Backward {
                         words_of<T>(x.rows), [&](std::int64_t r, std::int64_t c, Sixteen sums) { to.store(r, c, sums); });
   }
 
-  // The weights of sixteen queries from the i-th on, less what was dropped, and the gradients of their scores.
-  void slopes(const Task& t, std::int64_t i, const float* largest, const float* inverse, const Dropout& dropout) {
-    const Sixteen top = load_first(largest + i, t.queries - i), one_by = load_first(inverse + i, t.queries - i);
+  // The weights of sixteen queries from the i-th on, less what was dropped, and the gradients of their scores, twice: as rows
+  // of a key's queries, and as words of a query's keys.
+  void find_slopes(const Task& t, std::int64_t i) {
+    const Sixteen top = load_first(statistics.largest + t.kept() + i, t.queries - i);
+    const Sixteen one_by = load_first(statistics.inverse + t.kept() + i, t.queries - i);
     float *scores = score.data() + i, *products = product.data() + i;
     const auto streams = t.streams(dropout, i);
     Sixteen inner = {};
@@ -257,36 +278,17 @@ struct Backward {
   }
 };
 
-template <typename T>
-void attention(const T* q, const T* k, const T* v, T* o, float* largest, float* inverse, const Sequences& s, const Dropout& dropout) {
+// Every head of every sentence, while the memory of the next one is asked for; each thread has a copy of `way`.
+template <typename Way>
+void run_all(const Way& way, const Sequences& s) {
+  const std::int64_t tasks = s.batch * s.heads;
 #pragma omp parallel
   {
-    Forward<T> way;
+    Way own = way;
 #pragma omp for schedule(dynamic, 8)
-    for (std::int64_t number = 0; number < s.batch * s.heads; ++number) {
-      if (number + 1 < s.batch * s.heads) {
-        const Task next(s, number + 1);
-        next.query_part(q).fetch(), next.key_part(k).fetch(), next.value_part(v).fetch();
-      }
-      way.run(Task(s, number), q, k, v, o, largest, inverse, dropout);
-    }
-  }
-}
-
-template <typename T>
-void attention_backward(const T* q, const T* k, const T* v, const T* of_o, const float* largest, const float* inverse, T* dq, T* dk, T* dv,
-                        const Sequences& s, const Dropout& dropout) {
-#pragma omp parallel
-  {
-    Backward<T> way;
-#pragma omp for schedule(dynamic, 8)
-    for (std::int64_t number = 0; number < s.batch * s.heads; ++number) {
-      if (number + 1 < s.batch * s.heads) {
-        const Task next(s, number + 1);
-        next.query_part(q).fetch(), next.key_part(k).fetch(), next.value_part(v).fetch(), next.output_part(of_o).fetch();
-        next.query_part(dq).fetch(), next.key_part(dk).fetch(), next.value_part(dv).fetch();
-      }
-      way.run(Task(s, number), q, k, v, of_o, largest, inverse, dq, dk, dv, dropout);
+    for (std::int64_t number = 0; number < tasks; ++number) {
+      if (number + 1 < tasks) own.fetch(Task(s, number + 1));
+      own.run(Task(s, number));
     }
   }
 }
@@ -294,15 +296,15 @@ void attention_backward(const T* q, const T* k, const T* v, const T* of_o, const
 }  // namespace
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
-#define BOTH(T, name)                                                                                                             \
+#define BOTH(T, name)                                                                                                            \
   EXPORT void attention_##name(const T* q, const T* k, const T* v, T* o, float* largest, float* inverse, const Sequences* sequences, \
-                               const Dropout* dropout) {                                                                           \
-    attention(q, k, v, o, largest, inverse, *sequences, *dropout);                                                                 \
-  }                                                                                                                                \
-  EXPORT void attention_backward_##name(const T* q, const T* k, const T* v, const T* of_o, const float* largest,                   \
-                                        const float* inverse, T* dq, T* dk, T* dv, const Sequences* sequences,                     \
-                                        const Dropout* dropout) {                                                                  \
-    attention_backward(q, k, v, of_o, largest, inverse, dq, dk, dv, *sequences, *dropout);                                         \
+                               const Dropout* dropout) {                                                                          \
+    run_all(Forward<T>{q, k, v, o, {largest, inverse}, *dropout}, *sequences);                                                    \
+  }                                                                                                                               \
+  EXPORT void attention_backward_##name(const T* q, const T* k, const T* v, const T* of_o, const float* largest,                  \
+                                        const float* inverse, T* dq, T* dk, T* dv, const Sequences* sequences,                    \
+                                        const Dropout* dropout) {                                                                 \
+    run_all(Backward<T>{q, k, v, of_o, {largest, inverse}, dq, dk, dv, *dropout}, *sequences);                                    \
   }
 
 BOTH(float, float32)

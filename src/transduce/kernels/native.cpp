@@ -1,4 +1,4 @@
-// The element-wise and attention kernels of a training step on CPUs: one pass over memory where PyTorch's operations take
+// The element-wise kernels of a training step on CPUs: one pass over memory where PyTorch's operations take
 // several. The plain formula of each stands in the Python file of its name. It knows neither Python nor torch: pointers and
 // sizes come in, and the memory behind them is the caller's.
 #include <vector>
