@@ -3,13 +3,12 @@
 import statistics
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import final
 
 from benchmarks.peers.batches import Corpus
 from benchmarks.peers.contestant import PEERS, Contestant
-from benchmarks.peers.racer import Racer
+from benchmarks.peers.racer import run_turn
 from transduce.config import ModelConfig
 
 
@@ -48,22 +47,18 @@ def race(contestants: Sequence[Contestant], config: ModelConfig, corpus: Corpus,
 
     In a round all train on the same batches.
     """
-    with ExitStack() as stack:
-        racers = [stack.enter_context(Racer(contestant, config)) for contestant in contestants]
-        for racer in racers:
-            racer.wait()
-        entries = [(racer, number) for racer in racers for number in rules.threads]
-        speeds: list[list[float]] = [[] for _ in entries]
-        for round_ in range(rules.rounds):
-            batches = corpus.take(round_ * rules.steps, rules.steps)
-            tokens = sum(batch.target_tokens for batch in batches)
-            # There and back again, so that nobody always follows the same one.
-            for place in list(range(len(entries)))[:: -1 if round_ % 2 else 1]:
-                racer, number = entries[place]
-                speeds[place].append(tokens / racer.train(batches, number, rules.warm_up))
-            print(f"round {round_ + 1} of {rules.rounds}", file=sys.stderr)
+    entries = [(contestant, number) for contestant in contestants for number in rules.threads]
+    speeds: list[list[float]] = [[] for _ in entries]
+    for round_ in range(rules.rounds):
+        batches = corpus.take(round_ * rules.steps, rules.steps)
+        tokens = sum(batch.target_tokens for batch in batches)
+        # There and back again, so that nobody always follows the same one.
+        for place in list(range(len(entries)))[:: -1 if round_ % 2 else 1]:
+            contestant, number = entries[place]
+            speeds[place].append(tokens / run_turn(contestant, config, batches, number, rules.warm_up))
+        print(f"round {round_ + 1} of {rules.rounds}", file=sys.stderr)
     return [
-        Result(racer.contestant, number, tuple(found)) for (racer, number), found in zip(entries, speeds, strict=True)
+        Result(contestant, number, tuple(found)) for (contestant, number), found in zip(entries, speeds, strict=True)
     ]
 
 
