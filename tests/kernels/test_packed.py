@@ -7,7 +7,7 @@ from transduce.kernels import Dropped, Heads, Packing, Scoring, attend_packed, n
 from transduce.kernels.packed import _LONGEST
 
 CPU = torch.device("cpu")
-# Query and key widths, value widths, and lengths that are no multiples of a vector's; rows of EVEN ones are whole words.
+# Query and key widths, value widths, and lengths that are no multiples of a vector's. Rows of EVEN are whole words.
 HEADS, EVEN = Heads(3, 5, 19), Heads(2, 32, 18)
 QUERIES, KEYS = (7, 1, 33, 18), (1, 17, 40, 3)
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.03}

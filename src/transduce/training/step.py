@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import final
 
 import numpy as np
@@ -69,8 +70,8 @@ def train_step(
 
 
 def _gradient_norm(optimizer: torch.optim.Adam) -> Float[Tensor, ""]:
-    gradients = [weight.grad for group in optimizer.param_groups for weight in group["params"] if weight.grad is not None]
-    return whole(nn.utils.get_total_norm(gradients))
+    weights = chain.from_iterable(group["params"] for group in optimizer.param_groups)
+    return whole(nn.utils.get_total_norm([weight.grad for weight in weights if weight.grad is not None]))
 
 
 def _move(optimizer: torch.optim.Adam, rate: float, sound: Bool[Tensor, ""]) -> None:
