@@ -99,7 +99,7 @@ inline Sixteen load_first(const float* x, std::int64_t n) {
   return result;
 }
 
-// The words of a row of a matrix, where it lies: rows of whole words are read in place.
+// A matrix's rows as words: read where they lie if they are of whole words, else from a copy.
 template <typename T>
 struct Rows {
   const char* first;
@@ -128,7 +128,7 @@ void compare(const Part<const T>& x, Rows<T>& rows, const std::uint32_t* transpo
                       [&](std::int64_t j, std::int64_t i, Sixteen sums) { store_sixteen(sums, to + j * width + i); });
 }
 
-// Of each query the largest score, and one by the sum of all scores' exponentials.
+// Of each query the largest score, and one by the sum of all scores' exponentials under it: what the backward pass is left.
 template <typename T>
 struct Statistics {
   T *largest, *inverse;
