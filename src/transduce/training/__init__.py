@@ -12,7 +12,7 @@ from transduce.training.checkpoint import (
 )
 from transduce.training.circumstances import circumstances
 from transduce.training.loop import is_finished, is_over, is_stale, train
-from transduce.training.memory import give_back_memory, is_out_of_memory, keep_freed_memory
+from transduce.training.memory import is_out_of_memory, keep_freed_memory
 from transduce.training.parallel import connect, gather_model, place_model
 from transduce.training.processes import Processes, join_processes
 from transduce.training.progress import Progress
@@ -48,7 +48,6 @@ __all__ = [
     "connect",
     "cooldown",
     "gather_model",
-    "give_back_memory",
     "is_finished",
     "is_out_of_memory",
     "is_over",
