@@ -52,8 +52,7 @@ def train_step(
     leaves out of a pair follows from that and the pair's row, however the pairs are cut into batches. ``tokens`` counts
     the target tokens where other processes have batches of this step too; the sums are of these batches only.
     """
-    if not model.training:  # it would go through all of the modules
-        model.train()
+    model.train()
     tokens = sum(batch.target_tokens for batch in batches) if tokens is None else tokens
     total: LossSums | None = None
     for number, batch in enumerate(batches, start=1):
