@@ -14,7 +14,7 @@ _KINDS: Final = {
 }
 _FOLDER: Final = "src/transduce/kernels"
 _SOURCES: Final = "attention", "native", "products", "ranking", "transformer"
-_HEADERS: Final = "attending", "dropping", "numbers", "products", "sixteen", "stack", "words"
+_HEADERS: Final = "attending", "dropping", "numbers", "products", "room", "sixteen", "stack", "words"
 _FLAGS: Final = [
     "-O3",
     "-std=c++17",

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "dropping.h"
+#include "room.h"
 #include "words.h"
 
 using namespace transduce;
@@ -21,15 +22,7 @@ struct Sequences {
   float scale;
 };
 
-using Numbers = std::int32_t __attribute__((vector_size(64)));
 constexpr Numbers kLanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-
-// Numbers that are written before they are read.
-template <typename T>
-T* at_least(std::vector<T>& x, std::int64_t n) {
-  if (static_cast<std::int64_t>(x.size()) < n) x.resize(n);
-  return x.data();
-}
 
 // Some rows of a head.
 template <typename T>
@@ -63,19 +56,24 @@ struct Task {
 
   template <typename T>
   Part<T> query_part(T* x) const {
-    return {x + first_query * s.query_stride + head * s.d_k, s.query_stride, queries, s.d_k};
+    return part(x, first_query, s.query_stride, queries, s.d_k);
   }
   template <typename T>
   Part<T> key_part(T* x) const {
-    return {x + first_key * s.key_stride + head * s.d_k, s.key_stride, keys, s.d_k};
+    return part(x, first_key, s.key_stride, keys, s.d_k);
   }
   template <typename T>
   Part<T> value_part(T* x) const {
-    return {x + first_key * s.value_stride + head * s.d_v, s.value_stride, keys, s.d_v};
+    return part(x, first_key, s.value_stride, keys, s.d_v);
   }
   template <typename T>
   Part<T> output_part(T* x) const {
-    return {x + first_query * s.output_stride + head * s.d_v, s.output_stride, queries, s.d_v};
+    return part(x, first_query, s.output_stride, queries, s.d_v);
+  }
+  // Heads stand side by side in a row.
+  template <typename T>
+  Part<T> part(T* x, std::int64_t first, std::int64_t stride, std::int64_t rows, std::int64_t width) const {
+    return {x + first * stride + head * width, stride, rows, width};
   }
 
   // Where numbers of the first query stand that are kept for the backward pass, head by head.

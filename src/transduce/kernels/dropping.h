@@ -21,7 +21,6 @@ struct Dropout {
   float scale;
 
   static constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15ull;  // between two draws of a stream
-  using Numbers = std::int32_t __attribute__((vector_size(64)));
 
   bool active() const { return kept < 65536; }
 

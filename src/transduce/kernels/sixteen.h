@@ -8,6 +8,7 @@ namespace transduce {
 
 // Whatever the processor: the compiler lays them in as many registers as it needs.
 using Sixteen = float __attribute__((vector_size(64)));
+using Numbers = std::int32_t __attribute__((vector_size(64)));  // whole ones
 
 inline Sixteen load_sixteen(const float* x) {
   Sixteen result;
@@ -81,7 +82,6 @@ inline float largest(const float* x, std::int64_t n) {
 
 // `exponential` of each; adding and taking away 1.5 x 2^23 rounds to whole numbers.
 inline Sixteen exponential(Sixteen x) {
-  using Numbers = std::int32_t __attribute__((vector_size(64)));
   constexpr float kRound = 12582912.0f;
   x = x < -87.0f ? -87.0f - Sixteen{} : x;
   const Sixteen n = (x * 1.44269504f + kRound) - kRound;
@@ -97,7 +97,6 @@ inline Sixteen exponential(Sixteen x) {
 
 // Row r of `x` becomes column r.
 inline void transpose_sixteen(Sixteen (&x)[16]) {
-  using Numbers = std::int32_t __attribute__((vector_size(64)));
   constexpr Numbers kLow = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23}, kHigh = kLow + 8;
   // Shuffled like cards, the two halves one by one: after four times everything lies where its mirror image lay.
   for (int time = 0; time < 4; ++time) {

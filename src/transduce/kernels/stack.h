@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "products.h"
+#include "room.h"
 
 namespace transduce {
 
@@ -51,10 +52,5 @@ struct Step {
 inline std::int64_t columns_of(std::int64_t length) { return round_up(length, 16); }
 
 using Floats = std::vector<float>;
-
-inline float* at_least(Floats& buffer, std::int64_t size) {
-  if (static_cast<std::int64_t>(buffer.size()) < size) buffer.resize(size);
-  return buffer.data();
-}
 
 }  // namespace transduce
