@@ -81,8 +81,8 @@ def main() -> None:
             print(lines[-1], flush=True)
     pair = speeds[0].contestant, FLOAT32
     config = make_config(options.sizes[0], corpus.vocab_size, dropout=0.0)
-    curve = compare_curves(config, device, corpus, pair, options.curve)
-    shown = show_curves(f"{options.sizes[0]}; {corpus.name}", pair, [curve])
+    (curve,) = compare_curves(config, device, corpus, pair, options.curve)
+    shown = show_curves(f"{options.sizes[0]}; {corpus.name}", [curve])
     print("", *shown, sep="\n")
     if options.out:
         record = {"setting": lines[2], "large_product_flops": peak, "curve": asdict(curve)}

@@ -8,12 +8,12 @@ Adam; each in a process of its own, one after the other. The matrix products of 
 nothing else: what is between them and us is what is left to gain. Prints Markdown tables of target tokens a second,
 padding not counted, and writes them, and every round's figures, to training.md and training.json of
 benchmarks/results. --quick shows in two minutes that all of it works, and writes nothing unless --out says where.
---curves trains ours and the best peer of the last size to compare their losses.
+--curves trains ours and the best peer of the last size, and that in float32, too, to compare their losses.
 """
 
 import argparse
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -69,13 +69,17 @@ def measure(size: str, corpus: Corpus, options: argparse.Namespace) -> Section:
 
 
 def compare(section: Section, corpus: Corpus, options: argparse.Namespace) -> tuple[list[str], list[Comparison]]:
-    """Lines and figures of the loss curves of ours and the best peer on a section's model, without and with dropout."""
-    pair = section.best[0].contestant, section.best_peer.contestant
+    """Lines and figures of loss curves on a section's model, without and with dropout.
+
+    Ours, the best peer's, and that peer's in float32, which shows how far rounding alone takes it.
+    """
+    ours, peer = section.best[0].contestant, section.best_peer.contestant
+    contestants = [*dict.fromkeys((ours, peer, replace(peer, precision="float32")))]
     configs = [
         make_config(section.size, corpus.vocab_size, norm=options.norm, dropout=dropout) for dropout in (0.0, 0.1)
     ]
-    curves = [compare_curves(config, CPU, corpus, pair, options.curves) for config in configs]
-    return ["", *show_curves(f"{section.size}; {section.batches}", pair, curves)], curves
+    curves = [each for one in configs for each in compare_curves(one, CPU, corpus, contestants, options.curves)]
+    return ["", *show_curves(f"{section.size}; {section.batches}", curves)], curves
 
 
 def describe_setting(options: argparse.Namespace) -> str:

@@ -1,8 +1,9 @@
-"""Whether two ways to train learn alike: their losses, step by step, from the same weights on the same batches."""
+"""Whether ways to train learn alike: their losses, step by step, from the same weights on the same batches."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Final, final
 
 import numpy as np
@@ -25,19 +26,28 @@ class Comparison:
 
     dropout: float
     steps: int
-    ours: float
-    other: float
+    one: str
+    other: str
+    one_end: float
+    other_end: float
     largest_difference: float
 
 
 def compare_curves(
-    config: ModelConfig, device: torch.device, corpus: Corpus, pair: tuple[Contestant, Contestant], steps: int
-) -> Comparison:
-    """Two contestants' trainings from the same weights on the same batches; dropout draws other numbers for each."""
-    ours, other = (
-        smooth(_train(config, device, corpus, contestant, steps, seed)) for seed, contestant in enumerate(pair)
-    )
-    return Comparison(config.dropout, steps, float(ours[-1]), float(other[-1]), float(np.abs(ours - other).max()))
+    config: ModelConfig, device: torch.device, corpus: Corpus, contestants: Sequence[Contestant], steps: int
+) -> list[Comparison]:
+    """Each two contestants' trainings from the same weights on the same batches.
+
+    Dropout draws other numbers for each.
+    """
+    curves = {
+        str(contestant): smooth(_train(config, device, corpus, contestant, steps, seed))
+        for seed, contestant in enumerate(contestants)
+    }
+    return [
+        Comparison(config.dropout, steps, one, other, float(a[-1]), float(b[-1]), float(np.abs(a - b).max()))
+        for (one, a), (other, b) in combinations(curves.items(), 2)
+    ]
 
 
 def _train(

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from benchmarks.peers.contestant import Contestant
 from benchmarks.peers.loss_curves import WINDOW, WITHIN, Comparison
 from benchmarks.peers.race import Result, best_peer, best_threads
 
@@ -91,20 +90,20 @@ def show_summary(sections: Sequence[Section]) -> list[str]:
     ]
 
 
-def show_curves(what: str, pair: tuple[Contestant, Contestant], curves: Sequence[Comparison]) -> list[str]:
+def show_curves(what: str, curves: Sequence[Comparison]) -> list[str]:
     """What the comparison of loss curves found."""
     lines = [
         f"## Loss curves: {what}",
         "",
-        f"{pair[0]} and {pair[1]}, from the same weights on the same batches; the objective in nats per target token, "
-        f"mean of {WINDOW} steps.",
+        f"From the same weights on the same batches; the objective in nats per target token, mean of {WINDOW} steps.",
         "",
-        f"| dropout | steps | ours at the end | peer at the end | largest difference (at most {WITHIN} wanted) |",
-        "|---|---|---|---|---|",
+        f"| dropout | steps | one | at the end | other | at the end | largest difference (at most {WITHIN} wanted) |",
+        "|---|---|---|---|---|---|---|",
     ]
     return lines + [
-        f"| {one.dropout} | {one.steps} | {one.ours:.4f} | {one.other:.4f} | {one.largest_difference:.4f} |"
-        for one in curves
+        f"| {each.dropout} | {each.steps} | {each.one} | {each.one_end:.4f} | {each.other} | {each.other_end:.4f} "
+        f"| {each.largest_difference:.4f} |"
+        for each in curves
     ]
 
 

@@ -74,7 +74,10 @@ def test_training_beside_its_peers(monkeypatch, data):
     real, fixed = figures["sections"]
     assert f"| tiny | {real['batches']} | {real['ratio_to_best_peer']:.2f} | {real['best_peer']} |" in page
     assert "one batch of 3 pairs of 16 tokens" in fixed["batches"]
-    assert [curve["dropout"] for curve in figures["curves"]] == [0.0, 0.1]
+    assert {curve["dropout"] for curve in figures["curves"]} == {0.0, 0.1}
+    with_float32 = [curve for curve in figures["curves"] if curve["other"].endswith("in float32")]
+    assert all(f"| {curve['other_end']:.4f} | {curve['largest_difference']:.4f} |" in page for curve in with_float32)
+    assert any(curve["one"].startswith("transduce in ") for curve in with_float32)
     names = {result["name"] for result in real["results"]}
     assert names >= {"transduce", "nn.Transformer", "our step's matrix products alone"}
     assert "products" not in real["best_peer"]
