@@ -40,13 +40,13 @@ def compare_curves(
 
     Dropout draws other numbers for each.
     """
-    curves = {
-        str(contestant): smooth(_train(config, device, corpus, contestant, steps, seed))
+    curves = [
+        (str(contestant), smooth(_train(config, device, corpus, contestant, steps, seed)))
         for seed, contestant in enumerate(contestants)
-    }
+    ]
     return [
         Comparison(config.dropout, steps, one, other, float(a[-1]), float(b[-1]), float(np.abs(a - b).max()))
-        for (one, a), (other, b) in combinations(curves.items(), 2)
+        for (one, a), (other, b) in combinations(curves, 2)
     ]
 
 
