@@ -13,7 +13,7 @@ _KINDS: Final = {
     "native_avx512vnni": ["-march=x86-64-v4", "-mavx512vnni", "-mavx512bf16", "-mprefer-vector-width=512"],
 }
 _FOLDER: Final = "src/transduce/kernels"
-_SOURCES: Final = "attention", "native", "products", "ranking", "transformer"
+_SOURCES: Final = "attention", "linear_maps", "native", "products", "ranking", "transformer"
 _HEADERS: Final = "attending", "dropping", "numbers", "products", "room", "sixteen", "stack", "words"
 _FLAGS: Final = [
     "-O3",

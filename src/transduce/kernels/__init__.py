@@ -4,6 +4,7 @@ from transduce.kernels.add_norm import add_norm
 from transduce.kernels.attention import attend, attention_weights
 from transduce.kernels.columns import Columns, Writable, join_writable
 from transduce.kernels.dropout import WHOLE, Dropped, dropout
+from transduce.kernels.linear_maps import linear_maps
 from transduce.kernels.loss import projected_cross_entropy, smoothed_cross_entropy
 from transduce.kernels.mask import Mask
 from transduce.kernels.native import has_native
@@ -53,6 +54,7 @@ __all__ = [
     "has_native",
     "join_writable",
     "linear",
+    "linear_maps",
     "make_seed",
     "pack",
     "packed_way",

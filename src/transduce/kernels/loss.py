@@ -1,6 +1,6 @@
 """The training objective: cross-entropy against smoothed labels (section 5.4), fused with the projection before it."""
 
-from typing import Any, Final
+from typing import Any, Final, final
 
 import torch
 from jaxtyping import Float, Int
@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from transduce.kernels.linear_maps import has_map_rows, lay_down, map_rows, map_rows_backward
 from transduce.kernels.native import call, has_native
 from transduce.kernels.one_pass import in_one_pass
 
@@ -71,14 +72,13 @@ class _ProjectedLoss(torch.autograd.Function):
         hidden_gradient = torch.empty_like(hidden) if want_gradients else None
         weight_gradient = torch.zeros_like(weight, dtype=torch.float32) if want_gradients else None
         chunk = max(1, _LOGITS.get(hidden.device.type, _LOGITS["cuda"]) // len(weight))
-        narrow = weight.to(hidden.dtype)
+        projection = _Projection(hidden, weight)
         for start in range(0, len(hidden), chunk):
             part = slice(start, start + chunk)
-            logits = F.linear(hidden[part], narrow)
+            logits = projection.score(hidden[part])
             gradient = _differentiate_first(logits, labels[part], counted - start, smoothing, sums)
             if hidden_gradient is not None and weight_gradient is not None:
-                torch.mm(gradient, narrow, out=hidden_gradient[part])
-                weight_gradient += gradient.T @ hidden[part]
+                projection.differentiate(gradient, hidden[part], hidden_gradient[part], weight_gradient)
         objective, nll = sums.float()
         ctx.save_for_backward(hidden_gradient, weight_gradient)
         ctx.mark_non_differentiable(nll)
@@ -89,6 +89,30 @@ class _ProjectedLoss(torch.autograd.Function):
     def backward(ctx: Any, factor: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
         hidden_gradient, weight_gradient = ctx.saved_tensors
         return hidden_gradient * factor, weight_gradient * factor, None, None, None, None
+
+
+@final
+class _Projection:
+    """Products with the weights, in the type of the rows."""
+
+    def __init__(self, hidden: Tensor, weight: Tensor) -> None:
+        self.native = has_map_rows(hidden.dtype, hidden, weight)
+        self.weight = weight if self.native else weight.to(hidden.dtype)
+
+    def score(self, hidden: Tensor) -> Tensor:
+        """The logits."""
+        if self.native:
+            return map_rows(hidden, lay_down([self.weight]), len(self.weight))
+        return F.linear(hidden, self.weight)
+
+    def differentiate(self, gradient: Tensor, hidden: Tensor, of_hidden: Tensor, of_weight: Tensor) -> None:
+        """From the logits' gradient those of the rows, and of the weights, which is added to what is there."""
+        if self.native:
+            maps = lay_down([self.weight], of_weights=[of_weight])
+            map_rows_backward(gradient, hidden, maps, of_hidden, add=True)
+        else:
+            torch.mm(gradient, self.weight, out=of_hidden)
+            of_weight += gradient.T @ hidden
 
 
 def _differentiate_first(logits: Tensor, labels: Tensor, counted: int, smoothing: float, sums: Tensor) -> Tensor:

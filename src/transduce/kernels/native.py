@@ -17,6 +17,7 @@ _LIBRARIES: Final = {"AVX2": "native_avx2", "AVX512": "native_avx512"}
 # Instructions that multiply narrow numbers, and the library for processors with all of them.
 _NARROW: Final = "avx512_vnni", "avx512_bf16"
 _NARROW_LIBRARY: Final = "native_avx512vnni"
+Argument = Tensor | int | float | bytes | ctypes.Structure | None
 _NAMES: Final = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
 
 
@@ -60,17 +61,17 @@ def has_native(*tensors: Tensor) -> bool:
     return all(x.device.type == "cpu" and x.dtype in _NAMES for x in tensors)
 
 
-def call(name: str, dtype: torch.dtype | None, *arguments: "Tensor | int | float | ctypes.Structure | None") -> None:
+def call(name: str, dtype: torch.dtype | None, *arguments: Argument) -> None:
     """Run the kernel of that name, for narrow tensors of that type where there are several; other threads go on.
 
-    Tensors are passed by where they lie.
+    Tensors are passed by where they lie, and so are bytes, which a kernel reads as a structure.
     """
     library = _library()
     assert library is not None
     getattr(library, name if dtype is None else f"{name}_{_NAMES[dtype]}")(*map(_pass, arguments))
 
 
-def _pass(argument: "Tensor | int | float | ctypes.Structure | None") -> object:
+def _pass(argument: Argument) -> object:
     match argument:
         case Tensor():
             return ctypes.c_void_p(argument.data_ptr())
@@ -78,8 +79,8 @@ def _pass(argument: "Tensor | int | float | ctypes.Structure | None") -> object:
             return ctypes.c_int64(argument)
         case float():
             return ctypes.c_float(argument)
-        case None:
-            return ctypes.c_void_p(None)
+        case None | bytes():
+            return argument
         case _:
             return ctypes.byref(argument)
 

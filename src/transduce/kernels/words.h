@@ -51,7 +51,9 @@ inline Words join_words(const Sixteen (&x)[1]) { return (Words)x[0]; }
 inline Words join_words(const Sixteen (&x)[2]) { return rounded(x[0]) >> 16 | (rounded(x[1]) & 0xffff0000u); }
 
 inline void store_sixteen(Sixteen x, Bfloat16* to) {
-#if defined(__AVX512F__)
+#if defined(__AVX512BF16__)
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), (__m256i)_mm512_cvtneps_pbh((__m512)x));
+#elif defined(__AVX512F__)
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi32_epi16((__m512i)(rounded(x) >> 16)));
 #else
   using Narrow = Bfloat16 __attribute__((vector_size(32)));
@@ -126,20 +128,20 @@ inline void product_block(const char* a, std::int64_t row_bytes, std::int64_t gr
   Sixteen sum[R][C] = {};
   for (std::int64_t g = 0; g < groups; ++g) {
     Words right[C];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int j = 0; j < C; ++j) right[j] = load_words(b + g * width + 16 * j);
 #pragma GCC unroll 8
     for (int i = 0; i < R; ++i) {
       std::uint32_t word;
       std::memcpy(&word, a + i * row_bytes + g * group_bytes, 4);
       const Words left = word + Words{};
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int j = 0; j < C; ++j) sum[i][j] = multiply_add<T>(sum[i][j], left, right[j]);
     }
   }
 #pragma GCC unroll 8
   for (int i = 0; i < R; ++i)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int j = 0; j < C; ++j) finish(i, 16 * j, sum[i][j]);
 }
 

@@ -6,10 +6,9 @@ from typing import final
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from transduce.config import ModelConfig
-from transduce.kernels import Heads, Mask, Packing, Scoring, attend, attend_packed, attention_weights
+from transduce.kernels import Heads, Mask, Packing, Scoring, attend, attend_packed, attention_weights, linear_maps
 from transduce.layers.compatibility import additive_weights, bilinear_weights
 from transduce.layers.dropout import Dropout
 from transduce.layers.linear import make_linear
@@ -104,5 +103,4 @@ def _project(x: Float[Tensor, "tokens model"], *maps: nn.Linear | PackedLinear) 
     known = [each for each in maps if isinstance(each, nn.Linear)]
     if not known:
         return torch.cat([each(x) for each in maps], dim=-1)
-    bias = None if known[0].bias is None else torch.cat([each.bias for each in known])
-    return F.linear(x, torch.cat([each.weight for each in known]), bias)
+    return linear_maps(x, [each.weight for each in known], [each.bias for each in known])

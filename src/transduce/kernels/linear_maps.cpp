@@ -1,0 +1,252 @@
+// The linear maps of training, for processors that multiply bfloat16 in vectors: rows of bfloat16 with weights of float32,
+// which are rounded as they are laid out for the products. Their sums are float32's, and rounded once, in the same pass.
+#include <omp.h>
+
+#include <vector>
+
+#include "room.h"
+#include "words.h"
+
+namespace transduce {
+namespace {
+
+constexpr int kHigh = 6, kAcross = 4;  // rows and vectors of a block whose sums stay in registers
+constexpr std::int64_t kPanel = 16 * kAcross;
+constexpr std::int64_t kTall = 8 * kHigh;   // outputs side by side where rows are added up: whole vectors, and whole blocks
+constexpr std::int64_t kSlab = 8 * kTall;   // outputs that one thread lays out at a time
+constexpr std::int64_t kDeep = 256;         // pairs of rows that it lays out at a time: with a slab, half of a second cache
+constexpr std::int64_t kAhead = 8;          // rows that are called into the cache before they are needed
+constexpr std::int64_t kNear = 256 * 1024;  // bytes of rows that meet all panels before the next rows do
+
+// Maps of the same rows, side by side. Biases may be missing.
+struct Maps {
+  static constexpr int kMost = 3;
+  const float* weights[kMost];
+  const float* biases[kMost];
+  float* of_weights[kMost];
+  float* of_biases[kMost];
+  std::int64_t outputs[kMost];
+  std::int64_t inputs;
+
+  std::int64_t width() const { return outputs[0] + outputs[1] + outputs[2]; }
+
+  // Where what is of output o begins, `size` numbers for each output.
+  template <typename T>
+  T* of(T* const* parts, std::int64_t o, std::int64_t size) const {
+    int map = 0;
+    for (; o >= outputs[map]; ++map) o -= outputs[map];
+    return parts[map] ? parts[map] + o * size : nullptr;
+  }
+};
+
+struct Span {
+  std::int64_t from, to;
+};
+
+// This thread's part of n, in whole units but for the end.
+Span my_share(std::int64_t n, std::int64_t unit) {
+  const std::int64_t threads = omp_get_num_threads(), me = omp_get_thread_num(), units = (n + unit - 1) / unit;
+  return {std::min(n, units * me / threads * unit), std::min(n, units * (me + 1) / threads * unit)};
+}
+
+inline Sixteen load_first(const float* x, std::int64_t n) {
+  if (n >= 16) return load_sixteen(x);
+  Sixteen result = {};
+  std::memcpy(&result, x, std::max<std::int64_t>(n, 0) * sizeof(float));
+  return result;
+}
+
+// Panels of 64 outputs: for every pair of inputs the outputs' words, one after the other; zeros behind the last of either.
+void lay_out_by_outputs(const Maps& maps, std::uint32_t* panels) {
+  const std::int64_t width = maps.width(), groups = words_of<Bfloat16>(maps.inputs);
+#pragma omp parallel for schedule(static)
+  for (std::int64_t o = 0; o < round_up(width, kPanel); o += 16)
+    for (std::int64_t g = 0; g < groups; g += 16) {
+      Sixteen tile[16] = {};
+      for (std::int64_t i = 0; i < std::min<std::int64_t>(16, width - o); ++i) {
+        const float* row = maps.of(maps.weights, o + i, maps.inputs) + 2 * g;
+        const std::int64_t left = maps.inputs - 2 * g;
+        const Sixteen two[2] = {load_first(row, left), left > 16 ? load_first(row + 16, left - 16) : Sixteen{}};
+        Bfloat16 narrowed[32];
+        store_sixteen(two[0], narrowed);
+        store_sixteen(two[1], narrowed + 16);
+        std::memcpy(&tile[i], narrowed, sizeof tile[i]);
+      }
+      transpose_sixteen(tile);
+      std::uint32_t* to = panels + o / kPanel * groups * kPanel + o % kPanel;
+      for (std::int64_t i = 0; i < std::min<std::int64_t>(16, groups - g); ++i) store_words((Words)tile[i], to + (g + i) * kPanel);
+    }
+}
+
+// Panels of 64 inputs: for every pair of outputs the inputs' words.
+void lay_out_by_inputs(const Maps& maps, std::uint32_t* panels) {
+  const std::int64_t width = maps.width(), groups = words_of<Bfloat16>(width);
+#pragma omp parallel for schedule(static)
+  for (std::int64_t g = 0; g < groups; ++g) {
+    const float* one = maps.of(maps.weights, 2 * g, maps.inputs);
+    const float* other = 2 * g + 1 < width ? maps.of(maps.weights, 2 * g + 1, maps.inputs) : nullptr;
+    for (std::int64_t i = 0; i < round_up(maps.inputs, kPanel); i += 16) {
+      const std::int64_t left = maps.inputs - i;
+      const Sixteen two[2] = {left > 0 ? load_first(one + i, left) : Sixteen{}, other && left > 0 ? load_first(other + i, left) : Sixteen{}};
+      store_words(join_words(two), panels + i / kPanel * groups * kPanel + g * kPanel + i % kPanel);
+    }
+  }
+}
+
+// y = x w + bias for rows of `depth` numbers, a matrix in panels, and a bias of whole panels.
+void multiply_rows(const Bfloat16* x, std::int64_t depth, const std::uint32_t* panels, const float* bias, Bfloat16* y, std::int64_t width,
+                   std::int64_t rows) {
+  const std::int64_t groups = words_of<Bfloat16>(depth), row_bytes = depth * sizeof(Bfloat16);
+#pragma omp parallel
+  {
+    // A last number without a twin has a word of its own, beside a zero.
+    std::vector<std::uint32_t> last(depth % 2 ? kHigh : 0);
+    const Span mine = my_share(rows, kHigh);
+    const std::int64_t near = std::max<std::int64_t>(kHigh, kNear / row_bytes / kHigh * kHigh);
+    for (std::int64_t c = mine.from; c < mine.to; c += near) {
+      const std::int64_t end = std::min(mine.to, c + near);
+      for (std::int64_t n = 0; n < width; n += kPanel)
+        for (std::int64_t r = c; r < end; r += kHigh) {
+          const std::uint32_t* panel = panels + n * groups;
+          const Bfloat16* from = x + r * depth;
+          const std::int64_t count = std::min<std::int64_t>(kHigh, end - r);
+          Bfloat16* to = y + r * width + n;
+          const auto multiply = [&](auto finish) {
+            product_rest<Bfloat16, kHigh, kAcross>(count, reinterpret_cast<const char*>(from), row_bytes, 4, panel, kPanel, depth / 2, finish);
+          };
+          if (n + kPanel <= width && depth % 2 == 0) {
+            multiply([&](int i, int j, Sixteen sums) { store_sixteen(sums + load_sixteen(bias + n + j), to + i * width + j); });
+            continue;
+          }
+          if (depth % 2)
+            for (std::int64_t i = 0; i < count; ++i) last[i] = from[(i + 1) * depth - 1];
+          multiply([&](int i, int j, Sixteen sums) {
+            if (n + j >= width) return;
+            if (depth % 2) sums = multiply_add<Bfloat16>(sums, last[i] + Words{}, load_words(panel + (groups - 1) * kPanel + j));
+            store_first(sums + load_sixteen(bias + n + j), width - n - j, to + i * width + j);
+          });
+        }
+    }
+  }
+}
+
+// Pairs of rows as words, in columns of `across` words; zeros beside the last row of an odd number.
+void join_pairs(const Bfloat16* x, std::int64_t stride, std::int64_t rows, std::int64_t n, std::int64_t across, std::int64_t groups,
+                std::uint32_t* to) {
+  for (std::int64_t p = 0; p < groups; ++p, x += 2 * stride) {
+    const Bfloat16* other = 2 * p + 1 < rows ? x + stride : nullptr;
+    for (std::int64_t c = 0; c < n; c += 16) {
+      if (c % 32 == 0)
+        for (const Bfloat16* later : {x + kAhead * stride, x + (kAhead + 1) * stride}) __builtin_prefetch(later + c);
+      Words low, high = {};
+      if (n - c >= 16) {
+        low = (Words)load_sixteen(x + c);
+        if (other) high = (Words)load_sixteen(other + c);
+      } else {
+        Bfloat16 rest[2][16] = {};
+        std::copy(x + c, x + n, rest[0]);
+        if (other) std::copy(other + c, other + n, rest[1]);
+        low = (Words)load_sixteen(rest[0]), high = (Words)load_sixteen(rest[1]);
+      }
+      store_words(low >> 16 | high, to + (c / across * groups + p) * across + c % across);
+    }
+  }
+}
+
+// sums[c] += all numbers of column c.
+void add_rows(const Bfloat16* x, std::int64_t stride, std::int64_t rows, std::int64_t n, float* sums) {
+  for (std::int64_t c = 0; c < n; c += 16) {
+    Sixteen sum = {};
+    if (n - c >= 16) {
+      for (std::int64_t r = 0; r < rows; ++r) sum += load_sixteen(x + r * stride + c);
+    } else {
+      for (std::int64_t r = 0; r < rows; ++r)
+        for (std::int64_t i = c; i < n; ++i) sum[i - c] += widen(x[r * stride + i]);
+    }
+    store_first(sum + load_first(sums + c, n - c), n - c, sums + c);
+  }
+}
+
+// The gradients of weights and biases; `add`: beside what is there. Every thread has outputs of its own.
+void multiply_columns(const Bfloat16* gradient, const Bfloat16* x, const Maps& maps, std::int64_t rows, bool add) {
+  const std::int64_t width = maps.width(), inputs = maps.inputs, deep = std::min(kDeep, words_of<Bfloat16>(rows));
+#pragma omp parallel
+  {
+    static thread_local std::vector<std::uint32_t> room;
+    std::uint32_t* left = at_least(room, deep * (kSlab + kPanel));
+    std::uint32_t* right = left + deep * kSlab;
+    const Span mine = my_share(width, kHigh);
+    const std::int64_t slabs = std::max<std::int64_t>(1, (mine.to - mine.from + kSlab - 1) / kSlab);
+    const std::int64_t even = round_up((mine.to - mine.from + slabs - 1) / slabs, kHigh);
+    for (std::int64_t o = mine.from, end; o < mine.to; o = end) {
+      end = std::min(mine.to, o + even);
+      float sums[kSlab] = {};
+      for (std::int64_t first = 0; first < rows; first += 2 * kDeep) {
+        const std::int64_t count = std::min(rows - first, 2 * kDeep), groups = words_of<Bfloat16>(count);
+        const Bfloat16 *g = gradient + first * width + o, *v = x + first * inputs;
+        join_pairs(g, width, count, end - o, kTall, groups, left);
+        if (maps.of_biases[0]) add_rows(g, width, count, end - o, sums);
+        const bool more = add || first;
+        for (std::int64_t n = 0; n < inputs; n += kPanel) {
+          join_pairs(v + n, inputs, count, std::min(kPanel, inputs - n), kPanel, groups, right);
+          for (std::int64_t r = 0; r < end - o; r += kHigh) {
+            const std::uint32_t* from = left + r / kTall * groups * kTall + r % kTall;
+            const std::int64_t high = std::min<std::int64_t>(kHigh, end - o - r);
+            float* to[kHigh];
+            for (std::int64_t i = 0; i < high; ++i) to[i] = maps.of(maps.of_weights, o + r + i, inputs) + n;
+            const auto multiply = [&](auto finish) {
+              product_rest<Bfloat16, kHigh, kAcross>(high, reinterpret_cast<const char*>(from), 4, kTall * 4, right, kPanel, groups, finish);
+            };
+            if (n + kPanel <= inputs) {
+              multiply([&](int i, int j, Sixteen sums) {
+                if (more) sums += load_sixteen(to[i] + j);
+                store_sixteen(sums, to[i] + j);
+              });
+            } else {
+              multiply([&](int i, int j, Sixteen sums) {
+                const std::int64_t left = inputs - n - j;
+                if (left > 0) store_first(more ? sums + load_first(to[i] + j, left) : sums, left, to[i] + j);
+              });
+            }
+          }
+        }
+      }
+      if (maps.of_biases[0])
+        for (std::int64_t i = o; i < end; ++i) {
+          float* to = maps.of(maps.of_biases, i, 1);
+          *to = add ? *to + sums[i - o] : sums[i - o];
+        }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace transduce
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+using namespace transduce;
+
+EXPORT void map_rows(const Bfloat16* x, const Maps* maps, Bfloat16* y, std::int64_t rows) {
+  static thread_local std::vector<std::uint32_t> room;
+  static thread_local std::vector<float> biases;
+  const std::int64_t width = maps->width(), padded = round_up(width, kPanel);
+  std::uint32_t* panels = at_least(room, padded * words_of<Bfloat16>(maps->inputs));
+  lay_out_by_outputs(*maps, panels);
+  float* bias = at_least(biases, padded);
+  for (std::int64_t o = 0; o < padded; ++o) bias[o] = o < width && maps->biases[0] ? *maps->of(maps->biases, o, 1) : 0.0f;
+  multiply_rows(x, maps->inputs, panels, bias, y, width, rows);
+}
+
+// `of_x` may be missing; weights' and biases' gradients replace what is there, or with `add` are added to it.
+EXPORT void map_rows_backward(const Bfloat16* gradient, const Bfloat16* x, const Maps* maps, Bfloat16* of_x, std::int64_t rows,
+                              std::int64_t add) {
+  static thread_local std::vector<std::uint32_t> room;
+  if (of_x) {
+    const std::vector<float> none(round_up(maps->inputs, kPanel), 0.0f);
+    std::uint32_t* panels = at_least(room, round_up(maps->inputs, kPanel) * words_of<Bfloat16>(maps->width()));
+    lay_out_by_inputs(*maps, panels);
+    multiply_rows(gradient, maps->width(), panels, none.data(), of_x, maps->inputs, rows);
+  }
+  multiply_columns(gradient, x, *maps, rows, add != 0);
+}

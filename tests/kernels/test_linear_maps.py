@@ -1,0 +1,111 @@
+import sys
+
+import pytest
+import torch
+
+from transduce.kernels import linear_maps
+
+# Rows, inputs and the maps' outputs: single numbers, odd ones, whole blocks, more rows than are laid out at a time.
+SIZES = [
+    (1, 1, (1,)),
+    (7, 13, (5,)),
+    (301, 33, (17, 19, 24)),
+    (50, 64, (48, 48)),
+    (2053, 70, (65, 3)),
+    (97, 130, (1001,)),
+]
+
+
+@pytest.fixture
+def by_vectors(way, monkeypatch):
+    """The C++ kernel wherever it was built, were PyTorch's products faster or not."""
+    monkeypatch.setattr(sys.modules["transduce.kernels.linear_maps"], "_multiplies_by_vectors", lambda: way != "plain")
+
+
+def draw(rows, inputs, outputs, *, bias=True):
+    torch.manual_seed(rows)
+    x = torch.randn(rows, inputs).requires_grad_()
+    weights = [torch.randn(each, inputs).requires_grad_() for each in outputs]
+    return x, weights, [torch.randn(each).requires_grad_() if bias else None for each in outputs]
+
+
+def rounded(x):
+    return x.bfloat16().double()
+
+
+@pytest.mark.usefixtures("by_vectors")
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("rows", "inputs", "outputs"), SIZES)
+def test_values_and_gradients_are_those_of_the_formula(rows, inputs, outputs, bias):
+    x, weights, biases = draw(rows, inputs, outputs, bias=bias)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = linear_maps(x, weights, biases)
+    assert found.dtype == torch.bfloat16
+    whole = rounded(torch.cat(weights))
+    expected = rounded(x) @ whole.T + (torch.cat(biases).double() if bias else 0)
+    torch.testing.assert_close(found.double(), expected, rtol=0.02, atol=0.01 * inputs**0.5)
+    gradient = torch.randn(found.shape).bfloat16()
+    found.backward(gradient)
+    torch.testing.assert_close(x.grad.double(), gradient.double() @ whole, rtol=0.02, atol=0.01 * whole.shape[0] ** 0.5)
+    right = gradient.double().T @ rounded(x)
+    of_weights = torch.cat([each.grad for each in weights]).double()
+    torch.testing.assert_close(of_weights, right, rtol=0.02, atol=0.01 * rows**0.5)
+    if bias:
+        of_biases = torch.cat([each.grad for each in biases]).double()
+        torch.testing.assert_close(of_biases, gradient.double().sum(0), rtol=0.02, atol=0.01 * rows**0.5)
+
+
+def test_the_kernel_rounds_once(way, by_vectors):
+    if way == "plain":
+        pytest.skip("PyTorch rounds what it adds up, too")
+    x, weights, biases = draw(301, 33, (17, 19, 24))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = linear_maps(x, weights, biases)
+    exact = rounded(x) @ rounded(torch.cat(weights)).T + torch.cat(biases).double()
+    assert (found.double() - exact).abs().le(exact.abs() * 2**-8 + 1e-5).all()
+    gradient = torch.randn(found.shape).bfloat16()
+    found.backward(gradient)
+    of_weights, right = torch.cat([each.grad for each in weights]), gradient.double().T @ rounded(x)
+    torch.testing.assert_close(of_weights.double(), right, rtol=1e-5, atol=1e-4)
+    of_biases = torch.cat([each.grad for each in biases])
+    torch.testing.assert_close(of_biases.double(), gradient.double().sum(0), rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.usefixtures("by_vectors")
+def test_every_row_of_a_batch_is_mapped():
+    x, weights, biases = draw(60, 16, (8,))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        flat, batch = (linear_maps(each, weights, biases) for each in (x, x.view(3, 4, 5, 16)))
+        none = linear_maps(x[:0], weights, biases)
+    assert batch.shape == (3, 4, 5, 8)
+    assert torch.equal(batch.flatten(end_dim=2), flat)
+    assert none.shape == (0, 8)
+
+
+@pytest.mark.usefixtures("by_vectors")
+def test_what_is_no_number_stays_in_its_row():
+    x, weights, biases = draw(13, 33, (17,))
+    spoilt = x.detach().clone()
+    spoilt[5, 7] = torch.nan
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found, expected = linear_maps(spoilt, weights, biases), linear_maps(x, weights, biases)
+    assert found[5].isnan().all()
+    others = torch.arange(13) != 5
+    assert torch.equal(found[others], expected[others])
+
+
+@pytest.mark.usefixtures("by_vectors")
+def test_without_autocast_products_are_float32s():
+    x, weights, biases = draw(60, 16, (8, 4))
+    found = linear_maps(x, weights, biases)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, x @ torch.cat(weights).T + torch.cat(biases), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.usefixtures("by_vectors")
+def test_rows_that_need_no_gradient_get_none():
+    x, weights, biases = draw(60, 16, (8,))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        linear_maps(x.detach(), weights, biases).float().sum().backward()
+    assert x.grad is None
+    torch.testing.assert_close(weights[0].grad, rounded(x).sum(0).expand(8, -1).float(), rtol=0.02, atol=0.05)
