@@ -113,7 +113,8 @@ class _LinearMaps(torch.autograd.Function):
         of_weights = [torch.empty_like(weight) for weight in weights]
         of_biases = [torch.empty_like(bias) for bias in biases if bias is not None]
         map_rows_backward(gradient.contiguous(), x, lay_down(weights, biases, of_weights, of_biases), of_x)
-        return of_x, None, *of_weights, *(of_biases or [None] * ctx.count)
+        none: list[Tensor | None] = [None] * ctx.count
+        return of_x, None, *of_weights, *(of_biases or none)
 
 
 def _part(parameters: Sequence[Tensor | None], count: int) -> tuple[list[Tensor], Sequence[Tensor | None]]:
