@@ -35,6 +35,7 @@ CPU: Final = torch.device("cpu")
 VOCABULARY: Final = 8_000
 # Where each kernel that is written in C++ too asks whether it may use that.
 DOORS: Final = {
+    "linear maps": "linear_maps",
     "dropout, sum and norm": "add_norm",
     "attention": "packed",
     "cross-entropy": "loss",

@@ -130,40 +130,29 @@ void multiply_rows(const Bfloat16* x, std::int64_t depth, const std::uint32_t* p
   }
 }
 
-// Pairs of rows as words, in columns of `across` words; zeros beside the last row of an odd number.
-void join_pairs(const Bfloat16* x, std::int64_t stride, std::int64_t rows, std::int64_t n, std::int64_t across, std::int64_t groups,
-                std::uint32_t* to) {
-  for (std::int64_t p = 0; p < groups; ++p, x += 2 * stride) {
-    const Bfloat16* other = 2 * p + 1 < rows ? x + stride : nullptr;
+// Pairs of rows as words, in columns of `across` words; zeros beside the last row of an odd number. What stands in column c
+// is added to sums[c], where these are asked for.
+void lay_out_pairs(const Bfloat16* x, std::int64_t stride, std::int64_t rows, std::int64_t n, std::int64_t across, std::uint32_t* to,
+                   float* sums) {
+  constexpr std::uint32_t kOnes = 0x3f803f80;
+  const std::int64_t groups = words_of<Bfloat16>(rows);
+  for (std::int64_t g = 0; g < groups; ++g, x += 2 * stride) {
+    const Bfloat16* other = 2 * g + 1 < rows ? x + stride : nullptr;
     for (std::int64_t c = 0; c < n; c += 16) {
       if (c % 32 == 0)
         for (const Bfloat16* later : {x + kAhead * stride, x + (kAhead + 1) * stride}) __builtin_prefetch(later + c);
-      Words low, high = {};
+      Words words;
       if (n - c >= 16) {
-        low = (Words)load_sixteen(x + c);
-        if (other) high = (Words)load_sixteen(other + c);
+        words = join_words(x + c, other ? other + c : nullptr);
       } else {
         Bfloat16 rest[2][16] = {};
         std::copy(x + c, x + n, rest[0]);
         if (other) std::copy(other + c, other + n, rest[1]);
-        low = (Words)load_sixteen(rest[0]), high = (Words)load_sixteen(rest[1]);
+        words = join_words(rest[0], rest[1]);
       }
-      store_words(low >> 16 | high, to + (c / across * groups + p) * across + c % across);
+      store_words(words, to + (c / across * groups + g) * across + c % across);
+      if (sums) store_sixteen(multiply_add<Bfloat16>(load_sixteen(sums + c), words, kOnes + Words{}), sums + c);
     }
-  }
-}
-
-// sums[c] += all numbers of column c.
-void add_rows(const Bfloat16* x, std::int64_t stride, std::int64_t rows, std::int64_t n, float* sums) {
-  for (std::int64_t c = 0; c < n; c += 16) {
-    Sixteen sum = {};
-    if (n - c >= 16) {
-      for (std::int64_t r = 0; r < rows; ++r) sum += load_sixteen(x + r * stride + c);
-    } else {
-      for (std::int64_t r = 0; r < rows; ++r)
-        for (std::int64_t i = c; i < n; ++i) sum[i - c] += widen(x[r * stride + i]);
-    }
-    store_first(sum + load_first(sums + c, n - c), n - c, sums + c);
   }
 }
 
@@ -184,11 +173,10 @@ void multiply_columns(const Bfloat16* gradient, const Bfloat16* x, const Maps& m
       for (std::int64_t first = 0; first < rows; first += 2 * kDeep) {
         const std::int64_t count = std::min(rows - first, 2 * kDeep), groups = words_of<Bfloat16>(count);
         const Bfloat16 *g = gradient + first * width + o, *v = x + first * inputs;
-        join_pairs(g, width, count, end - o, kTall, groups, left);
-        if (maps.of_biases[0]) add_rows(g, width, count, end - o, sums);
+        lay_out_pairs(g, width, count, end - o, kTall, left, maps.of_biases[0] ? sums : nullptr);
         const bool more = add || first;
         for (std::int64_t n = 0; n < inputs; n += kPanel) {
-          join_pairs(v + n, inputs, count, std::min(kPanel, inputs - n), kPanel, groups, right);
+          lay_out_pairs(v + n, inputs, count, std::min(kPanel, inputs - n), kPanel, right, nullptr);
           for (std::int64_t r = 0; r < end - o; r += kHigh) {
             const std::uint32_t* from = left + r / kTall * groups * kTall + r % kTall;
             const std::int64_t high = std::min<std::int64_t>(kHigh, end - o - r);

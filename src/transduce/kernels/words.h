@@ -50,6 +50,15 @@ inline Words rounded(Sixteen x) {
 inline Words join_words(const Sixteen (&x)[1]) { return (Words)x[0]; }
 inline Words join_words(const Sixteen (&x)[2]) { return rounded(x[0]) >> 16 | (rounded(x[1]) & 0xffff0000u); }
 
+// Word i holds number i of two rows; zeros, where the other is missing.
+inline Words join_words(const Bfloat16* one, const Bfloat16* other) {
+  using Narrow = Bfloat16 __attribute__((vector_size(32)));
+  Narrow low, high = {};
+  std::memcpy(&low, one, sizeof low);
+  if (other) std::memcpy(&high, other, sizeof high);
+  return __builtin_convertvector(low, Words) | __builtin_convertvector(high, Words) << 16;
+}
+
 inline void store_sixteen(Sixteen x, Bfloat16* to) {
 #if defined(__AVX512BF16__)
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), (__m256i)_mm512_cvtneps_pbh((__m512)x));
@@ -100,11 +109,7 @@ inline void join_rows(const T* x, std::int64_t stride, std::int64_t n, std::int6
       if constexpr (kGroup<T> == 1) {
         std::memcpy(&joined, x + r * stride + c, sizeof joined);
       } else {
-        using Narrow = Bfloat16 __attribute__((vector_size(32)));
-        Narrow low, high = {};
-        std::memcpy(&low, x + r * stride + c, sizeof low);
-        if (r + 1 < n) std::memcpy(&high, x + (r + 1) * stride + c, sizeof high);
-        joined = __builtin_convertvector(low, Words) | __builtin_convertvector(high, Words) << 16;
+        joined = join_words(x + r * stride + c, r + 1 < n ? x + (r + 1) * stride + c : nullptr);
       }
       store_words(joined, to + c);
     }
