@@ -5,8 +5,8 @@
 DIR holds train.en.gz and train.de.gz of Multi30k; without it, phrases are made up. All train the same model: the same
 function of the same weights (with bias in the attention, as Marian has it), dropout 0.1, label smoothing 0.1, by fused
 Adam; each in a process of its own, one after the other. The matrix products of our step run beside them, too, and
-nothing else: what is between them and us is what is left to gain. Prints Markdown tables of target tokens a second,
-padding not counted, and writes them, and every round's figures, to training.md and training.json of
+nothing else, by PyTorch's library: what a step by that could at best be. Prints Markdown tables of target tokens a
+second, padding not counted, and writes them, and every round's figures, to training.md and training.json of
 benchmarks/results. --quick shows in two minutes that all of it works, and writes nothing unless --out says where.
 --curves trains ours and the best peer of the last size, and that in float32, too, to compare their losses.
 """

@@ -3,7 +3,8 @@ import sys
 import pytest
 import torch
 
-from transduce.kernels import linear_maps
+from transduce.kernels import linear_maps, projected_cross_entropy, smoothed_cross_entropy
+from transduce.kernels.loss import _LOGITS
 
 # Rows, inputs and the maps' outputs: single numbers, odd ones, whole blocks, more rows than are laid out at a time.
 SIZES = [
@@ -109,3 +110,18 @@ def test_rows_that_need_no_gradient_get_none():
         linear_maps(x.detach(), weights, biases).float().sum().backward()
     assert x.grad is None
     torch.testing.assert_close(weights[0].grad, rounded(x).sum(0).expand(8, -1).float(), rtol=0.02, atol=0.05)
+
+
+@pytest.mark.usefixtures("by_vectors")
+def test_the_loss_projects_by_the_same_products(monkeypatch):
+    monkeypatch.setitem(_LOGITS, "cpu", 101 * 29)  # three chunks, whose gradients of the weights are added up
+    x, (weight,), _ = draw(301, 32, (29,), bias=False)
+    x, weight = (each.detach().bfloat16().float().div_(8).requires_grad_() for each in (x, weight))
+    labels = torch.randint(29, (301,))
+    expected = smoothed_cross_entropy(x @ weight.T, labels, 0.1)
+    right = torch.autograd.grad(expected[0], (x, weight))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = projected_cross_entropy(x, weight, labels, 0.1)
+    torch.testing.assert_close(found, expected, rtol=2e-3, atol=0)
+    for each, one in zip(torch.autograd.grad(found[0], (x, weight)), right, strict=True):
+        torch.testing.assert_close(each, one, rtol=0.02, atol=0.01 * one.abs().max().item())
