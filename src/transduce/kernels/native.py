@@ -17,8 +17,8 @@ _LIBRARIES: Final = {"AVX2": "native_avx2", "AVX512": "native_avx512"}
 # Instructions that multiply narrow numbers, and the library for processors with all of them.
 _NARROW: Final = "avx512_vnni", "avx512_bf16"
 _NARROW_LIBRARY: Final = "native_avx512vnni"
-Argument = Tensor | int | float | bytes | ctypes.Structure | None
 _NAMES: Final = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
+_Argument = Tensor | int | float | bytes | ctypes.Structure | None
 
 
 @final
@@ -61,7 +61,7 @@ def has_native(*tensors: Tensor) -> bool:
     return all(x.device.type == "cpu" and x.dtype in _NAMES for x in tensors)
 
 
-def call(name: str, dtype: torch.dtype | None, *arguments: Argument) -> None:
+def call(name: str, dtype: torch.dtype | None, *arguments: _Argument) -> None:
     """Run the kernel of that name, for narrow tensors of that type where there are several; other threads go on.
 
     Tensors are passed by where they lie, and so are bytes, which a kernel reads as a structure.
@@ -71,7 +71,7 @@ def call(name: str, dtype: torch.dtype | None, *arguments: Argument) -> None:
     getattr(library, name if dtype is None else f"{name}_{_NAMES[dtype]}")(*map(_pass, arguments))
 
 
-def _pass(argument: Argument) -> object:
+def _pass(argument: _Argument) -> object:
     match argument:
         case Tensor():
             return ctypes.c_void_p(argument.data_ptr())
