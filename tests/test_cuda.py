@@ -8,7 +8,16 @@ import torch
 
 from transduce.config import TrainConfig, preset
 from transduce.data import Batch
-from transduce.kernels import Heads, Packing, Scoring, add_norm, attend_packed, one_pass, projected_cross_entropy
+from transduce.kernels import (
+    Heads,
+    PackedAttention,
+    Packing,
+    Scoring,
+    add_norm,
+    attend_packed,
+    one_pass,
+    projected_cross_entropy,
+)
 from transduce.kernels.loss import _LOGITS
 from transduce.kernels.variable_length import has_variable_length
 from transduce.models import build
@@ -58,7 +67,7 @@ def test_attention(own, causal, dtype):
     for tensors in (narrow, exact):
         packings = [Packing.of(torch.tensor(n), max(n), tensors[0].device) for n in (QUERIES, keys)]
         memory = None if own else tensors[1]
-        output = attend_packed(tensors[0], memory, *packings, HEADS, Scoring(scale=0.3), causal=causal)
+        output = attend_packed(tensors[0], memory, PackedAttention(*packings, HEADS, Scoring(scale=0.3), causal=causal))
         torch.manual_seed(5)
         received = torch.randn(output.shape).to(output)
         found.append([output, *torch.autograd.grad(output, tensors, received)])

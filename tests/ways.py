@@ -1,5 +1,7 @@
 """Kernels that are written twice are tested twice: in PyTorch's operations, and in C++ where that was built."""
 
+import sys
+
 import pytest
 
 _CAPABILITIES = {"AVX2": ["plain", "native_avx2"], "AVX512": ["plain", "native_avx2", "native_avx512"]}
@@ -23,3 +25,9 @@ def way(request, monkeypatch):
         pytest.skip("installed without a C++ compiler")
     monkeypatch.setattr(native, "_library", lambda: library)
     return request.param
+
+
+@pytest.fixture
+def by_vectors(way, monkeypatch):
+    """Linear maps in C++ wherever that was built, were PyTorch's products faster or not."""
+    monkeypatch.setattr(sys.modules["transduce.kernels.linear_maps"], "_multiplies_by_vectors", lambda: way != "plain")

@@ -8,6 +8,7 @@ from transduce.kernels import (
     Dropped,
     Heads,
     Mask,
+    PackedAttention,
     Packing,
     Scoring,
     add_norm,
@@ -88,7 +89,7 @@ def test_attention_drops_what_dropout_drops(causal):
     projected = torch.cat([torch.randn(67, 30), value], dim=1)
     dropped = Dropped(SHARE, queries.seeds)
     found, whole = (
-        attend_packed(projected, None, queries, queries, heads, Scoring(), causal=causal, dropped=each)
+        attend_packed(projected, None, PackedAttention(queries, queries, heads, Scoring(), causal=causal, dropped=each))
         for each in (dropped, WHOLE)
     )
     by_head = dropped.heads(3, (1, 67), CPU).seeds[0]
@@ -165,3 +166,18 @@ def test_without_seeds_torchs_generator_gives_some():
     assert dropout(x, Dropped(SHARE)).equal(dropout(x, Dropped(SHARE, seeds)))
     assert len(set(seeds.tolist())) == 13
     assert Dropped(0.0, seeds).rows(13, device=CPU) is None
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(67, 1), (67, 259), (1, 67, 64), (0, 8)])
+def test_every_way_drops_the_same_from_values_and_gradients(shape, dtype):
+    """Rows that do not lie end to end, too."""
+    torch.manual_seed(13)
+    x = torch.randn(*shape[:-1], 2 * shape[-1], dtype=dtype)[..., ::2].requires_grad_()
+    seeds = derive(torch.tensor(9), torch.arange(shape[-2])).expand(shape[:-1])
+    dropped = Dropped(SHARE, seeds)
+    kept = dropped.keeps(seeds.contiguous(), range(shape[-1])).to(dtype)
+    found, received = dropout(x, dropped), torch.randn(shape, dtype=dtype)
+    assert found.equal((x * kept) * dropped.scale)
+    assert torch.autograd.grad(found, x, received)[0].equal((received * kept) * dropped.scale)

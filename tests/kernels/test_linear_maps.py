@@ -1,5 +1,3 @@
-import sys
-
 import pytest
 import torch
 
@@ -15,12 +13,6 @@ SIZES = [
     (2053, 70, (65, 3)),
     (97, 130, (1001,)),
 ]
-
-
-@pytest.fixture
-def by_vectors(way, monkeypatch):
-    """The C++ kernel wherever it was built, were PyTorch's products faster or not."""
-    monkeypatch.setattr(sys.modules["transduce.kernels.linear_maps"], "_multiplies_by_vectors", lambda: way != "plain")
 
 
 def draw(rows, inputs, outputs, *, bias=True):

@@ -91,5 +91,5 @@ def test_a_library_that_is_not_there_or_does_not_fit_is_done_without(origin, mon
 
 
 def test_the_structures_are_as_large_as_the_kernels_think():
-    assert ctypes.sizeof(native.Dropout) == 16
+    assert ctypes.sizeof(native.Chance) == 16
     assert ctypes.sizeof(native.Sequences) == 6 * 8 + 4 * 8 + 8

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from transduce.kernels import Dropped, Heads, Packing, Scoring, attend_packed, native
+from transduce.kernels import Dropped, Heads, PackedAttention, Packing, Scoring, attend_packed, native
 from transduce.kernels.packed import _LONGEST
 
 CPU = torch.device("cpu")
@@ -47,7 +47,8 @@ def run(parts, queries, keys, *, own, causal=False, dropped=0.0, heads=HEADS):
     projected = torch.cat([query, key, value], dim=1) if own else query
     memory = None if own else torch.cat([key, value], dim=1)
     settings = {"causal": causal, "dropped": Dropped(dropped)}
-    return attend_packed(projected, memory, pack(*queries), pack(*keys), heads, Scoring(scale=0.3), **settings)
+    attention = PackedAttention(pack(*queries), pack(*keys), heads, Scoring(scale=0.3), **settings)
+    return attend_packed(projected, memory, attention)
 
 
 @pytest.mark.usefixtures("way")

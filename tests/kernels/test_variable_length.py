@@ -7,7 +7,7 @@ tests/test_cuda.py has the kernels themselves.
 import pytest
 import torch
 
-from transduce.kernels import Dropped, Heads, Packing, Scoring, attend_packed, variable_length
+from transduce.kernels import Dropped, Heads, PackedAttention, Packing, Scoring, attend_packed, variable_length
 from transduce.kernels.packed import packed_way
 from transduce.kernels.variable_length import has_variable_length
 
@@ -48,7 +48,9 @@ def test_equals_the_padded_way_in_values_and_gradients(own, causal, scale, monke
     found = []
     for chosen in (False, True):
         monkeypatch.setattr("transduce.kernels.packed.has_variable_length", lambda *_, chosen=chosen: chosen)
-        output = attend_packed(projected, memory, *packings, HEADS, Scoring(scale=scale), causal=causal)
+        output = attend_packed(
+            projected, memory, PackedAttention(*packings, HEADS, Scoring(scale=scale), causal=causal)
+        )
         torch.manual_seed(5)
         found.append([output, *torch.autograd.grad(output, parts, torch.randn_like(output))])
     torch.testing.assert_close(found[1], found[0])
@@ -64,7 +66,9 @@ def test_what_the_kernels_do_not_know_is_computed_with_padding(settings, monkeyp
     monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", None)  # to call it would be an error
     packing = Packing.of(torch.tensor(QUERIES), max(QUERIES), CPU)
     scoring = settings.pop("scoring", Scoring())
-    output = attend_packed(torch.randn(packing.tokens, 72).double(), None, packing, packing, HEADS, scoring, **settings)
+    output = attend_packed(
+        torch.randn(packing.tokens, 72).double(), None, PackedAttention(packing, packing, HEADS, scoring, **settings)
+    )
     assert output.shape == (24, 24)
 
 

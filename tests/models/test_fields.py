@@ -210,7 +210,7 @@ def rates(c, *, training):
     model = build(c).train(training)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("transduce.kernels.native._library", lambda: None)
-        for place in ("kernels.add_norm", "layers.dropout", "kernels.scores"):
+        for place in ("kernels.add_norm", "kernels.feed_forward", "layers.dropout", "kernels.scores"):
 
             def record(x, dropped, place=place):
                 called[place, dropped.share] += 1
@@ -228,7 +228,7 @@ def check_dropout(ground, changed):
         places = [
             ("kernels.add_norm", c.dropout, 2 * layers + c.decoder_layers),
             ("layers.dropout", c.embedding_dropout, 2),
-            ("layers.dropout", c.relu_dropout, layers),
+            ("kernels.feed_forward", c.relu_dropout, layers),
             ("kernels.scores", c.attention_dropout, layers + c.decoder_layers),
         ]
         training, serving = Counter(), Counter()

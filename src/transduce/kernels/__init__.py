@@ -4,11 +4,12 @@ from transduce.kernels.add_norm import add_norm
 from transduce.kernels.attention import attend, attention_weights
 from transduce.kernels.columns import Columns, Writable, join_writable
 from transduce.kernels.dropout import WHOLE, Dropped, dropout
-from transduce.kernels.linear_maps import linear_maps
+from transduce.kernels.feed_forward import feed_forward
+from transduce.kernels.linear_maps import Maps, linear_maps
 from transduce.kernels.loss import projected_cross_entropy, smoothed_cross_entropy
 from transduce.kernels.mask import Mask
 from transduce.kernels.native import has_native
-from transduce.kernels.packed import Heads, attend_packed, packed_way
+from transduce.kernels.packed import Heads, PackedAttention, attend_between, attend_packed, packed_way
 from transduce.kernels.packing import Packing
 from transduce.kernels.precision import resolve_format, resolve_precision
 from transduce.kernels.products import Format, PackedMatrix, linear, pack, select_outputs
@@ -33,7 +34,9 @@ __all__ = [
     "Dropped",
     "Format",
     "Heads",
+    "Maps",
     "Mask",
+    "PackedAttention",
     "PackedLayer",
     "PackedMatrix",
     "PackedMemory",
@@ -46,11 +49,13 @@ __all__ = [
     "Writable",
     "add_norm",
     "attend",
+    "attend_between",
     "attend_packed",
     "attention_weights",
     "derive",
     "dropout",
     "encode",
+    "feed_forward",
     "has_native",
     "join_writable",
     "linear",

@@ -9,7 +9,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from transduce.kernels.dropout import WHOLE, Dropped, dropout
-from transduce.kernels.native import Dropout, call, has_native
+from transduce.kernels.native import call, has_native
 from transduce.kernels.one_pass import in_one_pass
 
 Rows = Float[Tensor, "*positions model"]
@@ -82,9 +82,9 @@ class _AddNorm(torch.autograd.Function):
         total, ready = torch.empty_like(x), torch.empty_like(x, dtype=narrow)
         wide = torch.empty_like(x) if post and narrow != x.dtype else None
         statistics = x.new_empty(2, x.numel() // x.shape[-1])
-        chance = Dropout.of(WHOLE if seeds is None else dropped, seeds)
+        chance = (WHOLE if seeds is None else dropped).chance(seeds)
         sizes = statistics.shape[1], x.shape[-1]
-        call("add_norm", narrow, x, output, total, ready, wide, *statistics, gain, bias, *sizes, epsilon, chance)
+        call("add_norm", narrow, x, output, total, ready, wide, statistics, gain, bias, *sizes, epsilon, chance)
         ctx.save_for_backward(total, statistics, gain, seeds)
         ctx.constants = dropped, sizes, narrow, output is not None, post
         ctx.set_materialize_grads(False)
@@ -107,11 +107,11 @@ class _AddNorm(torch.autograd.Function):
             of_ready = torch.zeros_like(total, dtype=narrow)
         of_x = torch.empty_like(total)
         of_output = torch.empty_like(total, dtype=narrow) if has_output else None
-        of_norm = torch.zeros(2, sizes[1])
+        of_gain, of_bias = torch.zeros(sizes[1]), torch.zeros(sizes[1])
         call(
             "add_norm_backward",
             narrow,
-            *(total, *statistics, gain, of_total, of_ready, of_wide),
-            *(of_x, of_output, *of_norm, *sizes, Dropout.of(dropped, seeds)),
+            *(total, statistics, gain, of_total, of_ready, of_wide),
+            *(of_x, of_output, of_gain, of_bias, *sizes, dropped.chance(seeds)),
         )
-        return of_x, of_output, *of_norm, None, None, None, None, None
+        return of_x, of_output, of_gain, of_bias, None, None, None, None, None

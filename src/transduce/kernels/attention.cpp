@@ -90,13 +90,6 @@ struct Task {
   }
 };
 
-// Sixteen of n numbers, zeros behind them.
-inline Sixteen load_first(const float* x, std::int64_t n) {
-  Sixteen result = {};
-  std::memcpy(&result, x, std::min<std::int64_t>(n, 16) * sizeof(float));
-  return result;
-}
-
 // A matrix's rows as words: read where they lie if they are of whole words, else from a copy.
 template <typename T>
 struct Rows {
@@ -131,6 +124,12 @@ template <typename T>
 struct Statistics {
   T *largest, *inverse;
 };
+
+// One behind the other, for every head and query.
+template <typename T>
+Statistics<T> split(T* statistics, const Sequences& s) {
+  return {statistics, statistics + s.heads * s.queries[s.batch]};
+}
 
 // o = dropout(softmax(scale q k^T)) v.
 template <typename T>
@@ -295,14 +294,13 @@ void run_all(const Way& way, const Sequences& s) {
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 #define BOTH(T, name)                                                                                                            \
-  EXPORT void attention_##name(const T* q, const T* k, const T* v, T* o, float* largest, float* inverse, const Sequences* sequences, \
+  EXPORT void attention_##name(const T* q, const T* k, const T* v, T* o, float* statistics, const Sequences* sequences,             \
                                const Dropout* dropout) {                                                                          \
-    run_all(Forward<T>{q, k, v, o, {largest, inverse}, *dropout}, *sequences);                                                    \
+    run_all(Forward<T>{q, k, v, o, split(statistics, *sequences), *dropout}, *sequences);                                         \
   }                                                                                                                               \
-  EXPORT void attention_backward_##name(const T* q, const T* k, const T* v, const T* of_o, const float* largest,                  \
-                                        const float* inverse, T* dq, T* dk, T* dv, const Sequences* sequences,                    \
-                                        const Dropout* dropout) {                                                                 \
-    run_all(Backward<T>{q, k, v, of_o, {largest, inverse}, dq, dk, dv, *dropout}, *sequences);                                    \
+  EXPORT void attention_backward_##name(const T* q, const T* k, const T* v, const T* of_o, const float* statistics, T* dq, T* dk, \
+                                        T* dv, const Sequences* sequences, const Dropout* dropout) {                                                                 \
+    run_all(Backward<T>{q, k, v, of_o, split(statistics, *sequences), dq, dk, dv, *dropout}, *sequences);                         \
   }
 
 BOTH(float, float32)

@@ -1,5 +1,6 @@
 """Dropout (Srivastava et al. 2014) that knows what it falls on."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, final
 
@@ -8,6 +9,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from transduce.kernels.chain import chain
+from transduce.kernels.native import Chance, call, has_native
 from transduce.kernels.seeds import advance, draw
 
 _LEVELS: Final = 2**16
@@ -58,6 +61,10 @@ class Dropped:
         places = torch.arange(number, device=device).mul_(_HEAD).unsqueeze(1)
         return Dropped(self.share, advance(seeds.unsqueeze(1), places))
 
+    def chance(self, seeds: Int[Tensor, "*rows"] | None) -> Chance:
+        """As the C++ kernels read it; ``seeds``, None where nothing is left out, must outlive its use."""
+        return Chance(None if seeds is None else seeds.data_ptr(), self.kept, self.scale)
+
     def keeps(self, seeds: Int[Tensor, "*rows"], columns: range) -> Bool[Tensor, "*rows columns"]:
         """Which of some columns of rows with these seeds stay."""
         return draw(seeds, columns) < self.kept - _LEVELS // 2
@@ -71,8 +78,39 @@ def dropout(x: Float[Tensor, "*rows columns"], dropped: Dropped) -> Float[Tensor
     seeds = dropped.rows(*x.shape[:-1], device=x.device)
     if seeds is None:
         return x
+    if has_native(x):
+        return chain(x.contiguous(), Dropping(Dropped(dropped.share, seeds)))
     result: Tensor = _Dropout.apply(x, seeds, dropped)  # type: ignore[no-untyped-call]
     return result
+
+
+@final
+@dataclass(frozen=True)
+class Dropping:
+    """``dropout`` in C++ as a part of a chain; what is left out has seeds."""
+
+    dropped: Dropped
+
+    @property
+    def others(self) -> Sequence[Tensor]:
+        """None: all follows from the seeds."""
+        return ()
+
+    def forward(self, x: Tensor, others: Sequence[Tensor | None]) -> tuple[Tensor, None]:
+        """Nothing is kept."""
+        return self._drop(x), None
+
+    def backward(
+        self, gradient: Tensor, x: Tensor, others: Sequence[Tensor | None], kept: Tensor | None, *, want_x: bool
+    ) -> tuple[Tensor | None, Sequence[Tensor]]:
+        """The same again."""
+        return self._drop(gradient) if want_x else None, ()
+
+    def _drop(self, x: Tensor) -> Tensor:
+        seeds, y = self.dropped.rows(*x.shape[:-1], device=x.device), torch.empty_like(x)
+        assert seeds is not None
+        call("drop", x.dtype, x, y, seeds.numel(), x.shape[-1], self.dropped.chance(seeds))
+        return y
 
 
 class _Dropout(torch.autograd.Function):

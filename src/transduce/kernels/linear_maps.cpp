@@ -49,13 +49,6 @@ Span my_share(std::int64_t n, std::int64_t unit) {
   return {std::min(n, units * me / threads * unit), std::min(n, units * (me + 1) / threads * unit)};
 }
 
-inline Sixteen load_first(const float* x, std::int64_t n) {
-  if (n >= 16) return load_sixteen(x);
-  Sixteen result = {};
-  std::memcpy(&result, x, std::max<std::int64_t>(n, 0) * sizeof(float));
-  return result;
-}
-
 // Panels of 64 outputs: for every pair of inputs the outputs' words, one after the other; zeros behind the last of either.
 void lay_out_by_outputs(const Maps& maps, std::uint32_t* panels) {
   const std::int64_t width = maps.width(), groups = words_of<Bfloat16>(maps.inputs);
@@ -93,9 +86,11 @@ void lay_out_by_inputs(const Maps& maps, std::uint32_t* panels) {
   }
 }
 
-// y = x w + bias for rows of `depth` numbers, a matrix in panels, and a bias of whole panels.
-void multiply_rows(const Bfloat16* x, std::int64_t depth, const std::uint32_t* panels, const float* bias, Bfloat16* y, std::int64_t width,
-                   std::int64_t rows) {
+// Rows of `depth` numbers by a matrix in panels: y[r][c] is what finish(sum, r, c, n) makes of the sum, for sixteen columns from c on, of
+// which the first n are there.
+template <typename Finish>
+void multiply_rows(const Bfloat16* x, std::int64_t depth, const std::uint32_t* panels, Bfloat16* y, std::int64_t width, std::int64_t rows,
+                   Finish finish) {
   const std::int64_t groups = words_of<Bfloat16>(depth), row_bytes = depth * sizeof(Bfloat16);
 #pragma omp parallel
   {
@@ -111,19 +106,20 @@ void multiply_rows(const Bfloat16* x, std::int64_t depth, const std::uint32_t* p
           const Bfloat16* from = x + r * depth;
           const std::int64_t count = std::min<std::int64_t>(kHigh, end - r);
           Bfloat16* to = y + r * width + n;
-          const auto multiply = [&](auto finish) {
-            product_rest<Bfloat16, kHigh, kAcross>(count, reinterpret_cast<const char*>(from), row_bytes, 4, panel, kPanel, depth / 2, finish);
+          const auto multiply = [&](auto store) {
+            product_rest<Bfloat16, kHigh, kAcross>(count, reinterpret_cast<const char*>(from), row_bytes, 4, panel, kPanel, depth / 2, store);
           };
           if (n + kPanel <= width && depth % 2 == 0) {
-            multiply([&](int i, int j, Sixteen sums) { store_sixteen(sums + load_sixteen(bias + n + j), to + i * width + j); });
+            multiply([&](int i, int j, Sixteen sums) { store_sixteen(finish(sums, r + i, n + j, 16), to + i * width + j); });
             continue;
           }
           if (depth % 2)
             for (std::int64_t i = 0; i < count; ++i) last[i] = from[(i + 1) * depth - 1];
           multiply([&](int i, int j, Sixteen sums) {
-            if (n + j >= width) return;
+            const std::int64_t left = width - n - j;
+            if (left <= 0) return;
             if (depth % 2) sums = multiply_add<Bfloat16>(sums, last[i] + Words{}, load_words(panel + (groups - 1) * kPanel + j));
-            store_first(sums + load_sixteen(bias + n + j), width - n - j, to + i * width + j);
+            store_first(finish(sums, r + i, n + j, left), left, to + i * width + j);
           });
         }
     }
@@ -215,7 +211,8 @@ void multiply_columns(const Bfloat16* gradient, const Bfloat16* x, const Maps& m
 
 using namespace transduce;
 
-EXPORT void map_rows(const Bfloat16* x, const Maps* maps, Bfloat16* y, std::int64_t rows) {
+// With `relu`, y has no number below zero.
+EXPORT void map_rows(const Bfloat16* x, const Maps* maps, Bfloat16* y, std::int64_t rows, std::int64_t relu) {
   static thread_local std::vector<std::uint32_t> room;
   static thread_local std::vector<float> biases;
   const std::int64_t width = maps->width(), padded = round_up(width, kPanel);
@@ -223,18 +220,30 @@ EXPORT void map_rows(const Bfloat16* x, const Maps* maps, Bfloat16* y, std::int6
   lay_out_by_outputs(*maps, panels);
   float* bias = at_least(biases, padded);
   for (std::int64_t o = 0; o < padded; ++o) bias[o] = o < width && maps->biases[0] ? *maps->of(maps->biases, o, 1) : 0.0f;
-  multiply_rows(x, maps->inputs, panels, bias, y, width, rows);
+  const float least = relu ? 0.0f : -INFINITY;
+  multiply_rows(x, maps->inputs, panels, y, width, rows, [=](Sixteen sums, std::int64_t, std::int64_t c, std::int64_t) {
+    const Sixteen found = sums + load_sixteen(bias + c);
+    return found < least ? least - Sixteen{} : found;  // what is no number stays
+  });
 }
 
-// `of_x` may be missing; weights' and biases' gradients replace what is there, or with `add` are added to it.
+// `of_x` may be missing; weights' and biases' gradients replace what is there, or with `add` are added to it. With `relu`, x is what that
+// made, and `of_x` the gradient before it.
 EXPORT void map_rows_backward(const Bfloat16* gradient, const Bfloat16* x, const Maps* maps, Bfloat16* of_x, std::int64_t rows,
-                              std::int64_t add) {
+                              std::int64_t add, std::int64_t relu) {
   static thread_local std::vector<std::uint32_t> room;
   if (of_x) {
-    const std::vector<float> none(round_up(maps->inputs, kPanel), 0.0f);
-    std::uint32_t* panels = at_least(room, round_up(maps->inputs, kPanel) * words_of<Bfloat16>(maps->width()));
+    const std::int64_t width = maps->inputs;
+    std::uint32_t* panels = at_least(room, round_up(width, kPanel) * words_of<Bfloat16>(maps->width()));
     lay_out_by_inputs(*maps, panels);
-    multiply_rows(gradient, maps->width(), panels, none.data(), of_x, maps->inputs, rows);
+    const auto multiply = [&](auto finish) { multiply_rows(gradient, maps->width(), panels, of_x, width, rows, finish); };
+    if (relu) {
+      multiply([=](Sixteen sums, std::int64_t r, std::int64_t c, std::int64_t n) {
+        return load_first(x + r * width + c, n) <= 0.0f ? Sixteen{} : sums;
+      });
+    } else {
+      multiply([](Sixteen sums, std::int64_t, std::int64_t, std::int64_t) { return sums; });
+    }
   }
   multiply_columns(gradient, x, *maps, rows, add != 0);
 }

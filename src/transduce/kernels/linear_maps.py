@@ -2,15 +2,16 @@
 
 import struct
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any, Final, final
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Final, final
 
 import torch
 from jaxtyping import BFloat16, Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from transduce.kernels.chain import Link, chain
 from transduce.kernels.native import call, has_native, multiplies_narrow_numbers
 
 _MOST: Final = 3  # maps that the C++ kernel takes at once
@@ -25,14 +26,26 @@ def linear_maps(
     biases: Sequence[Float[Tensor, " _"] | None],
 ) -> Float[Tensor, "*rows all_outputs"]:
     """X W^T + b of every map, side by side, in autocast's type where that is on; all maps have a bias, or none."""
-    if torch.is_autocast_enabled("cpu") and has_map_rows(torch.get_autocast_dtype("cpu"), x, *weights):
-        rows = x.to(torch.bfloat16).flatten(end_dim=-2).contiguous()
-        result: Tensor = _LinearMaps.apply(rows, len(weights), *weights, *biases)  # type: ignore[no-untyped-call]
-        return result.view(*x.shape[:-1], result.shape[-1])
+    if maps_rows(x, *weights):
+        return chain_rows(x, Maps(weights, biases))
     if len(weights) == 1:
         return F.linear(x, weights[0], biases[0])
     known = [bias for bias in biases if bias is not None]
     return F.linear(x, torch.cat(list(weights)), torch.cat(known) if known else None)
+
+
+def maps_rows(x: Tensor, *weights: Tensor) -> bool:
+    """Whether ``chain_rows`` can map what autocast makes of such tensors, and is the fastest."""
+    return torch.is_autocast_enabled("cpu") and has_map_rows(torch.get_autocast_dtype("cpu"), x, *weights)
+
+
+def chain_rows(x: Float[Tensor, "*rows inputs"], *links: Link) -> Float[Tensor, "*rows outputs"]:
+    """``chain`` on bfloat16, whatever the shape of ``x``."""
+    rows = x.to(torch.bfloat16)
+    if x.dim() == 2:
+        return chain(rows.contiguous(), *links)
+    result = chain(rows.flatten(end_dim=-2).contiguous(), *links)
+    return result.view(*x.shape[:-1], result.shape[-1])
 
 
 def has_map_rows(dtype: torch.dtype, x: Tensor, *weights: Tensor) -> bool:
@@ -71,10 +84,12 @@ def lay_down(
     return _MAPS.pack(*numbers, *_NONE[len(weights) :], weights[0].shape[1])
 
 
-def map_rows(x: BFloat16[Tensor, "rows inputs"], maps: bytes, width: int) -> BFloat16[Tensor, "rows all_outputs"]:
-    """What the maps make of rows that lie end to end."""
+def map_rows(
+    x: BFloat16[Tensor, "rows inputs"], maps: bytes, width: int, *, relu: bool = False
+) -> BFloat16[Tensor, "rows all_outputs"]:
+    """What the maps make of rows that lie end to end; with ``relu``, the larger of that and 0."""
     y = x.new_empty(len(x), width)
-    call("map_rows", None, x, maps, y, len(x))
+    call("map_rows", None, x, maps, y, len(x), relu)
     return y
 
 
@@ -85,38 +100,47 @@ def map_rows_backward(
     of_x: BFloat16[Tensor, "rows inputs"] | None,
     *,
     add: bool = False,
+    after_relu: bool = False,
 ) -> None:
-    """Write the gradients: weights' and biases' over what is there, or with ``add`` beside it."""
-    call("map_rows_backward", None, gradient, x, maps, of_x, len(x), add)
+    """Write the gradients: weights' and biases' over what is there, or with ``add`` beside it.
+
+    With ``after_relu``, ``x`` is what ``relu`` has made, and ``of_x`` becomes the gradient of what it was made of.
+    """
+    call("map_rows_backward", None, gradient, x, maps, of_x, len(x), add, after_relu)
 
 
 @final
-class _LinearMaps(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,  # noqa: ANN401 - torch gives the context no type
-        x: Tensor,
-        count: int,
-        *parameters: Tensor | None,
-    ) -> Tensor:
-        ctx.save_for_backward(x, *parameters)
-        ctx.count = count
-        weights, biases = _part(parameters, count)
-        return map_rows(x, lay_down(weights, biases), sum(weight.shape[0] for weight in weights))
+@dataclass(frozen=True)
+class Maps:
+    """``linear_maps`` as a part of a chain, of bfloat16; followed by ``relu``, or behind it (of a map of the chain)."""
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
-        x, *parameters = ctx.saved_tensors
-        weights, biases = _part(parameters, ctx.count)
-        of_x = torch.empty_like(x) if ctx.needs_input_grad[0] else None
+    weights: Sequence[Tensor]
+    biases: Sequence[Tensor | None]
+    relu: bool = False
+    after_relu: bool = False
+
+    @cached_property
+    def others(self) -> Sequence[Tensor | None]:
+        """All weights, then all biases."""
+        return *self.weights, *self.biases
+
+    def forward(self, x: Tensor, others: Sequence[Tensor | None]) -> tuple[Tensor, None]:
+        """Nothing is kept."""
+        weights, biases = self._part(others)
+        return map_rows(x, lay_down(weights, biases), sum(weight.shape[0] for weight in weights), relu=self.relu), None
+
+    def backward(
+        self, gradient: Tensor, x: Tensor, others: Sequence[Tensor | None], kept: Tensor | None, *, want_x: bool
+    ) -> tuple[Tensor | None, Sequence[Tensor | None]]:
+        """In one call."""
+        weights, biases = self._part(others)
+        of_x = torch.empty_like(x) if want_x else None
         of_weights = [torch.empty_like(weight) for weight in weights]
         of_biases = [torch.empty_like(bias) for bias in biases if bias is not None]
-        map_rows_backward(gradient.contiguous(), x, lay_down(weights, biases, of_weights, of_biases), of_x)
-        none: list[Tensor | None] = [None] * ctx.count
-        return of_x, None, *of_weights, *(of_biases or none)
+        maps = lay_down(weights, biases, of_weights, of_biases)
+        map_rows_backward(gradient, x, maps, of_x, after_relu=self.after_relu)
+        return of_x, [*of_weights, *(of_biases or biases)]
 
-
-def _part(parameters: Sequence[Tensor | None], count: int) -> tuple[list[Tensor], Sequence[Tensor | None]]:
-    """Weights, and biases."""
-    return [weight for weight in parameters[:count] if weight is not None], parameters[count:]
+    def _part(self, others: Sequence[Tensor | None]) -> tuple[list[Tensor], Sequence[Tensor | None]]:
+        count = len(self.weights)
+        return [weight for weight in others[:count] if weight is not None], others[count:]

@@ -22,10 +22,12 @@ void add_up(const T* a, const float* b, float* to, std::int64_t n) {
   }
 }
 
-// sum = x + dropout(out); y = LayerNorm(sum), narrow and, where asked for, wide. `out` may be missing.
+// sum = x + dropout(out); y = LayerNorm(sum), narrow and, where asked for, wide. `out` may be missing. The statistics are all rows' means,
+// then one by each row's standard deviation.
 template <typename T>
-void add_norm(const float* x, const T* out, float* sum, T* y, float* wide, float* mean, float* inverse, const float* gain,
-              const float* bias, std::int64_t rows, std::int64_t d, float epsilon, const Dropout& dropout) {
+void add_norm(const float* x, const T* out, float* sum, T* y, float* wide, float* statistics, const float* gain, const float* bias,
+              std::int64_t rows, std::int64_t d, float epsilon, const Dropout& dropout) {
+  float *mean = statistics, *inverse = statistics + rows;
 #pragma omp parallel
   {
     std::vector<float> factor(round_up(d, Dropout::kColumns), 1.0f);
@@ -72,11 +74,30 @@ void add_norm(const float* x, const T* out, float* sum, T* y, float* wide, float
   }
 }
 
+// y = dropout(x); of a gradient, that is the gradient before.
+template <typename T>
+void drop(const T* x, T* y, std::int64_t rows, std::int64_t d, const Dropout& dropout) {
+#pragma omp parallel
+  {
+    std::vector<float> factor(round_up(d, Dropout::kColumns), 1.0f);
+#pragma omp for schedule(static)
+    for (std::int64_t r = 0; r < rows; ++r) {
+      dropout.draw(factor.data(), d, r);
+      const float* f = factor.data();
+      const T* xr = x + r * d;
+      T* yr = y + r * d;
+#pragma omp simd
+      for (std::int64_t i = 0; i < d; ++i) narrow(widen(xr[i]) * f[i], yr[i]);
+    }
+  }
+}
+
 // The gradients of x and of `out`, from those of the sum, of y and of y's wide twin (each of which may be missing).
 template <typename T>
-void add_norm_backward(const float* sum, const float* mean, const float* inverse, const float* gain, const float* of_sum,
-                       const T* of_y, const float* of_wide, float* dx, T* dout, float* dgain, float* dbias, std::int64_t rows,
-                       std::int64_t d, const Dropout& dropout) {
+void add_norm_backward(const float* sum, const float* statistics, const float* gain, const float* of_sum, const T* of_y,
+                       const float* of_wide, float* dx, T* dout, float* dgain, float* dbias, std::int64_t rows, std::int64_t d,
+                       const Dropout& dropout) {
+  const float *mean = statistics, *inverse = statistics + rows;
 #pragma omp parallel
   {
     std::vector<float> factor(round_up(d, Dropout::kColumns), 1.0f), row(d), own_gain(d, 0.0f), own_bias(d, 0.0f);
@@ -178,16 +199,19 @@ void cross_entropy(T* logits, const std::int64_t* labels, double* sums, std::int
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 #define BOTH(T, name)                                                                                                       \
-  EXPORT void add_norm_##name(const float* x, const T* out, float* sum, T* y, float* wide, float* mean, float* inverse,     \
+  EXPORT void add_norm_##name(const float* x, const T* out, float* sum, T* y, float* wide, float* statistics,               \
                               const float* gain, const float* bias, std::int64_t rows, std::int64_t d, float epsilon,       \
                               const Dropout* dropout) {                                                                      \
-    add_norm(x, out, sum, y, wide, mean, inverse, gain, bias, rows, d, epsilon, *dropout);                                  \
+    add_norm(x, out, sum, y, wide, statistics, gain, bias, rows, d, epsilon, *dropout);                                  \
   }                                                                                                                          \
-  EXPORT void add_norm_backward_##name(const float* sum, const float* mean, const float* inverse, const float* gain,        \
+  EXPORT void add_norm_backward_##name(const float* sum, const float* statistics, const float* gain,                        \
                                        const float* of_sum, const T* of_y, const float* of_wide, float* dx, T* dout,        \
                                        float* dgain, float* dbias, std::int64_t rows, std::int64_t d,                       \
                                        const Dropout* dropout) {                                                             \
-    add_norm_backward(sum, mean, inverse, gain, of_sum, of_y, of_wide, dx, dout, dgain, dbias, rows, d, *dropout);          \
+    add_norm_backward(sum, statistics, gain, of_sum, of_y, of_wide, dx, dout, dgain, dbias, rows, d, *dropout);          \
+  }                                                                                                                          \
+  EXPORT void drop_##name(const T* x, T* y, std::int64_t rows, std::int64_t d, const Dropout* dropout) {                    \
+    drop(x, y, rows, d, *dropout);                                                                                           \
   }                                                                                                                          \
   EXPORT void cross_entropy_##name(T* logits, const std::int64_t* labels, double* sums, std::int64_t rows,                  \
                                    std::int64_t symbols, float smoothing) {                                                  \

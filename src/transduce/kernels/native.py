@@ -7,10 +7,7 @@ from importlib.util import find_spec
 from typing import Final, final
 
 import torch
-from jaxtyping import Int
 from torch import Tensor
-
-from transduce.kernels.dropout import Dropped
 
 # By what torch finds that the processor can do.
 _LIBRARIES: Final = {"AVX2": "native_avx2", "AVX512": "native_avx512"}
@@ -22,15 +19,10 @@ _Argument = Tensor | int | float | bytes | ctypes.Structure | None
 
 
 @final
-class Dropout(ctypes.Structure):
+class Chance(ctypes.Structure):
     """Which elements stay, and what they are multiplied with; ``seeds`` is where those of the rows lie."""
 
     _fields_ = (("seeds", ctypes.c_void_p), ("kept", ctypes.c_int32), ("scale", ctypes.c_float))
-
-    @classmethod
-    def of(cls, dropped: Dropped, seeds: Int[Tensor, "*rows"] | None) -> "Dropout":
-        """What a kernel has to know; ``seeds``, None where nothing is dropped, must outlive its use."""
-        return cls(None if seeds is None else seeds.data_ptr(), dropped.kept, dropped.scale)
 
 
 @final

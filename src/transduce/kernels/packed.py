@@ -1,21 +1,25 @@
 """Attention over sequences laid end to end: no work on padding."""
 
-import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, final
+from functools import cached_property
+from typing import Final, Literal, final
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from transduce.kernels.attention import attend
+from transduce.kernels.chain import chain
 from transduce.kernels.dropout import WHOLE, Dropped
+from transduce.kernels.linear_maps import Maps, chain_rows, linear_maps, maps_rows
 from transduce.kernels.mask import Mask
-from transduce.kernels.native import Dropout, Sequences, call, has_native
+from transduce.kernels.native import Chance, Sequences, call, has_native
 from transduce.kernels.packing import Packing
 from transduce.kernels.scores import Scoring
 from transduce.kernels.variable_length import attend_variable_length, has_variable_length
+
+Way = Literal["C++", "variable length", "padded"]
 
 # Longer sequences have matrices large enough for the processor's matrix units, padding and all.
 _LONGEST: Final = 128
@@ -36,43 +40,69 @@ class Heads:
         return [self.number * self.d_k, self.number * self.d_k, self.number * self.d_v]
 
 
+@final
+@dataclass(frozen=True)
+class PackedAttention:
+    """An attention of each row of a batch on its own: row b's queries over row b's keys.
+
+    Symbols lie end to end, heads side by side. The rows of ``dropped`` are the queries' symbols.
+    """
+
+    queries: Packing
+    keys: Packing
+    heads: Heads
+    scoring: Scoring
+    causal: bool = False
+    reach: int | None = None
+    dropped: Dropped = WHOLE
+
+    def way(self, projected: Float[Tensor, "tokens width"]) -> Way:
+        """The fastest one that can."""
+        return packed_way(projected, self.keys, self.heads, self.reach, self.dropped.share, plain=self.scoring.plain)
+
+
 def attend_packed(
     projected: Float[Tensor, "tokens width"],
     memory: Float[Tensor, "memory_tokens memory_width"] | None,
-    queries: Packing,
-    keys: Packing,
-    heads: Heads,
-    scoring: Scoring,
-    *,
-    causal: bool = False,
-    reach: int | None = None,
-    dropped: Dropped = WHOLE,
+    attention: PackedAttention,
 ) -> Float[Tensor, "tokens values"]:
-    """``attend`` for each row of a batch on its own: row b's queries over row b's keys; heads side by side.
+    """``attend`` for each row of a batch on its own.
 
     ``projected`` holds queries, ``memory`` keys and values side by side; without memory, ``projected`` holds all three.
-    The rows of ``dropped`` are the queries' symbols.
     """
-    seeds = dropped.rows(len(projected), device=projected.device)
-    way = packed_way(projected, keys, heads, reach, dropped.share, plain=scoring.plain)
+    queries, keys, heads, scoring = attention.queries, attention.keys, attention.heads, attention.scoring
+    way = attention.way(projected)
     if way == "C++":
-        result: Tensor = _Packed.apply(  # type: ignore[no-untyped-call]
-            projected.contiguous(),
-            None if memory is None else memory.contiguous(),
-            seeds,
-            _Settings(queries, keys, heads, scoring.scale, causal, dropped),
-        )
-        return result
+        memory = None if memory is None else memory.contiguous()
+        return chain(projected.contiguous(), _Link(memory, attention))
     query, key, value = (x.view(len(x), heads.number, -1) for x in _split(projected, memory, heads))
     if way == "variable length":
-        return attend_variable_length(query, key, value, queries, keys, scoring.scale, causal=causal).flatten(1)
+        scale, causal = scoring.scale, attention.causal
+        return attend_variable_length(query, key, value, queries, keys, scale, causal=causal).flatten(1)
     places = (query, queries), (key, keys), (value, keys)
     query, key, value = (packing.pad(x).transpose(1, 2) for x, packing in places)
     # Padding stands behind every real position, so a causal mask already hides it.
-    mask = Mask(None if causal else keys.real, causal=causal, reach=reach)
+    mask = Mask(None if attention.causal else keys.real, causal=attention.causal, reach=attention.reach)
+    dropped = attention.dropped
+    seeds = dropped.rows(len(projected), device=projected.device)
     if seeds is not None:
         dropped = Dropped(dropped.share, queries.pad(seeds))
     return queries.pack(attend(query, key, value, mask, scoring, dropped).transpose(1, 2)).flatten(1)
+
+
+def attend_between(
+    x: Float[Tensor, "tokens model"],
+    before: Maps,
+    memory: Float[Tensor, "memory_tokens memory_width"] | None,
+    attention: PackedAttention,
+    after: Maps,
+) -> Float[Tensor, "tokens outputs"]:
+    """``attend_packed`` of what the maps ``before`` make of ``x``, and then the map ``after``."""
+    if attention.way(x) == "C++" and maps_rows(x, *before.weights) and maps_rows(x, *after.weights):
+        memory = None if memory is None else memory.to(torch.bfloat16).contiguous()
+        return chain_rows(x, before, _Link(memory, attention), after)
+    gathered = attend_packed(linear_maps(x, before.weights, before.biases), memory, attention)
+    return linear_maps(gathered, after.weights, after.biases)
 
 
 def packed_way(
@@ -83,7 +113,7 @@ def packed_way(
     dropout: float,
     *,
     plain: bool,
-) -> Literal["C++", "variable length", "padded"]:
+) -> Way:
     """The fastest way that can (docs/performance.md): of tensors such as these, only type and device are looked at.
 
     ``plain`` is whether scores are scaled products alone.
@@ -105,59 +135,57 @@ def _split(projected: Tensor, memory: Tensor | None, heads: Heads) -> tuple[Tens
     return projected, key, value
 
 
-@dataclass(frozen=True)
-class _Settings:
-    queries: Packing
-    keys: Packing
-    heads: Heads
-    scale: float
-    causal: bool
-    dropped: Dropped
-
-    def sequences(self, query: Tensor, key: Tensor, value: Tensor, output: Tensor) -> ctypes.Structure:
-        heads = self.heads
-        return Sequences(
-            len(self.queries.lengths),
-            *(heads.number, heads.d_k, heads.d_v),
-            *(self.queries.offsets.data_ptr(), self.keys.offsets.data_ptr()),
-            *(x.stride(0) for x in (query, key, value, output)),
-            *(self.causal, self.scale),
-        )
-
-
 @final
-class _Packed(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,  # noqa: ANN401 - torch gives the context no type
-        projected: Tensor,
-        memory: Tensor | None,
-        seeds: Tensor | None,
-        settings: _Settings,
-    ) -> Tensor:
-        parts = _split(projected, memory, settings.heads)
-        output = projected.new_empty(len(projected), settings.heads.widths[2])
-        # Of each query the largest score, and one by the sum of the exponentials.
-        statistics = projected.new_empty(2, settings.heads.number, len(projected), dtype=torch.float32)
-        sequences, chance = settings.sequences(*parts, output), Dropout.of(settings.dropped, seeds)
-        call("attention", projected.dtype, *parts, output, *statistics, sequences, chance)
-        ctx.save_for_backward(projected, memory, seeds, statistics)
-        ctx.settings = settings
-        return output
+@dataclass(frozen=True)
+class _Link:
+    """``attend_packed`` in C++ as a part of a chain."""
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
-        projected, memory, seeds, statistics = ctx.saved_tensors
-        settings: _Settings = ctx.settings
-        of_projected = torch.empty_like(projected)
-        of_memory = None if memory is None else torch.empty_like(memory)
-        parts, gradients = (_split(p, m, settings.heads) for p, m in ((projected, memory), (of_projected, of_memory)))
-        gradient = gradient.contiguous()
-        sequences, chance = settings.sequences(*parts, gradient), Dropout.of(settings.dropped, seeds)
-        call(
-            "attention_backward",
-            projected.dtype,
-            *(*parts, gradient, *statistics, *gradients, sequences, chance),
+    memory: Tensor | None
+    attention: PackedAttention
+
+    @property
+    def others(self) -> Sequence[Tensor | None]:
+        """The memory alone."""
+        return (self.memory,)
+
+    def forward(self, x: Tensor, others: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:
+        """Kept is of each query the largest score, and one by the sum of the exponentials."""
+        heads, (memory,) = self.attention.heads, others
+        output = x.new_empty(len(x), heads.widths[2])
+        statistics = x.new_empty(2, heads.number, len(x), dtype=torch.float32)
+        call("attention", x.dtype, *self._parts(x, memory), output, statistics, *self._sizes(x, memory))
+        return output, statistics
+
+    def backward(
+        self, gradient: Tensor, x: Tensor, others: Sequence[Tensor | None], kept: Tensor | None, *, want_x: bool
+    ) -> tuple[Tensor | None, Sequence[Tensor | None]]:
+        """All at once, wanted or not."""
+        (memory,) = others
+        of_x, of_memory = torch.empty_like(x), None if memory is None else torch.empty_like(memory)
+        parts, gradients = self._parts(x, memory), self._parts(of_x, of_memory)
+        call("attention_backward", x.dtype, *parts, gradient, kept, *gradients, *self._sizes(x, memory))
+        return of_x, (of_memory,)
+
+    def _parts(self, x: Tensor, memory: Tensor | None) -> list[int]:
+        """Where queries, keys and values begin."""
+        queries, keys, _ = self.attention.heads.widths
+        start, size = x.data_ptr(), x.element_size()
+        if memory is None:
+            return [start, start + queries * size, start + (queries + keys) * size]
+        return [start, memory.data_ptr(), memory.data_ptr() + keys * size]
+
+    def _sizes(self, x: Tensor, memory: Tensor | None) -> tuple[Sequences, Chance]:
+        a, key_stride = self.attention, (x if memory is None else memory).shape[1]
+        sequences = Sequences(
+            len(a.queries.lengths),
+            *(a.heads.number, a.heads.d_k, a.heads.d_v),
+            *(a.queries.offsets.data_ptr(), a.keys.offsets.data_ptr()),
+            *(x.shape[1], key_stride, key_stride, a.heads.widths[2]),
+            *(a.causal, a.scoring.scale),
         )
-        return of_projected, of_memory, None, None
+        return sequences, a.dropped.chance(self._seeds)
+
+    @cached_property
+    def _seeds(self) -> Tensor | None:
+        packing = self.attention.queries
+        return self.attention.dropped.rows(packing.tokens, device=packing.places.device)

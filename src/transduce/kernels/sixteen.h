@@ -27,6 +27,14 @@ inline Sixteen load_sixteen(const Bfloat16* x) {
   return (Sixteen)(__builtin_convertvector(bits, Bits) << 16);
 #endif
 }
+// Sixteen of n numbers, zeros behind them.
+template <typename T>
+inline Sixteen load_first(const T* x, std::int64_t n) {
+  if (n >= 16) return load_sixteen(x);
+  T first[16] = {};
+  std::copy(x, x + std::max<std::int64_t>(n, 0), first);
+  return load_sixteen(first);
+}
 inline void store_sixteen(Sixteen x, float* to) { std::memcpy(to, &x, sizeof x); }
 
 // Sixteen numbers become one, by halves.

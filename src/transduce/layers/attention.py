@@ -8,11 +8,21 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from transduce.config import ModelConfig
-from transduce.kernels import Heads, Mask, Packing, Scoring, attend, attend_packed, attention_weights, linear_maps
+from transduce.kernels import (
+    Heads,
+    Mask,
+    PackedAttention,
+    Packing,
+    Scoring,
+    attend,
+    attend_between,
+    attend_packed,
+    attention_weights,
+    linear_maps,
+)
 from transduce.layers.compatibility import additive_weights, bilinear_weights
 from transduce.layers.dropout import Dropout
-from transduce.layers.linear import make_linear
-from transduce.layers.packed_linear import PackedLinear
+from transduce.layers.linear import join_maps, make_linear
 from transduce.layers.relative import RelativePositions
 from transduce.layers.state import KeyValues
 
@@ -51,22 +61,14 @@ class MultiHeadAttention(nn.Module):
         reach: int | None = None,
     ) -> Float[Tensor, "tokens model"]:
         """Each position of ``x`` gathers from its row of the memory, or without one from its own row."""
-        if memory is None:
-            projected, attended = _project(x, self.query, self.key, self.value), None
-        else:
-            projected, attended = self.query(x), _project(memory, self.key, self.value)
-        gathered = attend_packed(
-            projected,
-            attended,
-            queries,
-            keys,
-            self.heads,
-            self.scoring(),
-            causal=causal,
-            reach=reach,
-            dropped=self.dropout.at(queries.seeds),
-        )
-        result: Tensor = self.output(gathered)
+        asking = (self.query, self.key, self.value) if memory is None else (self.query,)
+        attended = None if memory is None else _project(memory, self.key, self.value)
+        dropped = self.dropout.at(queries.seeds)
+        attention = PackedAttention(queries, keys, self.heads, self.scoring(), causal, reach, dropped)
+        before, after = join_maps(*asking), join_maps(self.output)
+        if before is not None and after is not None:
+            return attend_between(x, before, attended, attention, after)
+        result: Tensor = self.output(attend_packed(_project(x, *asking), attended, attention))
         return result
 
     def key_values(self, x: Float[Tensor, "batch keys model"]) -> KeyValues:
@@ -98,9 +100,9 @@ class MultiHeadAttention(nn.Module):
         return x.view(*x.shape[:-1], self.heads.number, -1).transpose(1, 2)
 
 
-def _project(x: Float[Tensor, "tokens model"], *maps: nn.Linear | PackedLinear) -> Float[Tensor, "tokens widths"]:
-    """All maps of ``x`` side by side, by one product where their weights are at hand."""
-    known = [each for each in maps if isinstance(each, nn.Linear)]
-    if not known:
-        return torch.cat([each(x) for each in maps], dim=-1)
-    return linear_maps(x, [each.weight for each in known], [each.bias for each in known])
+def _project(x: Float[Tensor, "tokens model"], *layers: nn.Module) -> Float[Tensor, "tokens widths"]:
+    """What all layers make of ``x``, side by side: by one product where their weights are at hand."""
+    maps = join_maps(*layers)
+    return (
+        torch.cat([each(x) for each in layers], dim=-1) if maps is None else linear_maps(x, maps.weights, maps.biases)
+    )

@@ -7,8 +7,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from transduce.config import ModelConfig
+from transduce.kernels import feed_forward as transform
 from transduce.layers.dropout import Dropout
-from transduce.layers.linear import make_linear
+from transduce.layers.linear import join_maps, make_linear
 from transduce.layers.parameter_attention import ParameterAttention
 
 
@@ -26,6 +27,9 @@ class FeedForward(nn.Module):
         self, x: Float[Tensor, "*positions model"], seeds: Int[Tensor, "*positions"] | None = None
     ) -> Float[Tensor, "*positions model"]:
         """Transform each position on its own; ``seeds`` are what dropout follows from."""
+        inner, outer = join_maps(self.inner), join_maps(self.outer)
+        if inner is not None and outer is not None:
+            return transform(x, inner, outer, self.dropout.at(seeds))
         result: Tensor = self.outer(self.dropout(torch.relu(self.inner(x)), seeds))
         return result
 

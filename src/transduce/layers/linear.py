@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from transduce.config.model import Initializer
-from transduce.kernels import linear_maps
+from transduce.kernels import Maps, linear_maps
 
 
 @final
@@ -37,3 +37,11 @@ def make_linear(inputs: int, outputs: int, *, bias: bool, initializer: Initializ
     if bias:
         nn.init.zeros_(linear.bias)
     return linear
+
+
+def join_maps(*layers: nn.Module) -> Maps | None:
+    """Linear layers of the same rows, side by side; None where one of them has its weights in another form."""
+    linears = [layer for layer in layers if isinstance(layer, Linear)]
+    if len(linears) < len(layers):
+        return None
+    return Maps([layer.weight for layer in linears], [layer.bias for layer in linears])
