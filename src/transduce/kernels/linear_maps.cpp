@@ -220,11 +220,15 @@ EXPORT void map_rows(const Bfloat16* x, const Maps* maps, Bfloat16* y, std::int6
   lay_out_by_outputs(*maps, panels);
   float* bias = at_least(biases, padded);
   for (std::int64_t o = 0; o < padded; ++o) bias[o] = o < width && maps->biases[0] ? *maps->of(maps->biases, o, 1) : 0.0f;
-  const float least = relu ? 0.0f : -INFINITY;
-  multiply_rows(x, maps->inputs, panels, y, width, rows, [=](Sixteen sums, std::int64_t, std::int64_t c, std::int64_t) {
-    const Sixteen found = sums + load_sixteen(bias + c);
-    return found < least ? least - Sixteen{} : found;  // what is no number stays
-  });
+  const auto multiply = [&](auto finish) { multiply_rows(x, maps->inputs, panels, y, width, rows, finish); };
+  if (relu) {
+    multiply([=](Sixteen sums, std::int64_t, std::int64_t c, std::int64_t) {
+      const Sixteen found = sums + load_sixteen(bias + c);
+      return found < 0.0f ? Sixteen{} : found;  // what is no number stays
+    });
+  } else {
+    multiply([=](Sixteen sums, std::int64_t, std::int64_t c, std::int64_t) { return sums + load_sixteen(bias + c); });
+  }
 }
 
 // `of_x` may be missing; weights' and biases' gradients replace what is there, or with `add` are added to it. With `relu`, x is what that
