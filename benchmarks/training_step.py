@@ -37,6 +37,7 @@ VOCABULARY: Final = 8_000
 DOORS: Final = {
     "linear maps": "linear_maps",
     "dropout, sum and norm": "add_norm",
+    "dropout alone": "dropout",
     "attention": "packed",
     "cross-entropy": "loss",
 }
@@ -48,6 +49,15 @@ def without_native(*kernels: str) -> Iterator[None]:
     with ExitStack() as stack:
         for kernel in kernels:
             stack.enter_context(patch(f"transduce.kernels.{kernel}.has_native", lambda *_: False))
+        yield
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """Each map, attention and ReLU a node of autograd's graph."""
+    with ExitStack() as stack:
+        for kernel in ("packed", "feed_forward"):
+            stack.enter_context(patch(f"transduce.kernels.{kernel}.maps_rows", lambda *_: False))
         yield
 
 
@@ -66,7 +76,7 @@ def plain() -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(without_native(*DOORS.values()))
         stack.enter_context(patch("transduce.models.transformer.projected_cross_entropy", loss))
-        for user in ("layers.residual", "layers.dropout", "kernels.add_norm", "kernels.scores"):
+        for user in ("layers.residual", "layers.dropout", "kernels.add_norm", "kernels.feed_forward", "kernels.scores"):
             stack.enter_context(patch(f"transduce.{user}.dropout", drop))
         yield
 
@@ -86,6 +96,7 @@ def with_padding() -> Iterator[None]:
 VARIANTS: Final[dict[str, Variant]] = {
     "as shipped": nullcontext,
     **{f"without C++ for {what}": partial(without_native, kernel) for what, kernel in DOORS.items()},
+    "with a node for each operation": apart,
     "without C++": partial(without_native, *DOORS.values()),
     "and with PyTorch's dropout and loss": plain,
     "with padding": with_padding,

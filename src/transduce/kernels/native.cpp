@@ -4,23 +4,11 @@
 #include <vector>
 
 #include "dropping.h"
+#include "words.h"
 
 using namespace transduce;
 
 namespace {
-
-template <typename T>
-void add_up(const T* a, const float* b, float* to, std::int64_t n) {
-  if (a && b) {
-#pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) to[i] = widen(a[i]) + b[i];
-  } else if (a) {
-#pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) to[i] = widen(a[i]);
-  } else {
-    std::copy(b, b + n, to);
-  }
-}
 
 // sum = x + dropout(out); y = LayerNorm(sum), narrow and, where asked for, wide. `out` may be missing. The statistics are all rows' means,
 // then one by each row's standard deviation.
@@ -33,43 +21,31 @@ void add_norm(const float* x, const T* out, float* sum, T* y, float* wide, float
     std::vector<float> factor(round_up(d, Dropout::kColumns), 1.0f);
 #pragma omp for schedule(static)
     for (std::int64_t r = 0; r < rows; ++r) {
-      const float* xr = x + r * d;
-      float* sr = sum + r * d;
-      float total = 0, squares = 0;
-      if (out) {
-        const T* o = out + r * d;
-        dropout.draw(factor.data(), d, r);
-        const float* f = factor.data();
-#pragma omp simd reduction(+ : total)
-        for (std::int64_t i = 0; i < d; ++i) {
-          sr[i] = xr[i] + widen(o[i]) * f[i];
-          total += sr[i];
-        }
-      } else {
-#pragma omp simd reduction(+ : total)
-        for (std::int64_t i = 0; i < d; ++i) {
-          sr[i] = xr[i];
-          total += sr[i];
-        }
-      }
-      const float m = total / d;
-#pragma omp simd reduction(+ : squares)
-      for (std::int64_t i = 0; i < d; ++i) squares += (sr[i] - m) * (sr[i] - m);
-      const float s = 1.0f / std::sqrt(squares / d + epsilon);
+      const float *xr = x + r * d, *f = factor.data();
+      const T* o = out ? out + r * d : nullptr;
+      float *sr = sum + r * d, *wr = wide ? wide + r * d : nullptr;
+      T* yr = y + r * d;
+      if (o) dropout.draw(factor.data(), d, r);
+      Sixteen total = {}, squares = {};
+      by_sixteens(d, [&](std::int64_t i, auto n) {
+        Sixteen s = load_first(xr + i, n);
+        if (o) s += load_first(o + i, n) * load_sixteen(f + i);
+        store_first(s, n, sr + i);
+        total += s;
+      });
+      const float m = sum_sixteen(total) / d;
+      by_sixteens(d, [&](std::int64_t i, auto n) {
+        const Sixteen off = keep_first(load_first(sr + i, n) - m, n);
+        squares += off * off;
+      });
+      const float s = 1.0f / std::sqrt(sum_sixteen(squares) / d + epsilon);
       mean[r] = m;
       inverse[r] = s;
-      T* yr = y + r * d;
-      if (wide) {
-        float* wr = wide + r * d;
-#pragma omp simd
-        for (std::int64_t i = 0; i < d; ++i) {
-          wr[i] = (sr[i] - m) * s * gain[i] + bias[i];
-          narrow(wr[i], yr[i]);
-        }
-      } else {
-#pragma omp simd
-        for (std::int64_t i = 0; i < d; ++i) narrow((sr[i] - m) * s * gain[i] + bias[i], yr[i]);
-      }
+      by_sixteens(d, [&](std::int64_t i, auto n) {
+        const Sixteen found = (load_first(sr + i, n) - m) * s * load_first(gain + i, n) + load_first(bias + i, n);
+        if (wr) store_first(found, n, wr + i);
+        store_first(found, n, yr + i);
+      });
     }
   }
 }
@@ -100,39 +76,32 @@ void add_norm_backward(const float* sum, const float* statistics, const float* g
   const float *mean = statistics, *inverse = statistics + rows;
 #pragma omp parallel
   {
-    std::vector<float> factor(round_up(d, Dropout::kColumns), 1.0f), row(d), own_gain(d, 0.0f), own_bias(d, 0.0f);
+    const std::int64_t room = round_up(d, Dropout::kColumns);
+    std::vector<float> factor(room, 1.0f), row(room), own_gain(room), own_bias(room);
+    float *v = row.data(), *g = own_gain.data(), *b = own_bias.data();
 #pragma omp for schedule(static)
     for (std::int64_t r = 0; r < rows; ++r) {
-      const float* sr = sum + r * d;
+      const float *sr = sum + r * d, *f = factor.data();
       const float m = mean[r], s = inverse[r];
-      float *v = row.data(), *g = own_gain.data(), *b = own_bias.data(), *xr = dx + r * d;
-      add_up(of_y ? of_y + r * d : nullptr, of_wide ? of_wide + r * d : nullptr, v, d);
-      float first = 0, second = 0;
-#pragma omp simd reduction(+ : first, second)
-      for (std::int64_t i = 0; i < d; ++i) {
-        const float h = (sr[i] - m) * s;
-        g[i] += v[i] * h;
-        b[i] += v[i];
-        v[i] *= gain[i];
-        first += v[i];
-        second += v[i] * h;
-      }
-      first /= d;
-      second /= d;
-#pragma omp simd
-      for (std::int64_t i = 0; i < d; ++i) xr[i] = s * (v[i] - first - (sr[i] - m) * s * second);
-      if (of_sum) {
-        const float* t = of_sum + r * d;
-#pragma omp simd
-        for (std::int64_t i = 0; i < d; ++i) xr[i] += t[i];
-      }
-      if (dout) {
-        dropout.draw(factor.data(), d, r);
-        const float* f = factor.data();
-        T* o = dout + r * d;
-#pragma omp simd
-        for (std::int64_t i = 0; i < d; ++i) narrow(xr[i] * f[i], o[i]);
-      }
+      Sixteen products = {}, total = {};
+      by_sixteens(d, [&](std::int64_t i, auto n) {
+        Sixteen received = of_y ? load_first(of_y + r * d + i, n) : Sixteen{};
+        if (of_wide) received += load_first(of_wide + r * d + i, n);
+        const Sixteen h = (load_first(sr + i, n) - m) * s, scaled = received * load_first(gain + i, n);
+        store_sixteen(load_sixteen(g + i) + received * h, g + i);
+        store_sixteen(load_sixteen(b + i) + received, b + i);
+        store_sixteen(scaled, v + i);
+        total += scaled;
+        products += scaled * h;
+      });
+      const float first = sum_sixteen(total) / d, second = sum_sixteen(products) / d;
+      if (dout) dropout.draw(factor.data(), d, r);
+      by_sixteens(d, [&](std::int64_t i, auto n) {
+        Sixteen found = s * (load_sixteen(v + i) - first - (load_first(sr + i, n) - m) * s * second);
+        if (of_sum) found += load_first(of_sum + r * d + i, n);
+        store_first(found, n, dx + r * d + i);
+        if (dout) store_first(found * load_sixteen(f + i), n, dout + r * d + i);
+      });
     }
 #pragma omp critical
     for (std::int64_t i = 0; i < d; ++i) {

@@ -2,6 +2,8 @@
 #pragma once
 #include <immintrin.h>
 
+#include <type_traits>
+
 #include "numbers.h"
 
 namespace transduce {
@@ -36,6 +38,20 @@ inline Sixteen load_first(const T* x, std::int64_t n) {
   return load_sixteen(first);
 }
 inline void store_sixteen(Sixteen x, float* to) { std::memcpy(to, &x, sizeof x); }
+
+// The first n of sixteen, zeros behind them.
+inline Sixteen keep_first(Sixteen x, std::int64_t n) {
+  constexpr Numbers kPlaces = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  return n >= 16 ? x : kPlaces < static_cast<std::int32_t>(n) ? x : Sixteen{};
+}
+
+// body(i, n) for every sixteen of so many numbers: those from i on, of which the first n are there. But for the last ones n is a constant.
+template <typename Body>
+inline void by_sixteens(std::int64_t numbers, Body body) {
+  std::int64_t i = 0;
+  for (; i + 16 <= numbers; i += 16) body(i, std::integral_constant<std::int64_t, 16>{});
+  if (i < numbers) body(i, numbers - i);
+}
 
 // Sixteen numbers become one, by halves.
 template <typename Join>
