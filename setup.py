@@ -5,6 +5,7 @@ import sys
 from typing import Final
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 # One library for each kind of processor that torch tells apart: what is installed here may run elsewhere.
 _KINDS: Final = {
@@ -38,5 +39,17 @@ def extension(name: str, flags: list[str]) -> Extension:
     )
 
 
+class OneByOne(build_ext):
+    """All kinds are made of the same sources, whose objects lie in the same places: they cannot be built at once."""
+
+    def finalize_options(self) -> None:
+        """Whatever number was asked for."""
+        super().finalize_options()
+        self.parallel = None
+
+
 supported = sys.platform == "linux" and platform.machine() == "x86_64"
-setup(ext_modules=[extension(*kind) for kind in _KINDS.items()] if supported else [])
+setup(
+    ext_modules=[extension(*kind) for kind in _KINDS.items()] if supported else [],
+    cmdclass={"build_ext": OneByOne},
+)

@@ -86,6 +86,17 @@ void lay_out_by_inputs(const Maps& maps, std::uint32_t* panels) {
   }
 }
 
+// A block of so many rows, kHigh at most, with a panel: what is less than a block goes row by row, which costs little and compiles soon.
+template <typename Finish>
+inline void multiply_block(std::int64_t rows, const void* a, std::int64_t row_bytes, std::int64_t group_bytes, const std::uint32_t* panel,
+                           std::int64_t groups, Finish finish) {
+  const char* from = static_cast<const char*>(a);
+  if (rows == kHigh) return product_block<Bfloat16, kHigh, kAcross>(from, row_bytes, group_bytes, panel, kPanel, groups, finish);
+  for (int i = 0; i < rows; ++i)
+    product_block<Bfloat16, 1, kAcross>(from + i * row_bytes, row_bytes, group_bytes, panel, kPanel, groups,
+                                        [&](int, int j, Sixteen sums) { finish(i, j, sums); });
+}
+
 // Rows of `depth` numbers by a matrix in panels: y[r][c] is what finish(sum, r, c, n) makes of the sum, for sixteen columns from c on, of
 // which the first n are there.
 template <typename Finish>
@@ -107,7 +118,7 @@ void multiply_rows(const Bfloat16* x, std::int64_t depth, const std::uint32_t* p
           const std::int64_t count = std::min<std::int64_t>(kHigh, end - r);
           Bfloat16* to = y + r * width + n;
           const auto multiply = [&](auto store) {
-            product_rest<Bfloat16, kHigh, kAcross>(count, reinterpret_cast<const char*>(from), row_bytes, 4, panel, kPanel, depth / 2, store);
+            multiply_block(count, from, row_bytes, 4, panel, depth / 2, store);
           };
           if (n + kPanel <= width && depth % 2 == 0) {
             multiply([&](int i, int j, Sixteen sums) { store_sixteen(finish(sums, r + i, n + j, 16), to + i * width + j); });
@@ -179,7 +190,7 @@ void multiply_columns(const Bfloat16* gradient, const Bfloat16* x, const Maps& m
             float* to[kHigh];
             for (std::int64_t i = 0; i < high; ++i) to[i] = maps.of(maps.of_weights, o + r + i, inputs) + n;
             const auto multiply = [&](auto finish) {
-              product_rest<Bfloat16, kHigh, kAcross>(high, reinterpret_cast<const char*>(from), 4, kTall * 4, right, kPanel, groups, finish);
+              multiply_block(high, from, 4, kTall * 4, right, groups, finish);
             };
             if (n + kPanel <= inputs) {
               multiply([&](int i, int j, Sixteen sums) {
