@@ -139,6 +139,23 @@ def test_a_feed_forward_network_is_its_formula(rows, inputs, hidden, bias, share
 
 
 @pytest.mark.usefixtures("by_vectors")
+def test_without_seeds_the_backward_pass_drops_what_the_forward_pass_dropped():
+    """Where all hidden numbers are 1 and all gradients of theirs, two sums of what is kept are one."""
+    inner, outer = (
+        Maps([torch.full(size, value).requires_grad_()], [bias])
+        for size, value, bias in (
+            ((70, 33), 0.0, torch.ones(70, requires_grad=True)),
+            ((1, 70), 1.0, torch.zeros(1, requires_grad=True)),
+        )
+    )
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = feed_forward(torch.randn(101, 33), inner, outer, Dropped(0.5))
+    kept = torch.autograd.grad(found.float().sum(), (inner.biases[0], outer.weights[0]))
+    torch.testing.assert_close(kept[0], kept[1][0], rtol=0.01, atol=0)
+    assert len(kept[0].unique()) > 1
+
+
+@pytest.mark.usefixtures("by_vectors")
 def test_what_is_no_number_goes_through_the_relu():
     x, inner, outer = torch.randn(13, 33), draw_maps(33, 70), draw_maps(70, 33)
     x[5, 7] = torch.nan

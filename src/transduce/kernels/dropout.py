@@ -79,7 +79,7 @@ def dropout(x: Float[Tensor, "*rows columns"], dropped: Dropped) -> Float[Tensor
     if seeds is None:
         return x
     if has_native(x):
-        return chain(x.contiguous(), Dropping(Dropped(dropped.share, seeds)))
+        return chain(x.contiguous(), Dropping(dropped, seeds))
     result: Tensor = _Dropout.apply(x, seeds, dropped)  # type: ignore[no-untyped-call]
     return result
 
@@ -87,9 +87,10 @@ def dropout(x: Float[Tensor, "*rows columns"], dropped: Dropped) -> Float[Tensor
 @final
 @dataclass(frozen=True)
 class Dropping:
-    """``dropout`` in C++ as a part of a chain; what is left out has seeds."""
+    """``dropout`` in C++ as a part of a chain; ``seeds`` are those of its rows (``Dropped.rows``)."""
 
     dropped: Dropped
+    seeds: Int[Tensor, "*rows"]
 
     @property
     def others(self) -> Sequence[Tensor]:
@@ -107,9 +108,8 @@ class Dropping:
         return self._drop(gradient) if want_x else None, ()
 
     def _drop(self, x: Tensor) -> Tensor:
-        seeds, y = self.dropped.rows(*x.shape[:-1], device=x.device), torch.empty_like(x)
-        assert seeds is not None
-        call("drop", x.dtype, x, y, seeds.numel(), x.shape[-1], self.dropped.chance(seeds))
+        y = torch.empty_like(x)
+        call("drop", x.dtype, x, y, self.seeds.numel(), x.shape[-1], self.dropped.chance(self.seeds))
         return y
 
 

@@ -15,7 +15,8 @@ def feed_forward(
 ) -> Float[Tensor, "*positions outputs"]:
     """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2; dropout comes after the ReLU."""
     if maps_rows(x, *inner.weights) and maps_rows(x, *outer.weights):
-        between = [Dropping(dropped)] if dropped.share else []
+        seeds = dropped.rows(*x.shape[:-1], device=x.device)
+        between = [] if seeds is None else [Dropping(dropped, seeds)]
         return chain_rows(x, replace(inner, relu=True), *between, replace(outer, after_relu=True))
     hidden = dropout(torch.relu(linear_maps(x, inner.weights, inner.biases)), dropped)
     return linear_maps(hidden, outer.weights, outer.biases)

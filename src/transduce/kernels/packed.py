@@ -74,7 +74,7 @@ def attend_packed(
     way = attention.way(projected)
     if way == "C++":
         memory = None if memory is None else memory.contiguous()
-        return chain(projected.contiguous(), _Link(memory, attention))
+        return chain(projected.contiguous(), _Attending(memory, attention))
     query, key, value = (x.view(len(x), heads.number, -1) for x in _split(projected, memory, heads))
     if way == "variable length":
         scale, causal = scoring.scale, attention.causal
@@ -100,7 +100,7 @@ def attend_between(
     """``attend_packed`` of what the maps ``before`` make of ``x``, and then the map ``after``."""
     if attention.way(x) == "C++" and maps_rows(x, *before.weights) and maps_rows(x, *after.weights):
         memory = None if memory is None else memory.to(torch.bfloat16).contiguous()
-        return chain_rows(x, before, _Link(memory, attention), after)
+        return chain_rows(x, before, _Attending(memory, attention), after)
     gathered = attend_packed(linear_maps(x, before.weights, before.biases), memory, attention)
     return linear_maps(gathered, after.weights, after.biases)
 
@@ -137,7 +137,7 @@ def _split(projected: Tensor, memory: Tensor | None, heads: Heads) -> tuple[Tens
 
 @final
 @dataclass(frozen=True)
-class _Link:
+class _Attending:
     """``attend_packed`` in C++ as a part of a chain."""
 
     memory: Tensor | None
