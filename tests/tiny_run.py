@@ -47,7 +47,7 @@ max_steps = 400
 warmup_steps = 60
 learning_rate_factor = 0.4
 log_every = 50
-validate_every = 200
+validate_every = 400  # once, at the end: whatever the rounding, ``best`` is the model that was measured last
 checkpoint_every = 200
 precision = "float32"
 

@@ -30,7 +30,11 @@ def test_the_made_up_language_is_translated_alike(trained_run, tmp_path, monkeyp
     assert [row[2] for row in rows] == ["greedy", "beam 4, no penalty", "beam 4, marian 1.0, full_beam"]
     for row in rows:
         assert row[3:5] == ["6", "6 (100.0%)"]
-        assert all(float(cell) < 1e-3 for cell in row[5:9])
+        between, median, ours, theirs = map(float, row[5:9])
+        assert ours < 1e-5
+        # How far the other engine's rounding takes it depends on the weights; what is between the two is that alone.
+        assert max(between, theirs) < 5e-3
+        assert median <= between <= theirs + 1e-5
     assert page.endswith("No line differs.\n")
 
 
