@@ -171,13 +171,13 @@ void cross_entropy(T* logits, const std::int64_t* labels, double* sums, std::int
   EXPORT void add_norm_##name(const float* x, const T* out, float* sum, T* y, float* wide, float* statistics,               \
                               const float* gain, const float* bias, std::int64_t rows, std::int64_t d, float epsilon,       \
                               const Dropout* dropout) {                                                                      \
-    add_norm(x, out, sum, y, wide, statistics, gain, bias, rows, d, epsilon, *dropout);                                  \
+    add_norm(x, out, sum, y, wide, statistics, gain, bias, rows, d, epsilon, *dropout);                                     \
   }                                                                                                                          \
   EXPORT void add_norm_backward_##name(const float* sum, const float* statistics, const float* gain,                        \
                                        const float* of_sum, const T* of_y, const float* of_wide, float* dx, T* dout,        \
                                        float* dgain, float* dbias, std::int64_t rows, std::int64_t d,                       \
                                        const Dropout* dropout) {                                                             \
-    add_norm_backward(sum, statistics, gain, of_sum, of_y, of_wide, dx, dout, dgain, dbias, rows, d, *dropout);          \
+    add_norm_backward(sum, statistics, gain, of_sum, of_y, of_wide, dx, dout, dgain, dbias, rows, d, *dropout);             \
   }                                                                                                                          \
   EXPORT void drop_##name(const T* x, T* y, std::int64_t rows, std::int64_t d, const Dropout* dropout) {                    \
     drop(x, y, rows, d, *dropout);                                                                                           \

@@ -30,6 +30,7 @@ class FeedForward(nn.Module):
         inner, outer = join_maps(self.inner), join_maps(self.outer)
         if inner is not None and outer is not None:
             return transform(x, inner, outer, self.dropout.at(seeds))
+        # Packed for use: maps of their own.
         result: Tensor = self.outer(self.dropout(torch.relu(self.inner(x)), seeds))
         return result
 
