@@ -2,6 +2,7 @@
 
 import platform
 import sys
+from copy import copy
 from typing import Final
 
 from setuptools import Extension, setup
@@ -39,17 +40,23 @@ def extension(name: str, flags: list[str]) -> Extension:
     )
 
 
-class OneByOne(build_ext):
-    """All kinds are made of the same sources, whose objects lie in the same places: they cannot be built at once."""
+class EachInItsPlace(build_ext):
+    """All kinds are made of the same sources: with objects in places of their own, they can be built at once."""
 
     def finalize_options(self) -> None:
-        """Whatever number was asked for."""
+        """As many at a time as were asked for, or all."""
         super().finalize_options()
-        self.parallel = None
+        self.parallel = self.parallel or len(_KINDS)
+
+    def build_extension(self, ext: Extension) -> None:
+        """One kind."""
+        apart = copy(self)
+        apart.build_temp = f"{self.build_temp}/{ext.name}"
+        build_ext.build_extension(apart, ext)
 
 
 supported = sys.platform == "linux" and platform.machine() == "x86_64"
 setup(
     ext_modules=[extension(*kind) for kind in _KINDS.items()] if supported else [],
-    cmdclass={"build_ext": OneByOne},
+    cmdclass={"build_ext": EachInItsPlace},
 )
