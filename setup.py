@@ -15,8 +15,21 @@ _KINDS: Final = {
     "native_avx512vnni": ["-march=x86-64-v4", "-mavx512vnni", "-mavx512bf16", "-mprefer-vector-width=512"],
 }
 _FOLDER: Final = "src/transduce/kernels"
-_SOURCES: Final = "attention", "linear_maps", "native", "products", "ranking", "transformer"
-_HEADERS: Final = "attending", "dropping", "numbers", "products", "room", "sixteen", "stack", "words"
+_SOURCES: Final = "attention", "interface", "linear_maps", "native", "products", "ranking", "transformer"
+_HEADERS: Final = (
+    "attending",
+    "dropping",
+    "guard",
+    "lists",
+    "maps",
+    "numbers",
+    "products",
+    "room",
+    "sequences",
+    "sixteen",
+    "stack",
+    "words",
+)
 _FLAGS: Final = [
     "-O3",
     "-std=c++17",

@@ -9,7 +9,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from transduce.kernels.dropout import WHOLE, Dropped, dropout
-from transduce.kernels.native import call, has_native
+from transduce.kernels.native import address, call, has_native
 from transduce.kernels.one_pass import in_one_pass
 
 Rows = Float[Tensor, "*positions model"]
@@ -81,10 +81,18 @@ class _AddNorm(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor | None]:
         total, ready = torch.empty_like(x), torch.empty_like(x, dtype=narrow)
         wide = torch.empty_like(x) if post and narrow != x.dtype else None
-        statistics = x.new_empty(2, x.numel() // x.shape[-1])
-        chance = (WHOLE if seeds is None else dropped).chance(seeds)
-        sizes = statistics.shape[1], x.shape[-1]
-        call("add_norm", narrow, x, output, total, ready, wide, statistics, gain, bias, *sizes, epsilon, chance)
+        rows, columns = sizes = x.numel() // x.shape[-1], x.shape[-1]
+        statistics = x.new_empty(2, rows)
+        chance = (WHOLE if seeds is None else dropped).chance(seeds, rows)
+        shape, whole = x.shape, torch.float32
+        call(
+            "add_norm",
+            narrow,
+            *(address(x, whole, *shape), None if output is None else address(output, narrow, *shape)),
+            *(address(total, whole, *shape), address(ready, narrow, *shape)),
+            *(None if wide is None else address(wide, whole, *shape), address(statistics, whole, 2, rows)),
+            *(address(gain, whole, columns), address(bias, whole, columns), *sizes, epsilon, chance),
+        )
         ctx.save_for_backward(total, statistics, gain, seeds)
         ctx.constants = dropped, sizes, narrow, output is not None, post
         ctx.set_materialize_grads(False)
@@ -108,10 +116,17 @@ class _AddNorm(torch.autograd.Function):
         of_x = torch.empty_like(total)
         of_output = torch.empty_like(total, dtype=narrow) if has_output else None
         of_gain, of_bias = torch.zeros(sizes[1]), torch.zeros(sizes[1])
+        (rows, columns), shape, whole = sizes, total.shape, torch.float32
         call(
             "add_norm_backward",
             narrow,
-            *(total, statistics, gain, of_total, of_ready, of_wide),
-            *(of_x, of_output, of_gain, of_bias, *sizes, dropped.chance(seeds)),
+            *(address(total, whole, *shape), address(statistics, whole, 2, rows), address(gain, whole, columns)),
+            None if of_total is None else address(of_total, whole, *shape),
+            None if of_ready is None else address(of_ready, narrow, *shape),
+            None if of_wide is None else address(of_wide, whole, *shape),
+            address(of_x, whole, *shape),
+            None if of_output is None else address(of_output, narrow, *shape),
+            *(address(of_gain, whole, columns), address(of_bias, whole, columns)),
+            *(*sizes, dropped.chance(seeds, rows)),
         )
         return of_x, of_output, of_gain, of_bias, None, None, None, None, None

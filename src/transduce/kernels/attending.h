@@ -1,5 +1,6 @@
 // Attention of decoding: of a source's symbols to each other, of hypotheses to their past and to their memory.
 #pragma once
+#include "guard.h"
 #include "stack.h"
 
 namespace transduce {
@@ -19,46 +20,97 @@ inline void softmax(float* scores, std::int64_t n, std::int64_t width) {
   for (std::int64_t j = 0; j < width; ++j) scores[j] *= inverse;
 }
 
-// Keys, transposed, and values of a head: (d_k, longest) and (longest, wide). Columns behind `count` are zeros.
+// Keys and values of a head: the keys in panels of sixteen, in which the sixteen stand side by side for each of their d_k numbers; and
+// (longest, wide). What stands behind `count` is zeros.
 template <typename T>
 void lay(const float* keys, const float* values, std::int64_t stride, std::int64_t count, std::int64_t longest, const Stack& s, T* to_keys,
          T* to_values) {
-  for (std::int64_t c = 0; c < s.d_k; ++c)
-    for (std::int64_t j = 0; j < longest; ++j) narrow(j < count ? keys[j * stride + c] : 0.0f, to_keys[c * longest + j]);
+  for (std::int64_t j = 0; j < longest; j += 16)
+    for (std::int64_t c = 0; c < s.d_k; ++c)
+      for (std::int64_t i = 0; i < 16; ++i) narrow(j + i < count ? keys[(j + i) * stride + c] : 0.0f, to_keys[j * s.d_k + c * 16 + i]);
   for (std::int64_t j = 0; j < longest; ++j)
     for (std::int64_t c = 0; c < s.wide(); ++c)
       narrow(j < count && c < s.d_v ? values[j * stride + c] : 0.0f, to_values[j * s.wide() + c]);
 }
 
-// Several queries over what `lay` has laid. `weights` of query i are left at weights + i * longest.
+// Several queries over what `lay` has laid. `weights` of query i are left at weights + i * longest. Every number is one sum in the order
+// of the keys, whatever else is computed: blocks of values only bring them near.
 template <typename T>
 void look(const float* query, std::int64_t stride, std::int64_t queries, const T* keys, const T* values, std::int64_t count,
           std::int64_t longest, const Stack& s, float* weights, float* wide, float* to, std::int64_t to_stride) {
-  product(query, stride, 1, keys, longest, weights, longest, queries, longest, s.d_k);
+  constexpr std::int64_t kValues = 512;
+  for (std::int64_t j = 0; j < longest; j += 16)
+    product(query, stride, 1, keys + j * s.d_k, 16, weights + j, longest, queries, 16, s.d_k, false);
   for (std::int64_t i = 0; i < queries; ++i) {
     float* w = weights + i * longest;
 #pragma omp simd
     for (std::int64_t j = 0; j < count; ++j) w[j] *= s.scale;
     softmax(w, count, longest);
   }
-  product(weights, longest, 1, values, s.wide(), wide, s.wide(), queries, s.wide(), count);
+  for (std::int64_t j = 0; j < count; j += kValues)
+    product(weights + j, longest, 1, values + j * s.wide(), s.wide(), wide, s.wide(), queries, s.wide(), std::min(kValues, count - j), j > 0);
   for (std::int64_t i = 0; i < queries; ++i) std::memcpy(to + i * to_stride, wide + i * s.wide(), s.d_v * sizeof(float));
 }
 
-// Every symbol of a sentence looks at all of them.
-inline void attend_sentence(const float* projected, std::int64_t count, const Stack& s, float* to) {
-  static thread_local Floats keys, values, weights, wide;
-  const std::int64_t longest = columns_of(count), stride = 2 * s.keys() + s.values();
-  at_least(keys, longest * s.d_k);
-  at_least(values, longest * s.wide());
-  at_least(weights, count * longest);
-  at_least(wide, count * s.wide());
-  for (std::int64_t h = 0; h < s.heads; ++h) {
-    const float* query = projected + h * s.d_k;
-    lay(query + s.keys(), projected + 2 * s.keys() + h * s.d_v, stride, count, longest, s, keys.data(), values.data());
-    look(query, stride, count, keys.data(), values.data(), count, longest, s, weights.data(), wide.data(), to + h * s.d_v, s.values());
+// A sentence whose symbols all look at each other: (count, 2 keys + values) of W^Q, W^K and W^V become (count, values).
+class Encoding {
+ public:
+  Encoding(const Stack& s, const float* projected, std::int64_t count, float* to)
+      : s_(s), projected_(projected), count_(count), longest_(columns_of(count)), stride_(2 * s.keys() + s.values()), to_(to) {}
+
+  void run() const {
+    static thread_local Floats keys, values;
+    const std::int64_t of_keys = longest_ * s_.d_k, of_values = longest_ * s_.wide();
+    if (count_ < kLong) {
+      at_least(keys, of_keys);
+      at_least(values, of_values);
+      for (std::int64_t h = 0; h < s_.heads; ++h) {
+        lay_head(h, keys.data(), values.data());
+        for (std::int64_t first = 0; first < count_; first += block()) look_from(h, first, keys.data(), values.data());
+      }
+      return;
+    }
+    // Heads and blocks of queries share nothing but the keys and values of all heads. One core does all where its caller has only one.
+    float *all_keys = at_least(keys, s_.heads * of_keys), *all_values = at_least(values, s_.heads * of_values);
+    const std::int64_t blocks = (count_ + block() - 1) / block();
+    Caught caught;
+#pragma omp parallel for schedule(static)
+    for (std::int64_t h = 0; h < s_.heads; ++h) lay_head(h, all_keys + h * of_keys, all_values + h * of_values);
+#pragma omp parallel for schedule(dynamic)
+    for (std::int64_t task = 0; task < s_.heads * blocks; ++task)
+      caught([&] {
+        const std::int64_t h = task / blocks;
+        look_from(h, task % blocks * block(), all_keys + h * of_keys, all_values + h * of_values);
+      });
+    caught.rethrow();
   }
-}
+
+ private:
+  static constexpr std::int64_t kLong = 512;  // symbols
+
+  // How many queries are weighed together: their weights stay near, and memory grows with the length and not with its square.
+  std::int64_t block() const { return std::clamp<std::int64_t>(kWeights / longest_ / 12 * 12, 12, 48); }
+  static constexpr std::int64_t kWeights = 128 * 1024;
+
+  void lay_head(std::int64_t h, float* keys, float* values) const {
+    const float* first = projected_ + s_.keys();
+    lay(first + h * s_.d_k, first + s_.keys() + h * s_.d_v, stride_, count_, longest_, s_, keys, values);
+  }
+
+  void look_from(std::int64_t h, std::int64_t first, const float* keys, const float* values) const {
+    static thread_local Floats weights, wide;
+    const std::int64_t queries = std::min(block(), count_ - first);
+    at_least(weights, queries * longest_);
+    at_least(wide, queries * s_.wide());
+    look(projected_ + first * stride_ + h * s_.d_k, stride_, queries, keys, values, count_, longest_, s_, weights.data(), wide.data(),
+         to_ + first * s_.values() + h * s_.d_v, s_.values());
+  }
+
+  const Stack& s_;
+  const float* projected_;
+  std::int64_t count_, longest_, stride_;
+  float* to_;
+};
 
 // sum over the columns of weight x value: N x 16 columns of the values stay in registers.
 template <int N, typename Place>

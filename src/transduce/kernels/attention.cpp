@@ -3,24 +3,19 @@
 //
 // A column of sixteen lanes is sixteen queries: each key has a row of their scores, so that softmax and dropout go on in all
 // queries at once, and nothing is summed across lanes.
+#include <omp.h>
+
 #include <vector>
 
 #include "dropping.h"
+#include "guard.h"
 #include "room.h"
+#include "sequences.h"
 #include "words.h"
 
 using namespace transduce;
 
 namespace {
-
-// Sequences laid end to end: sentence b's queries are rows queries[b] to queries[b + 1]. Strides are of rows, in elements.
-struct Sequences {
-  std::int64_t batch, heads, d_k, d_v;
-  const std::int64_t *queries, *keys;
-  std::int64_t query_stride, key_stride, value_stride, output_stride;
-  std::int32_t causal;
-  float scale;
-};
 
 constexpr Numbers kLanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
@@ -279,28 +274,30 @@ struct Backward {
 template <typename Way>
 void run_all(const Way& way, const Sequences& s) {
   const std::int64_t tasks = s.batch * s.heads;
-#pragma omp parallel
-  {
-    Way own = way;
-#pragma omp for schedule(dynamic, 8)
-    for (std::int64_t number = 0; number < tasks; ++number) {
-      if (number + 1 < tasks) own.fetch(Task(s, number + 1));
-      own.run(Task(s, number));
-    }
-  }
+  std::vector<Way> own(omp_get_max_threads(), way);
+  Caught caught;
+#pragma omp parallel for schedule(dynamic, 8)
+  for (std::int64_t number = 0; number < tasks; ++number)
+    caught([&] {
+      Way& mine = own[omp_get_thread_num()];
+      if (number + 1 < tasks) mine.fetch(Task(s, number + 1));
+      mine.run(Task(s, number));
+    });
+  caught.rethrow();
 }
 
 }  // namespace
 
-#define EXPORT extern "C" __attribute__((visibility("default")))
 #define BOTH(T, name)                                                                                                            \
-  EXPORT void attention_##name(const T* q, const T* k, const T* v, T* o, float* statistics, const Sequences* sequences,             \
-                               const Dropout* dropout) {                                                                          \
-    run_all(Forward<T>{q, k, v, o, split(statistics, *sequences), *dropout}, *sequences);                                         \
-  }                                                                                                                               \
-  EXPORT void attention_backward_##name(const T* q, const T* k, const T* v, const T* of_o, const float* statistics, T* dq, T* dk, \
-                                        T* dv, const Sequences* sequences, const Dropout* dropout) {                                                                 \
-    run_all(Backward<T>{q, k, v, of_o, split(statistics, *sequences), dq, dk, dv, *dropout}, *sequences);                         \
+  TRANSDUCE_EXPORT attention_##name(const T* q, const T* k, const T* v, T* o, float* statistics, const Sequences* sequences,        \
+                                    const Dropout* dropout) {                                                                       \
+    return guarded([=] { run_all(Forward<T>{q, k, v, o, split(statistics, *sequences), *dropout}, *sequences); });                  \
+  }                                                                                                                                 \
+  TRANSDUCE_EXPORT attention_backward_##name(const T* q, const T* k, const T* v, const T* of_o, const float* statistics, T* dq,     \
+                                             T* dk, T* dv, const Sequences* sequences, const Dropout* dropout) {                    \
+    return guarded([=] {                                                                                                            \
+      run_all(Backward<T>{q, k, v, of_o, split(statistics, *sequences), dq, dk, dv, *dropout}, *sequences);                         \
+    });                                                                                                                             \
   }
 
 BOTH(float, float32)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from transduce.kernels.chain import chain
-from transduce.kernels.native import Chance, call, has_native
+from transduce.kernels.native import Chance, address, call, has_native
 from transduce.kernels.seeds import advance, draw
 
 _LEVELS: Final = 2**16
@@ -61,9 +61,10 @@ class Dropped:
         places = torch.arange(number, device=device).mul_(_HEAD).unsqueeze(1)
         return Dropped(self.share, advance(seeds.unsqueeze(1), places))
 
-    def chance(self, seeds: Int[Tensor, "*rows"] | None) -> Chance:
-        """As the C++ kernels read it; ``seeds``, None where nothing is left out, must outlive its use."""
-        return Chance(None if seeds is None else seeds.data_ptr(), self.kept, self.scale)
+    def chance(self, seeds: Int[Tensor, "*shape"] | None, rows: int) -> Chance:
+        """As the C++ kernels read it; ``seeds``, one a row, None where nothing is left out, must outlive its use."""
+        place = None if seeds is None else address(seeds.view(-1), torch.long, rows)
+        return Chance(place, self.kept, self.scale)
 
     def keeps(self, seeds: Int[Tensor, "*rows"], columns: range) -> Bool[Tensor, "*rows columns"]:
         """Which of some columns of rows with these seeds stay."""
@@ -109,7 +110,10 @@ class Dropping:
 
     def _drop(self, x: Tensor) -> Tensor:
         y = torch.empty_like(x)
-        call("drop", x.dtype, x, y, self.seeds.numel(), x.shape[-1], self.dropped.chance(self.seeds))
+        columns = x.shape[-1]
+        rows = x.numel() // columns
+        places = address(x, x.dtype, *x.shape), address(y, x.dtype, *x.shape)
+        call("drop", x.dtype, *places, rows, columns, self.dropped.chance(self.seeds, rows))
         return y
 
 

@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "guard.h"
+#include "maps.h"
 #include "room.h"
 #include "words.h"
 
@@ -17,27 +19,6 @@ constexpr std::int64_t kSlab = 8 * kTall;   // outputs that one thread lays out 
 constexpr std::int64_t kDeep = 256;         // pairs of rows that it lays out at a time: with a slab, half of a second cache
 constexpr std::int64_t kAhead = 8;          // rows that are called into the cache before they are needed
 constexpr std::int64_t kNear = 256 * 1024;  // bytes of rows that meet all panels before the next rows do
-
-// Maps of the same rows, side by side. Biases may be missing.
-struct Maps {
-  static constexpr int kMost = 3;
-  const float* weights[kMost];
-  const float* biases[kMost];
-  float* of_weights[kMost];
-  float* of_biases[kMost];
-  std::int64_t outputs[kMost];
-  std::int64_t inputs;
-
-  std::int64_t width() const { return outputs[0] + outputs[1] + outputs[2]; }
-
-  // Where what is of output o begins, `size` numbers for each output.
-  template <typename T>
-  T* of(T* const* parts, std::int64_t o, std::int64_t size) const {
-    int map = 0;
-    for (; o >= outputs[map]; ++map) o -= outputs[map];
-    return parts[map] ? parts[map] + o * size : nullptr;
-  }
-};
 
 struct Span {
   std::int64_t from, to;
@@ -106,7 +87,7 @@ void multiply_rows(const Bfloat16* x, std::int64_t depth, const std::uint32_t* p
 #pragma omp parallel
   {
     // A last number without a twin has a word of its own, beside a zero.
-    std::vector<std::uint32_t> last(depth % 2 ? kHigh : 0);
+    std::uint32_t last[kHigh];
     const Span mine = my_share(rows, kHigh);
     const std::int64_t near = std::max<std::int64_t>(kHigh, kNear / row_bytes / kHigh * kHigh);
     for (std::int64_t c = mine.from; c < mine.to; c += near) {
@@ -166,8 +147,9 @@ void lay_out_pairs(const Bfloat16* x, std::int64_t stride, std::int64_t rows, st
 // The gradients of weights and biases; `add`: beside what is there. Every thread has outputs of its own.
 void multiply_columns(const Bfloat16* gradient, const Bfloat16* x, const Maps& maps, std::int64_t rows, bool add) {
   const std::int64_t width = maps.width(), inputs = maps.inputs, deep = std::min(kDeep, words_of<Bfloat16>(rows));
+  Caught caught;
 #pragma omp parallel
-  {
+  caught([&] {
     static thread_local std::vector<std::uint32_t> room;
     std::uint32_t* left = at_least(room, deep * (kSlab + kPanel));
     std::uint32_t* right = left + deep * kSlab;
@@ -212,26 +194,19 @@ void multiply_columns(const Bfloat16* gradient, const Bfloat16* x, const Maps& m
           *to = add ? *to + sums[i - o] : sums[i - o];
         }
     }
-  }
+  });
+  caught.rethrow();
 }
 
-}  // namespace
-}  // namespace transduce
-
-#define EXPORT extern "C" __attribute__((visibility("default")))
-
-using namespace transduce;
-
-// With `relu`, y has no number below zero.
-EXPORT void map_rows(const Bfloat16* x, const Maps* maps, Bfloat16* y, std::int64_t rows, std::int64_t relu) {
+void map(const Bfloat16* x, const Maps& maps, Bfloat16* y, std::int64_t rows, bool relu) {
   static thread_local std::vector<std::uint32_t> room;
   static thread_local std::vector<float> biases;
-  const std::int64_t width = maps->width(), padded = round_up(width, kPanel);
-  std::uint32_t* panels = at_least(room, padded * words_of<Bfloat16>(maps->inputs));
-  lay_out_by_outputs(*maps, panels);
+  const std::int64_t width = maps.width(), padded = round_up(width, kPanel);
+  std::uint32_t* panels = at_least(room, padded * words_of<Bfloat16>(maps.inputs));
+  lay_out_by_outputs(maps, panels);
   float* bias = at_least(biases, padded);
-  for (std::int64_t o = 0; o < padded; ++o) bias[o] = o < width && maps->biases[0] ? *maps->of(maps->biases, o, 1) : 0.0f;
-  const auto multiply = [&](auto finish) { multiply_rows(x, maps->inputs, panels, y, width, rows, finish); };
+  for (std::int64_t o = 0; o < padded; ++o) bias[o] = o < width && maps.biases[0] ? *maps.of(maps.biases, o, 1) : 0.0f;
+  const auto multiply = [&](auto finish) { multiply_rows(x, maps.inputs, panels, y, width, rows, finish); };
   if (relu) {
     multiply([=](Sixteen sums, std::int64_t, std::int64_t c, std::int64_t) {
       const Sixteen found = sums + load_sixteen(bias + c);
@@ -242,23 +217,38 @@ EXPORT void map_rows(const Bfloat16* x, const Maps* maps, Bfloat16* y, std::int6
   }
 }
 
+// The gradient of the rows.
+void map_back(const Bfloat16* gradient, const Bfloat16* x, const Maps& maps, Bfloat16* of_x, std::int64_t rows, bool relu) {
+  static thread_local std::vector<std::uint32_t> room;
+  const std::int64_t width = maps.inputs;
+  std::uint32_t* panels = at_least(room, round_up(width, kPanel) * words_of<Bfloat16>(maps.width()));
+  lay_out_by_inputs(maps, panels);
+  const auto multiply = [&](auto finish) { multiply_rows(gradient, maps.width(), panels, of_x, width, rows, finish); };
+  if (relu) {
+    multiply([=](Sixteen sums, std::int64_t r, std::int64_t c, std::int64_t n) {
+      return load_first(x + r * width + c, n) <= 0.0f ? Sixteen{} : sums;
+    });
+  } else {
+    multiply([](Sixteen sums, std::int64_t, std::int64_t, std::int64_t) { return sums; });
+  }
+}
+
+}  // namespace
+}  // namespace transduce
+
+using namespace transduce;
+
+// With `relu`, y has no number below zero.
+TRANSDUCE_EXPORT map_rows(const Bfloat16* x, const Maps* maps, Bfloat16* y, std::int64_t rows, std::int64_t relu) {
+  return guarded([=] { map(x, *maps, y, rows, relu != 0); });
+}
+
 // `of_x` may be missing; weights' and biases' gradients replace what is there, or with `add` are added to it. With `relu`, x is what that
 // made, and `of_x` the gradient before it.
-EXPORT void map_rows_backward(const Bfloat16* gradient, const Bfloat16* x, const Maps* maps, Bfloat16* of_x, std::int64_t rows,
-                              std::int64_t add, std::int64_t relu) {
-  static thread_local std::vector<std::uint32_t> room;
-  if (of_x) {
-    const std::int64_t width = maps->inputs;
-    std::uint32_t* panels = at_least(room, round_up(width, kPanel) * words_of<Bfloat16>(maps->width()));
-    lay_out_by_inputs(*maps, panels);
-    const auto multiply = [&](auto finish) { multiply_rows(gradient, maps->width(), panels, of_x, width, rows, finish); };
-    if (relu) {
-      multiply([=](Sixteen sums, std::int64_t r, std::int64_t c, std::int64_t n) {
-        return load_first(x + r * width + c, n) <= 0.0f ? Sixteen{} : sums;
-      });
-    } else {
-      multiply([](Sixteen sums, std::int64_t, std::int64_t, std::int64_t) { return sums; });
-    }
-  }
-  multiply_columns(gradient, x, *maps, rows, add != 0);
+TRANSDUCE_EXPORT map_rows_backward(const Bfloat16* gradient, const Bfloat16* x, const Maps* maps, Bfloat16* of_x, std::int64_t rows,
+                                   std::int64_t add, std::int64_t relu) {
+  return guarded([=] {
+    if (of_x) map_back(gradient, x, *maps, of_x, rows, relu != 0);
+    multiply_columns(gradient, x, *maps, rows, add != 0);
+  });
 }

@@ -12,12 +12,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transduce.kernels.chain import Link, chain
-from transduce.kernels.native import call, has_native, multiplies_narrow_numbers
+from transduce.kernels.native import MOST_MAPS, MapsAddress, address, call, has_native, multiplies_narrow_numbers
 
-_MOST: Final = 3  # maps that the C++ kernel takes at once
-_NONE: Final = [0] * _MOST
+_NONE: Final = [0] * MOST_MAPS
 # Weights, biases, the gradients of both, outputs; inputs. Packed faster than a ctypes structure is filled.
-_MAPS: Final = struct.Struct(f"={5 * _MOST + 1}q")
+_MAPS: Final = struct.Struct(f"={5 * MOST_MAPS + 1}q")
 
 
 def linear_maps(
@@ -54,7 +53,7 @@ def has_map_rows(dtype: torch.dtype, x: Tensor, *weights: Tensor) -> bool:
         dtype == torch.bfloat16
         and has_native(x, *weights)
         and _multiplies_by_vectors()
-        and len(weights) <= _MOST
+        and len(weights) <= MOST_MAPS
         and x.numel() > 0
         and all(weight.dtype == torch.float32 and weight.is_contiguous() for weight in weights)
     )
@@ -71,32 +70,37 @@ def lay_down(
     biases: Sequence[Tensor | None] = (),
     of_weights: Sequence[Tensor] = (),
     of_biases: Sequence[Tensor] = (),
-) -> bytes:
+) -> MapsAddress:
     """Where the kernel finds all maps' weights and biases and puts their gradients, and their sizes.
 
     The tensors must outlive its use.
     """
-    numbers = []
-    for tensors in weights, biases, of_weights, of_biases:
-        numbers += [0 if each is None else each.data_ptr() for each in tensors]
+    outputs, inputs = [weight.shape[0] for weight in weights], weights[0].shape[1]
+    sizes = [(number, inputs) for number in outputs], [(number,) for number in outputs]
+    numbers: list[int] = []
+    for tensors, shapes in zip((weights, biases, of_weights, of_biases), (*sizes, *sizes), strict=True):
+        numbers += [
+            0 if each is None else address(each, torch.float32, *shape)
+            for each, shape in zip(tensors, shapes, strict=False)
+        ]
         numbers += _NONE[len(tensors) :]
-    numbers += [weight.shape[0] for weight in weights]
-    return _MAPS.pack(*numbers, *_NONE[len(weights) :], weights[0].shape[1])
+    return MapsAddress.from_buffer_copy(_MAPS.pack(*numbers, *outputs, *_NONE[len(outputs) :], inputs))
 
 
 def map_rows(
-    x: BFloat16[Tensor, "rows inputs"], maps: bytes, width: int, *, relu: bool = False
+    x: BFloat16[Tensor, "rows inputs"], maps: MapsAddress, *, relu: bool = False
 ) -> BFloat16[Tensor, "rows all_outputs"]:
     """What the maps make of rows that lie end to end; with ``relu``, the larger of that and 0."""
-    y = x.new_empty(len(x), width)
-    call("map_rows", None, x, maps, y, len(x), relu)
+    rows = len(x)
+    y = x.new_empty(rows, sum(maps.outputs))
+    call("map_rows", None, address(x, torch.bfloat16, rows, maps.inputs), maps, y.data_ptr(), rows, relu)
     return y
 
 
 def map_rows_backward(
     gradient: BFloat16[Tensor, "rows all_outputs"],
     x: BFloat16[Tensor, "rows inputs"],
-    maps: bytes,
+    maps: MapsAddress,
     of_x: BFloat16[Tensor, "rows inputs"] | None,
     *,
     add: bool = False,
@@ -106,7 +110,10 @@ def map_rows_backward(
 
     With ``after_relu``, ``x`` is what ``relu`` has made, and ``of_x`` becomes the gradient of what it was made of.
     """
-    call("map_rows_backward", None, gradient, x, maps, of_x, len(x), add, after_relu)
+    rows, shape = len(x), (len(x), maps.inputs)
+    places = address(gradient, x.dtype, rows, sum(maps.outputs)), address(x, torch.bfloat16, *shape)
+    to = None if of_x is None else address(of_x, x.dtype, *shape)
+    call("map_rows_backward", None, *places, maps, to, rows, add, after_relu)
 
 
 @final
@@ -127,7 +134,7 @@ class Maps:
     def forward(self, x: Tensor, others: Sequence[Tensor | None]) -> tuple[Tensor, None]:
         """Nothing is kept."""
         weights, biases = self._part(others)
-        return map_rows(x, lay_down(weights, biases), sum(weight.shape[0] for weight in weights), relu=self.relu), None
+        return map_rows(x, lay_down(weights, biases), relu=self.relu), None
 
     def backward(
         self, gradient: Tensor, x: Tensor, others: Sequence[Tensor | None], kept: Tensor | None, *, want_x: bool

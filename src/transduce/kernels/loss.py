@@ -9,7 +9,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from transduce.kernels.linear_maps import has_map_rows, lay_down, map_rows, map_rows_backward
-from transduce.kernels.native import call, has_native
+from transduce.kernels.native import address, call, has_native
 from transduce.kernels.one_pass import in_one_pass
 
 # So many logits exist at a time: few beside what else a step holds, and enough that adding up the weights' gradient,
@@ -102,7 +102,7 @@ class _Projection:
     def score(self, hidden: Tensor) -> Tensor:
         """The logits."""
         if self.native:
-            return map_rows(hidden, lay_down([self.weight]), len(self.weight))
+            return map_rows(hidden, lay_down([self.weight]))
         return F.linear(hidden, self.weight)
 
     def differentiate(self, gradient: Tensor, hidden: Tensor, of_hidden: Tensor, of_weight: Tensor) -> None:
@@ -134,7 +134,9 @@ def _differentiate(logits: Tensor, labels: Tensor, smoothing: float, sums: Tenso
     The objective and the cross-entropy without smoothing are added to ``sums``.
     """
     if has_native(logits):
-        call("cross_entropy", logits.dtype, logits, labels.contiguous(), sums, *logits.shape, smoothing)
+        shape, labels = logits.shape, labels.contiguous()
+        places = address(logits, logits.dtype, *shape), address(labels, torch.long, shape[0])
+        call("cross_entropy", logits.dtype, *places, address(sums, torch.float64, 2), *shape, smoothing)
         return logits
     found, gradient = in_one_pass(_differentiate_plainly, logits.device)(logits, labels, smoothing)
     sums += found

@@ -1,14 +1,30 @@
 // The element-wise kernels of a training step on CPUs: one pass over memory where PyTorch's operations take
 // several. The plain formula of each stands in the Python file of its name. It knows neither Python nor torch: pointers and
 // sizes come in, and the memory behind them is the caller's.
+#include <omp.h>
+
 #include <vector>
 
 #include "dropping.h"
+#include "guard.h"
 #include "words.h"
 
 using namespace transduce;
 
 namespace {
+
+// So many numbers for each thread of a parallel region, all made before it begins: in it, nothing may fail.
+class RoomOfThreads {
+ public:
+  explicit RoomOfThreads(std::int64_t numbers, float filled = 0.0f)
+      : numbers_(round_up(numbers, Dropout::kColumns)), room_(omp_get_max_threads() * numbers_, filled) {}
+
+  float* own() { return room_.data() + omp_get_thread_num() * numbers_; }
+
+ private:
+  std::int64_t numbers_;
+  std::vector<float> room_;
+};
 
 // sum = x + dropout(out); y = LayerNorm(sum), narrow and, where asked for, wide. `out` may be missing. The statistics are all rows' means,
 // then one by each row's standard deviation.
@@ -16,16 +32,17 @@ template <typename T>
 void add_norm(const float* x, const T* out, float* sum, T* y, float* wide, float* statistics, const float* gain, const float* bias,
               std::int64_t rows, std::int64_t d, float epsilon, const Dropout& dropout) {
   float *mean = statistics, *inverse = statistics + rows;
+  RoomOfThreads factors(d, 1.0f);
 #pragma omp parallel
   {
-    std::vector<float> factor(round_up(d, Dropout::kColumns), 1.0f);
+    float* f = factors.own();
 #pragma omp for schedule(static)
     for (std::int64_t r = 0; r < rows; ++r) {
-      const float *xr = x + r * d, *f = factor.data();
+      const float* xr = x + r * d;
       const T* o = out ? out + r * d : nullptr;
       float *sr = sum + r * d, *wr = wide ? wide + r * d : nullptr;
       T* yr = y + r * d;
-      if (o) dropout.draw(factor.data(), d, r);
+      if (o) dropout.draw(f, d, r);
       Sixteen total = {}, squares = {};
       by_sixteens(d, [&](std::int64_t i, auto n) {
         Sixteen s = load_first(xr + i, n);
@@ -53,13 +70,13 @@ void add_norm(const float* x, const T* out, float* sum, T* y, float* wide, float
 // y = dropout(x); of a gradient, that is the gradient before.
 template <typename T>
 void drop(const T* x, T* y, std::int64_t rows, std::int64_t d, const Dropout& dropout) {
+  RoomOfThreads factors(d, 1.0f);
 #pragma omp parallel
   {
-    std::vector<float> factor(round_up(d, Dropout::kColumns), 1.0f);
+    float* f = factors.own();
 #pragma omp for schedule(static)
     for (std::int64_t r = 0; r < rows; ++r) {
-      dropout.draw(factor.data(), d, r);
-      const float* f = factor.data();
+      dropout.draw(f, d, r);
       const T* xr = x + r * d;
       T* yr = y + r * d;
 #pragma omp simd
@@ -74,14 +91,13 @@ void add_norm_backward(const float* sum, const float* statistics, const float* g
                        const float* of_wide, float* dx, T* dout, float* dgain, float* dbias, std::int64_t rows, std::int64_t d,
                        const Dropout& dropout) {
   const float *mean = statistics, *inverse = statistics + rows;
+  RoomOfThreads factors(d, 1.0f), scaled_rows(d), gains(d), biases(d);
 #pragma omp parallel
   {
-    const std::int64_t room = round_up(d, Dropout::kColumns);
-    std::vector<float> factor(room, 1.0f), row(room), own_gain(room), own_bias(room);
-    float *v = row.data(), *g = own_gain.data(), *b = own_bias.data();
+    float *f = factors.own(), *v = scaled_rows.own(), *g = gains.own(), *b = biases.own();
 #pragma omp for schedule(static)
     for (std::int64_t r = 0; r < rows; ++r) {
-      const float *sr = sum + r * d, *f = factor.data();
+      const float* sr = sum + r * d;
       const float m = mean[r], s = inverse[r];
       Sixteen products = {}, total = {};
       by_sixteens(d, [&](std::int64_t i, auto n) {
@@ -95,7 +111,7 @@ void add_norm_backward(const float* sum, const float* statistics, const float* g
         products += scaled * h;
       });
       const float first = sum_sixteen(total) / d, second = sum_sixteen(products) / d;
-      if (dout) dropout.draw(factor.data(), d, r);
+      if (dout) dropout.draw(f, d, r);
       by_sixteens(d, [&](std::int64_t i, auto n) {
         Sixteen found = s * (load_sixteen(v + i) - first - (load_first(sr + i, n) - m) * s * second);
         if (of_sum) found += load_first(of_sum + r * d + i, n);
@@ -105,8 +121,8 @@ void add_norm_backward(const float* sum, const float* statistics, const float* g
     }
 #pragma omp critical
     for (std::int64_t i = 0; i < d; ++i) {
-      dgain[i] += own_gain[i];
-      dbias[i] += own_bias[i];
+      dgain[i] += g[i];
+      dbias[i] += b[i];
     }
   }
 }
@@ -136,14 +152,15 @@ float spread_out(const T* row, std::int64_t n, float* to, float& sum) {
 template <typename T>
 void cross_entropy(T* logits, const std::int64_t* labels, double* sums, std::int64_t rows, std::int64_t symbols,
                    float smoothing) {
+  for (std::int64_t r = 0; r < rows; ++r) require_index(labels[r], symbols);
   double objective = 0, nll = 0;
+  RoomOfThreads buffers(symbols);
 #pragma omp parallel reduction(+ : objective, nll)
   {
-    std::vector<float> buffer(symbols);
+    float* e = buffers.own();
 #pragma omp for schedule(static)
     for (std::int64_t r = 0; r < rows; ++r) {
       T* l = logits + r * symbols;
-      float* e = buffer.data();
       float total = 0, all = 0;
       const float top = spread_out(l, symbols, e, all);
       const float right = e[labels[r]];
@@ -166,25 +183,24 @@ void cross_entropy(T* logits, const std::int64_t* labels, double* sums, std::int
 
 }  // namespace
 
-#define EXPORT extern "C" __attribute__((visibility("default")))
-#define BOTH(T, name)                                                                                                       \
-  EXPORT void add_norm_##name(const float* x, const T* out, float* sum, T* y, float* wide, float* statistics,               \
-                              const float* gain, const float* bias, std::int64_t rows, std::int64_t d, float epsilon,       \
-                              const Dropout* dropout) {                                                                      \
-    add_norm(x, out, sum, y, wide, statistics, gain, bias, rows, d, epsilon, *dropout);                                     \
-  }                                                                                                                          \
-  EXPORT void add_norm_backward_##name(const float* sum, const float* statistics, const float* gain,                        \
-                                       const float* of_sum, const T* of_y, const float* of_wide, float* dx, T* dout,        \
-                                       float* dgain, float* dbias, std::int64_t rows, std::int64_t d,                       \
-                                       const Dropout* dropout) {                                                             \
-    add_norm_backward(sum, statistics, gain, of_sum, of_y, of_wide, dx, dout, dgain, dbias, rows, d, *dropout);             \
-  }                                                                                                                          \
-  EXPORT void drop_##name(const T* x, T* y, std::int64_t rows, std::int64_t d, const Dropout* dropout) {                    \
-    drop(x, y, rows, d, *dropout);                                                                                           \
-  }                                                                                                                          \
-  EXPORT void cross_entropy_##name(T* logits, const std::int64_t* labels, double* sums, std::int64_t rows,                  \
-                                   std::int64_t symbols, float smoothing) {                                                  \
-    cross_entropy(logits, labels, sums, rows, symbols, smoothing);                                                           \
+#define BOTH(T, name)                                                                                                              \
+  TRANSDUCE_EXPORT add_norm_##name(const float* x, const T* out, float* sum, T* y, float* wide, float* statistics, const float* gain, \
+                                   const float* bias, std::int64_t rows, std::int64_t d, float epsilon, const Dropout* dropout) {     \
+    return guarded([=] { add_norm(x, out, sum, y, wide, statistics, gain, bias, rows, d, epsilon, *dropout); });                      \
+  }                                                                                                                                   \
+  TRANSDUCE_EXPORT add_norm_backward_##name(const float* sum, const float* statistics, const float* gain, const float* of_sum,        \
+                                            const T* of_y, const float* of_wide, float* dx, T* dout, float* dgain, float* dbias,      \
+                                            std::int64_t rows, std::int64_t d, const Dropout* dropout) {                              \
+    return guarded([=] {                                                                                                              \
+      add_norm_backward(sum, statistics, gain, of_sum, of_y, of_wide, dx, dout, dgain, dbias, rows, d, *dropout);                     \
+    });                                                                                                                               \
+  }                                                                                                                                   \
+  TRANSDUCE_EXPORT drop_##name(const T* x, T* y, std::int64_t rows, std::int64_t d, const Dropout* dropout) {                         \
+    return guarded([=] { drop(x, y, rows, d, *dropout); });                                                                           \
+  }                                                                                                                                   \
+  TRANSDUCE_EXPORT cross_entropy_##name(T* logits, const std::int64_t* labels, double* sums, std::int64_t rows, std::int64_t symbols, \
+                                        float smoothing) {                                                                            \
+    return guarded([=] { cross_entropy(logits, labels, sums, rows, symbols, smoothing); });                                           \
   }
 
 BOTH(float, float32)

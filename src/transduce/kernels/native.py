@@ -1,13 +1,21 @@
-"""The door to the C++ kernels (*.cpp), which are there where the package was installed with a compiler at hand."""
+"""The door to the C++ kernels (*.cpp), which are there where the package was installed with a compiler at hand.
+
+All that passes through it is checked here, once: what a kernel is called with, where tensors lie, and that a library is
+of this version.
+"""
 
 import ctypes
+import logging
 import os
+from collections.abc import Sequence
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import Final, final
+from typing import Any, Final, final
 
 import torch
 from torch import Tensor
+
+_log = logging.getLogger(__name__)
 
 # By what torch finds that the processor can do.
 _LIBRARIES: Final = {"AVX2": "native_avx2", "AVX512": "native_avx512"}
@@ -15,14 +23,17 @@ _LIBRARIES: Final = {"AVX2": "native_avx2", "AVX512": "native_avx512"}
 _NARROW: Final = "avx512_vnni", "avx512_bf16"
 _NARROW_LIBRARY: Final = "native_avx512vnni"
 _NAMES: Final = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
-_Argument = Tensor | int | float | bytes | ctypes.Structure | None
+
+# Counts up with every change of what follows; interface.cpp has the same number.
+_INTERFACE: Final = 1
+_WHOLE, _REAL, _ARRAY = ctypes.c_int64, ctypes.c_float, ctypes.c_void_p
 
 
 @final
 class Chance(ctypes.Structure):
     """Which elements stay, and what they are multiplied with; ``seeds`` is where those of the rows lie."""
 
-    _fields_ = (("seeds", ctypes.c_void_p), ("kept", ctypes.c_int32), ("scale", ctypes.c_float))
+    _fields_ = (("seeds", _ARRAY), ("kept", ctypes.c_int32), ("scale", _REAL))
 
 
 @final
@@ -30,19 +41,138 @@ class Sequences(ctypes.Structure):
     """The sizes of an attention over sequences laid end to end; strides are of rows, in elements."""
 
     _fields_ = (
-        ("batch", ctypes.c_int64),
-        ("heads", ctypes.c_int64),
-        ("d_k", ctypes.c_int64),
-        ("d_v", ctypes.c_int64),
-        ("queries", ctypes.c_void_p),
-        ("keys", ctypes.c_void_p),
-        ("query_stride", ctypes.c_int64),
-        ("key_stride", ctypes.c_int64),
-        ("value_stride", ctypes.c_int64),
-        ("output_stride", ctypes.c_int64),
+        *((name, _WHOLE) for name in ("batch", "heads", "d_k", "d_v")),
+        *((name, _ARRAY) for name in ("queries", "keys")),
+        *((name, _WHOLE) for name in ("query_stride", "key_stride", "value_stride", "output_stride")),
         ("causal", ctypes.c_int32),
-        ("scale", ctypes.c_float),
+        ("scale", _REAL),
     )
+
+
+MOST_MAPS: Final = 3  # that the kernels of linear maps take at once
+_ARRAYS: Final = _ARRAY * MOST_MAPS
+
+
+@final
+class MapsAddress(ctypes.Structure):
+    """Linear maps of training: where weights, biases and the gradients of both lie, and their sizes."""
+
+    _fields_ = (
+        *((name, _ARRAYS) for name in ("weights", "biases", "of_weights", "of_biases")),
+        ("outputs", _WHOLE * MOST_MAPS),
+        ("inputs", _WHOLE),
+    )
+
+
+@final
+class MatrixAddress(ctypes.Structure):
+    """A packed matrix."""
+
+    _fields_ = (
+        *((name, _ARRAY) for name in ("panels", "scales", "sums", "bias")),
+        *((name, _WHOLE) for name in ("outputs", "inputs", "format")),
+    )
+
+
+@final
+class NormAddress(ctypes.Structure):
+    """What layer normalization multiplies with, and adds."""
+
+    _fields_ = (("gain", _ARRAY), ("bias", _ARRAY))
+
+
+@final
+class LayerAddress(ctypes.Structure):
+    """A layer of a packed stack; an encoder's asks no memory."""
+
+    _fields_ = (
+        *((name, NormAddress) for name in ("self_norm", "cross_norm", "feed_norm")),
+        *(
+            (name, MatrixAddress)
+            for name in ("input", "output", "query", "key_value", "cross_output", "inner", "outer")
+        ),
+    )
+
+
+@final
+class StackAddress(ctypes.Structure):
+    """A packed encoder or decoder."""
+
+    _fields_ = (
+        ("layers", _ARRAY),
+        *((name, _WHOLE) for name in ("count", "vocabulary", "d_model", "heads", "d_k", "d_v", "d_ff")),
+        ("embedding", _ARRAY),
+        ("last", NormAddress),
+        *((name, _REAL) for name in ("embedding_scale", "epsilon", "scale")),
+        ("pre", ctypes.c_int32),
+    )
+
+
+@final
+class StepAddress(ctypes.Structure):
+    """A step of a packed decoder for all its rows."""
+
+    _fields_ = (
+        *((name, _WHOLE) for name in ("sentences", "beam")),
+        ("positions", _ARRAY),
+        ("longest", _WHOLE),
+        *((name, _ARRAY) for name in ("tokens", "lengths", "slots", "ancestors", "past_keys", "past_values")),
+        *((name, _WHOLE) for name in ("past_slots", "capacity")),
+        *((name, _ARRAY) for name in ("memory_keys", "memory_values", "memory_lengths")),
+        *((name, _WHOLE) for name in ("memory_slots", "memory_columns")),
+        ("weights", _ARRAY),
+        ("weight_columns", _WHOLE),
+    )
+
+
+@final
+class ListsAddress(ctypes.Structure):
+    """What each sentence may write, and in which columns of the scores."""
+
+    _fields_ = (
+        *((name, _ARRAY) for name in ("columns", "symbols", "lengths")),
+        *((name, _WHOLE) for name in ("longest", "vocabulary")),
+    )
+
+
+# In interface.cpp's order.
+_STRUCTURES: Final[tuple[type[ctypes.Structure], ...]] = (
+    *(Chance, Sequences, MapsAddress, MatrixAddress, NormAddress, LayerAddress, StackAddress, StepAddress),
+    ListsAddress,
+)
+
+
+def _by_reference(structure: type[ctypes.Structure]) -> Any:  # noqa: ANN401 - ctypes makes a type of its own for each
+    return ctypes.POINTER(structure)
+
+
+_CHANCE, _SEQUENCES, _MAPS = map(_by_reference, (Chance, Sequences, MapsAddress))
+_MATRIX, _STACK, _STEP, _LISTS = map(_by_reference, (MatrixAddress, StackAddress, StepAddress, ListsAddress))
+
+# What every kernel is called with; those of _BOTH are there for float32 and for bfloat16.
+_ONE: Final[dict[str, Sequence[Any]]] = {
+    "interface": (_ARRAY, _WHOLE),
+    "multiply": (_ARRAY, _MATRIX, _ARRAY, _WHOLE, _WHOLE),
+    "map_rows": (_ARRAY, _MAPS, _ARRAY, _WHOLE, _WHOLE),
+    "map_rows_backward": (_ARRAY, _ARRAY, _MAPS, _ARRAY, _WHOLE, _WHOLE, _WHOLE),
+    "rank": (
+        *(_ARRAY, _ARRAY, _WHOLE, _WHOLE, _WHOLE, _ARRAY, _WHOLE, _ARRAY, _WHOLE, _LISTS),
+        *(_WHOLE, _ARRAY, _ARRAY),
+    ),
+    "encode": (_STACK, _ARRAY, _WHOLE, _ARRAY, _ARRAY, _WHOLE, _ARRAY),
+}
+_BOTH: Final[dict[str, Sequence[Any]]] = {
+    "attention": (*[_ARRAY] * 5, _SEQUENCES, _CHANCE),
+    "attention_backward": (*[_ARRAY] * 8, _SEQUENCES, _CHANCE),
+    "add_norm": (*[_ARRAY] * 8, _WHOLE, _WHOLE, _REAL, _CHANCE),
+    "add_norm_backward": (*[_ARRAY] * 10, _WHOLE, _WHOLE, _CHANCE),
+    "drop": (_ARRAY, _ARRAY, _WHOLE, _WHOLE, _CHANCE),
+    "cross_entropy": (_ARRAY, _ARRAY, _ARRAY, _WHOLE, _WHOLE, _REAL),
+    "remember": (_STACK, _ARRAY, _ARRAY, _WHOLE, _WHOLE, _ARRAY, _ARRAY),
+    "step": (_STACK, _MATRIX, _STEP, _ARRAY),
+}
+# guard.h's Status: what a kernel gives back.
+_DONE, _OUT_OF_MEMORY, _OUT_OF_RANGE = 0, 1, 2
 
 
 def has_native(*tensors: Tensor) -> bool:
@@ -53,28 +183,42 @@ def has_native(*tensors: Tensor) -> bool:
     return all(x.device.type == "cpu" and x.dtype in _NAMES for x in tensors)
 
 
-def call(name: str, dtype: torch.dtype | None, *arguments: _Argument) -> None:
+def address(x: Tensor, dtype: torch.dtype, *shape: int) -> int:
+    """Where a kernel finds a tensor, which must live as long as the kernel uses it.
+
+    Raises:
+        ValueError: It is of another type, shape or device than the kernel takes, or its elements do not lie in order.
+    """
+    if x.dtype is not dtype or x.shape != shape or not x.is_contiguous() or not x.is_cpu:
+        laid = "contiguous" if x.is_contiguous() else f"strides {x.stride()}"
+        raise ValueError(
+            f"a C++ kernel takes a contiguous {dtype} tensor of shape {shape} on the CPU: this one is {x.dtype} "
+            f"{tuple(x.shape)}, {laid}, on {x.device}"
+        )
+    return x.data_ptr()
+
+
+def call(name: str, dtype: torch.dtype | None, *arguments: int | float | ctypes.Structure | None) -> None:
     """Run the kernel of that name, for narrow tensors of that type where there are several; other threads go on.
 
-    Tensors are passed by where they lie, and so are bytes, which a kernel reads as a structure.
+    Tensors are passed by their ``address``, structures by reference.
+
+    Raises:
+        MemoryError: There was too little memory for what the kernel needs beside its results.
+        IndexError: A symbol, a label, a length or a slot lies outside what it is an index of.
+        RuntimeError: Something else failed in the kernel.
     """
     library = _library()
     assert library is not None
-    getattr(library, name if dtype is None else f"{name}_{_NAMES[dtype]}")(*map(_pass, arguments))
-
-
-def _pass(argument: _Argument) -> object:
-    match argument:
-        case Tensor():
-            return ctypes.c_void_p(argument.data_ptr())
-        case int():
-            return ctypes.c_int64(argument)
-        case float():
-            return ctypes.c_float(argument)
-        case None | bytes():
-            return argument
-        case _:
-            return ctypes.byref(argument)
+    full = name if dtype is None else f"{name}_{_NAMES[dtype]}"
+    status = getattr(library, full)(*arguments)
+    if status == _DONE:
+        return
+    if status == _OUT_OF_MEMORY:
+        raise MemoryError(f"the C++ kernel {full}: not enough memory")
+    if status == _OUT_OF_RANGE:
+        raise IndexError(f"the C++ kernel {full}: an index is out of range")
+    raise RuntimeError(f"the C++ kernel {full} failed (status {status})")
 
 
 def multiplies_narrow_numbers() -> bool:
@@ -95,11 +239,39 @@ def _library() -> ctypes.CDLL | None:
 
 
 def open_library(name: str) -> ctypes.CDLL | None:
-    """The kernels for one kind of processor, where they were built."""
+    """The kernels for one kind of processor, where they were built, and of this version."""
     found = find_spec(f"transduce.kernels.{name}")
-    if found is None or found.origin is None:
-        return None
+    return None if found is None or found.origin is None else open_file(found.origin)
+
+
+def open_file(path: str) -> ctypes.CDLL | None:
+    """The kernels of a library, ready to be called; None where it does not fit, with a warning if it is an old one."""
     try:
-        return ctypes.CDLL(found.origin)
+        library = ctypes.CDLL(path)
     except OSError:  # built for another system, or against an OpenMP that this torch does not bring
         return None
+    if not _is_of_this_version(library):
+        _log.warning(
+            f"{path}: the C++ kernels are of another version than the package, and are left out: all works the same, "
+            f"more slowly. Install the package again (pip install .; in a clone: make install)"
+        )
+        return None
+    for full, arguments in _signatures().items():
+        getattr(library, full).argtypes = arguments
+    return library
+
+
+def _signatures() -> dict[str, Sequence[Any]]:
+    """What each exported function takes, by its full name; each gives back a 32-bit status, as ctypes assumes."""
+    both = {f"{name}_{dtype}": arguments for name, arguments in _BOTH.items() for dtype in _NAMES.values()}
+    return _ONE | both
+
+
+def _is_of_this_version(library: ctypes.CDLL) -> bool:
+    """Whether it has all the functions, and means the same by their arguments."""
+    if any(getattr(library, full, None) is None for full in _signatures()):
+        return False
+    expected = [_INTERFACE, *map(ctypes.sizeof, _STRUCTURES)]
+    told = (ctypes.c_int64 * len(expected))()
+    status = library.interface(ctypes.byref(told), ctypes.c_int64(len(expected)))
+    return status == _DONE and list(told) == expected

@@ -14,7 +14,7 @@ from transduce.kernels.chain import chain
 from transduce.kernels.dropout import WHOLE, Dropped
 from transduce.kernels.linear_maps import Maps, chain_rows, linear_maps, maps_rows
 from transduce.kernels.mask import Mask
-from transduce.kernels.native import Chance, Sequences, call, has_native
+from transduce.kernels.native import Chance, Sequences, address, call, has_native
 from transduce.kernels.packing import Packing
 from transduce.kernels.scores import Scoring
 from transduce.kernels.variable_length import attend_variable_length, has_variable_length
@@ -153,7 +153,8 @@ class _Attending:
         heads, (memory,) = self.attention.heads, others
         output = x.new_empty(len(x), heads.widths[2])
         statistics = x.new_empty(2, heads.number, len(x), dtype=torch.float32)
-        call("attention", x.dtype, *self._parts(x, memory), output, statistics, *self._sizes(x, memory))
+        places = output.data_ptr(), statistics.data_ptr()
+        call("attention", x.dtype, *self._parts(x, memory), *places, *self._sizes(x, memory))
         return output, statistics
 
     def backward(
@@ -162,28 +163,33 @@ class _Attending:
         """All at once, wanted or not."""
         (memory,) = others
         of_x, of_memory = torch.empty_like(x), None if memory is None else torch.empty_like(memory)
+        assert kept is not None
         parts, gradients = self._parts(x, memory), self._parts(of_x, of_memory)
-        call("attention_backward", x.dtype, *parts, gradient, kept, *gradients, *self._sizes(x, memory))
+        given = address(gradient, x.dtype, len(x), self.attention.heads.widths[2])
+        statistics = address(kept, torch.float32, 2, self.attention.heads.number, len(x))
+        call("attention_backward", x.dtype, *parts, given, statistics, *gradients, *self._sizes(x, memory))
         return of_x, (of_memory,)
 
     def _parts(self, x: Tensor, memory: Tensor | None) -> list[int]:
         """Where queries, keys and values begin."""
-        queries, keys, _ = self.attention.heads.widths
-        start, size = x.data_ptr(), x.element_size()
+        a, (queries, keys, values) = self.attention, self.attention.heads.widths
+        dtype, size = x.dtype, x.element_size()
         if memory is None:
+            start = address(x, dtype, a.queries.tokens, queries + keys + values)
             return [start, start + queries * size, start + (queries + keys) * size]
-        return [start, memory.data_ptr(), memory.data_ptr() + keys * size]
+        asked = address(memory, dtype, a.keys.tokens, keys + values)
+        return [address(x, dtype, a.queries.tokens, queries), asked, asked + keys * size]
 
     def _sizes(self, x: Tensor, memory: Tensor | None) -> tuple[Sequences, Chance]:
         a, key_stride = self.attention, (x if memory is None else memory).shape[1]
+        batch = len(a.queries.lengths)
         sequences = Sequences(
-            len(a.queries.lengths),
-            *(a.heads.number, a.heads.d_k, a.heads.d_v),
-            *(a.queries.offsets.data_ptr(), a.keys.offsets.data_ptr()),
+            *(batch, a.heads.number, a.heads.d_k, a.heads.d_v),
+            *(address(each.offsets, torch.long, batch + 1) for each in (a.queries, a.keys)),
             *(x.shape[1], key_stride, key_stride, a.heads.widths[2]),
             *(a.causal, a.scoring.scale),
         )
-        return sequences, a.dropped.chance(self._seeds)
+        return sequences, a.dropped.chance(self._seeds, len(x))
 
     @cached_property
     def _seeds(self) -> Tensor | None:

@@ -1,5 +1,7 @@
 #include "products.h"
 
+#include "guard.h"
+
 namespace transduce {
 namespace {
 
@@ -148,9 +150,13 @@ void one_panel(const Matrix& w, const Rows& x, std::int64_t rows, std::int64_t p
   }
 }
 
+// Of one long sentence. With fewer rows, threads would wait for each other longer than they help.
+constexpr std::int64_t kManyRows = 512;
+
 template <typename Way>
 void all_panels(const Matrix& w, const Rows& x, std::int64_t rows, const Target& target) {
   const std::int64_t panels = (w.outputs + kPanel - 1) / kPanel;
+#pragma omp parallel for schedule(static) if (rows >= kManyRows)
   for (std::int64_t panel = 0; panel < panels; ++panel) one_panel<Way>(w, x, rows, panel, target);
 }
 
@@ -166,13 +172,13 @@ void multiply(const Matrix& w, const Rows& x, std::int64_t rows, const Target& t
 
 }  // namespace transduce
 
-#define EXPORT extern "C" __attribute__((visibility("default")))
-
 // out = x w + bias for rows of float32.
-EXPORT void multiply(const float* x, const transduce::Matrix* w, float* out, std::int64_t rows, std::int32_t relu) {
+TRANSDUCE_EXPORT multiply(const float* x, const transduce::Matrix* w, float* out, std::int64_t rows, std::int64_t relu) {
   using namespace transduce;
-  static thread_local Rows ready;
-  ready.resize(rows, w->inputs, w->format);
-  for (std::int64_t r = 0; r < rows; ++r) ready.set(x + r * w->inputs, r, w->inputs, w->format);
-  multiply(*w, ready, rows, Target{out, w->outputs, relu != 0, false});
+  return guarded([=] {
+    static thread_local Rows ready;
+    ready.resize(rows, w->inputs, w->format);
+    for (std::int64_t r = 0; r < rows; ++r) ready.set(x + r * w->inputs, r, w->inputs, w->format);
+    multiply(*w, ready, rows, Target{out, w->outputs, relu != 0, false});
+  });
 }

@@ -6,7 +6,6 @@ after a ReLU twice as many as a sign would leave it. Sums are whole numbers, so 
 of the sum; and a row's scale is its own, so that its neighbours in a batch change nothing.
 """
 
-import ctypes
 from dataclasses import dataclass
 from typing import Final, Literal, final
 
@@ -15,7 +14,7 @@ from jaxtyping import Float, Float32, Int, Int8, Int16, Int32, Shaped
 from torch import Tensor
 from torch.nn import functional as F
 
-from transduce.kernels.native import call, has_native
+from transduce.kernels.native import MatrixAddress, address, call, has_native
 
 Format = Literal["float32", "bfloat16", "int8"]
 
@@ -29,20 +28,6 @@ _LARGEST_INPUT: Final = 255
 _LARGEST_WEIGHT: Final = 127
 # So many products of 255 x 127 fit in 32 bits.
 MOST_INPUTS: Final = 2**16
-
-
-class MatrixAddress(ctypes.Structure):
-    """A packed matrix as the C++ kernels read it."""
-
-    _fields_ = (
-        ("panels", ctypes.c_void_p),
-        ("scales", ctypes.c_void_p),
-        ("sums", ctypes.c_void_p),
-        ("bias", ctypes.c_void_p),
-        ("outputs", ctypes.c_int64),
-        ("inputs", ctypes.c_int64),
-        ("format", ctypes.c_int64),
-    )
 
 
 @final
@@ -63,9 +48,15 @@ class PackedMatrix:
 
     def address(self) -> MatrixAddress:
         """Where the C++ kernels find it, as long as this object lives."""
-        tensors = self.panels, self.scales, self.sums, self.bias
-        places = [None if each is None else each.data_ptr() for each in tensors]
-        return MatrixAddress(*places, self.outputs, self.inputs, _NUMBERS[self.format])
+        group = _GROUPS[self.format]
+        panels = -(-self.outputs // _PANEL)
+        return MatrixAddress(
+            address(self.panels, _TYPES[self.format], panels, -(-self.inputs // group), _PANEL, group),
+            address(self.scales, torch.float32, panels * _PANEL),
+            address(self.sums, torch.int32, panels * _PANEL),
+            None if self.bias is None else address(self.bias, torch.float32, panels * _PANEL),
+            *(self.outputs, self.inputs, _NUMBERS[self.format]),
+        )
 
 
 def quantize_weights(
@@ -149,9 +140,10 @@ def linear(
 ) -> Float32[Tensor, "*rows outputs"]:
     """X W^T + b, or max(0, X W^T + b), inputs rounded to the matrix's format and sums in float32 (int8: exact)."""
     if has_native(x):
-        result = x.new_empty(*x.shape[:-1], matrix.outputs)
+        result, x = x.new_empty(*x.shape[:-1], matrix.outputs), x.contiguous()
+        place = address(x, torch.float32, *x.shape[:-1], matrix.inputs)
         rows = result.numel() // matrix.outputs
-        call("multiply", None, x.contiguous(), matrix.address(), result, rows, int(relu))
+        call("multiply", None, place, matrix.address(), address(result, torch.float32, *result.shape), rows, relu)
         return result
     result = _linear_plainly(x, matrix)
     return result.relu() if relu else result

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "guard.h"
+#include "lists.h"
 #include "sixteen.h"
 
 using namespace transduce;
@@ -63,13 +65,6 @@ void rank_row(float* logits, float so_far, std::int64_t symbols, const std::int6
   for (; i < symbols; ++i) consider(i);
 }
 
-// What each sentence may write: `lengths[i]` symbols in ascending order at symbols + i * longest, of a vocabulary of so many;
-// symbol v's score stands in column columns[v].
-struct Lists {
-  const std::int64_t *columns, *symbols, *lengths;
-  std::int64_t longest, vocabulary;
-};
-
 // As `rank_row` for each of a sentence's rows, over its own symbols alone. Their scores are laid side by side first, so that a
 // row's sum does not depend on what other sentences may write.
 void rank_listed(const float* logits, const float* so_far, std::int64_t beam, std::int64_t width, const std::int64_t* banned,
@@ -88,7 +83,11 @@ void rank_listed(const float* logits, const float* so_far, std::int64_t beam, st
     if (const std::int64_t at = find(banned[k]); at >= 0) own_banned.push_back(at);
   own.resize(n);
   from.resize(n);
-  for (std::int64_t j = 0; j < n; ++j) from[j] = lists.columns[list[j]];
+  for (std::int64_t j = 0; j < n; ++j) {
+    require_index(list[j], lists.vocabulary);
+    from[j] = lists.columns[list[j]];
+    require_index(from[j], width);
+  }
   for (std::int64_t b = 0; b < beam; ++b) {
     for (std::int64_t j = 0; j < n; ++j) own[j] = logits[b * width + from[j]];
     rank_row(own.data(), so_far[b], n, own_banned.data(), own_banned.size(), only, b, best);
@@ -96,27 +95,39 @@ void rank_listed(const float* logits, const float* so_far, std::int64_t beam, st
   for (std::int64_t k = 0; k < best.count; ++k) best.places[k] = best.places[k] / n * lists.vocabulary + list[best.places[k] % n];
 }
 
+// The sentences, their rows and the columns of these, and what no row is continued with.
+struct Sizes {
+  std::int64_t sentences, beam, width, count;
+};
+
+void rank_all(float* logits, const float* so_far, const Sizes& sizes, const std::int64_t* banned, std::int64_t bans, const bool* must_end,
+              std::int64_t end, const Lists* lists, float* values, std::int64_t* places) {
+  const std::int64_t symbols = lists ? lists->vocabulary : sizes.width;
+  require_index(end, symbols);
+  for (std::int64_t i = 0; i < bans; ++i) require_index(banned[i], symbols);
+  for (std::int64_t i = 0; i < sizes.sentences; ++i) {
+    const Best best{values + i * sizes.count, places + i * sizes.count, sizes.count};
+    std::fill(best.values, best.values + sizes.count, -INFINITY);
+    std::fill(best.places, best.places + sizes.count, 0);
+    float* rows = logits + i * sizes.beam * sizes.width;
+    const float* before = so_far + i * sizes.beam;
+    if (lists) {
+      rank_listed(rows, before, sizes.beam, sizes.width, banned, bans, must_end[i], end, *lists, i, best);
+      continue;
+    }
+    for (std::int64_t b = 0; b < sizes.beam; ++b)
+      rank_row(rows + b * sizes.width, before[b], sizes.width, banned, bans, must_end[i] ? end : -1, b, best);
+  }
+}
+
 }  // namespace
 
 // `must_end` says of each sentence whether nothing but the end symbol may follow. Uses the logits up. Where fewer than `count`
-// continuations are possible, the last values are minus infinity. Without `columns`, the logits are those of all symbols.
-extern "C" __attribute__((visibility("default"))) void rank(float* logits, const float* so_far, std::int64_t sentences,
-                                                            std::int64_t beam, std::int64_t width, const std::int64_t* banned,
-                                                            std::int64_t bans, const bool* must_end, std::int64_t end,
-                                                            const std::int64_t* columns, const std::int64_t* symbols,
-                                                            const std::int64_t* lengths, std::int64_t longest, std::int64_t vocabulary,
-                                                            std::int64_t count, float* values, std::int64_t* places) {
-  const Lists lists{columns, symbols, lengths, longest, vocabulary};
-  for (std::int64_t i = 0; i < sentences; ++i) {
-    const Best best{values + i * count, places + i * count, count};
-    std::fill(best.values, best.values + count, -INFINITY);
-    std::fill(best.places, best.places + count, 0);
-    float* rows = logits + i * beam * width;
-    if (columns) {
-      rank_listed(rows, so_far + i * beam, beam, width, banned, bans, must_end[i], end, lists, i, best);
-      continue;
-    }
-    for (std::int64_t b = 0; b < beam; ++b)
-      rank_row(rows + b * width, so_far[i * beam + b], width, banned, bans, must_end[i] ? end : -1, b, best);
-  }
+// continuations are possible, the last values are minus infinity. Without `lists`, the logits are those of all symbols.
+TRANSDUCE_EXPORT rank(float* logits, const float* so_far, std::int64_t sentences, std::int64_t beam, std::int64_t width,
+                      const std::int64_t* banned, std::int64_t bans, const bool* must_end, std::int64_t end, const Lists* lists,
+                      std::int64_t count, float* values, std::int64_t* places) {
+  return guarded([=] {
+    rank_all(logits, so_far, Sizes{sentences, beam, width, count}, banned, bans, must_end, end, lists, values, places);
+  });
 }

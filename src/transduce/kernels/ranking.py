@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from transduce.kernels.columns import Columns
-from transduce.kernels.native import call, has_native
+from transduce.kernels.native import ListsAddress, address, call, has_native
 
 
 def rank_continuations(
@@ -26,11 +26,16 @@ def rank_continuations(
     vocabulary in their order, and which a sentence may write: its softmax is over these. May use ``logits`` up.
     """
     if logits.dtype == torch.float32 and has_native(logits) and logits.is_contiguous():
-        sizes = *so_far.shape, logits.shape[1]
-        values, places = so_far.new_empty(len(so_far), count), must_end.new_empty(len(so_far), count, dtype=torch.long)
-        symbols = torch.tensor(banned, dtype=torch.long)
-        settings = symbols, len(symbols), must_end.contiguous(), end, *_lists(columns)
-        call("rank", None, logits, so_far.contiguous(), *sizes, *settings, count, values, places)
+        (sentences, beam), width = so_far.shape, logits.shape[1]
+        values, places = so_far.new_empty(sentences, count), must_end.new_empty(sentences, count, dtype=torch.long)
+        symbols, so_far, must_end = torch.tensor(banned, dtype=torch.long), so_far.contiguous(), must_end.contiguous()
+        call(
+            *("rank", None, address(logits, torch.float32, sentences * beam, width)),
+            *(address(so_far, torch.float32, sentences, beam), sentences, beam, width),
+            *(address(symbols, torch.long, len(banned)), len(banned), address(must_end, torch.bool, sentences), end),
+            *(None if columns is None else _lists(columns, sentences), count),
+            *(address(values, torch.float32, sentences, count), address(places, torch.long, sentences, count)),
+        )
         return values, places
     logits = logits if columns is None else columns.spread(logits)
     scores = torch.log_softmax(logits.float(), dim=-1).view(*so_far.shape, -1)
@@ -41,9 +46,12 @@ def rank_continuations(
     return best.values, best.indices
 
 
-def _lists(columns: Columns | None) -> tuple[Tensor | int | None, ...]:
-    """What the C++ kernel has to know of them."""
-    if columns is None:
-        return None, None, None, 0, 0
-    own = columns.writable
-    return columns.places, own.symbols, own.lengths, own.symbols.shape[1], own.vocabulary
+def _lists(columns: Columns, sentences: int) -> ListsAddress:
+    """What the C++ kernel has to know of them; they must outlive its use."""
+    own, longest = columns.writable, columns.writable.symbols.shape[1]
+    return ListsAddress(
+        address(columns.places, torch.long, own.vocabulary),
+        address(own.symbols, torch.long, sentences, longest),
+        address(own.lengths, torch.long, sentences),
+        *(longest, own.vocabulary),
+    )

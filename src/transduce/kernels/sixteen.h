@@ -134,12 +134,16 @@ inline void transpose_sixteen(Sixteen (&x)[16]) {
   }
 }
 
-// c[i][j] = sum over k of a[i * ra + k * ca] b[k][j], for j below n, a multiple of 16. Blocks of six rows stay in registers.
+// c[i][j] = sum over k of a[i * ra + k * ca] b[k][j], for j below n, a multiple of 16; with `more`, beginning with what c[i][j] is. Blocks
+// of six rows stay in registers.
 template <int R, typename T>
 inline void product_rows(const float* a, std::int64_t ra, std::int64_t ca, const T* b, std::int64_t rb, float* c, std::int64_t rc,
-                         std::int64_t n, std::int64_t k) {
+                         std::int64_t n, std::int64_t k, bool more) {
   for (std::int64_t j = 0; j < n; j += 16) {
     Sixteen sum[R] = {};
+    if (more)
+#pragma GCC unroll 8
+      for (int i = 0; i < R; ++i) sum[i] = load_sixteen(c + i * rc + j);
     for (std::int64_t l = 0; l < k; ++l) {
       const Sixteen x = load_sixteen(b + l * rb + j);
 #pragma GCC unroll 8
@@ -152,12 +156,12 @@ inline void product_rows(const float* a, std::int64_t ra, std::int64_t ca, const
 
 template <typename T>
 inline void product(const float* a, std::int64_t ra, std::int64_t ca, const T* b, std::int64_t rb, float* c, std::int64_t rc,
-                    std::int64_t m, std::int64_t n, std::int64_t k) {
+                    std::int64_t m, std::int64_t n, std::int64_t k, bool more) {
   std::int64_t i = 0;
-  for (; i + 6 <= m; i += 6) product_rows<6>(a + i * ra, ra, ca, b, rb, c + i * rc, rc, n, k);
-  for (; i + 4 <= m; i += 4) product_rows<4>(a + i * ra, ra, ca, b, rb, c + i * rc, rc, n, k);
-  for (; i + 2 <= m; i += 2) product_rows<2>(a + i * ra, ra, ca, b, rb, c + i * rc, rc, n, k);
-  for (; i < m; ++i) product_rows<1>(a + i * ra, ra, ca, b, rb, c + i * rc, rc, n, k);
+  for (; i + 6 <= m; i += 6) product_rows<6>(a + i * ra, ra, ca, b, rb, c + i * rc, rc, n, k, more);
+  for (; i + 4 <= m; i += 4) product_rows<4>(a + i * ra, ra, ca, b, rb, c + i * rc, rc, n, k, more);
+  for (; i + 2 <= m; i += 2) product_rows<2>(a + i * ra, ra, ca, b, rb, c + i * rc, rc, n, k, more);
+  for (; i < m; ++i) product_rows<1>(a + i * ra, ra, ca, b, rb, c + i * rc, rc, n, k, more);
 }
 
 }  // namespace transduce

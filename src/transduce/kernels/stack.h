@@ -20,8 +20,8 @@ struct Layer {
 
 struct Stack {
   const Layer* layers;
-  std::int64_t count, d_model, heads, d_k, d_v, d_ff;
-  const float *embedding, *positions;
+  std::int64_t count, vocabulary, d_model, heads, d_k, d_v, d_ff;
+  const float* embedding;
   Norm last;
   float embedding_scale, epsilon, scale;
   std::int32_t pre;
@@ -31,12 +31,19 @@ struct Stack {
   std::int64_t wide() const { return round_up(d_v, 16); }
 };
 
+// The vectors of the first `count` positions; none where positions have none.
+struct Positions {
+  const float* vectors;
+  std::int64_t count;
+};
+
 // One symbol for each of `sentences` x `beam` rows. Sentence i has read lengths[i] symbols so far, and stands in slot slots[i]
 // of the past and of the memory. In the past, row b of a slot's beam holds what row b of the sentence wrote, column by column;
 // ancestors[r][t] is the row of the beam that holds row r's key of column t. Ahead of `capacity` columns is room. In a slot of the
 // memory there is room for `memory_columns` columns; a sentence's stand as close as `columns_of` its length says.
 struct Step {
   std::int64_t sentences, beam;
+  Positions positions;
   const std::int64_t *tokens, *lengths, *slots;
   std::int32_t* ancestors;
   void *past_keys, *past_values;

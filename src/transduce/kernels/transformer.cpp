@@ -28,15 +28,17 @@ class Stream {
 
   // Each row is a symbol at a position.
   template <typename Position>
-  void embed(const std::int64_t* ids, Position position) {
+  void embed(const std::int64_t* ids, const Positions& positions, Position position) {
     const std::int64_t d = stack_.d_model;
     for (std::int64_t r = 0; r < rows_; ++r) {
+      require_index(ids[r], stack_.vocabulary);
       const float* e = stack_.embedding + ids[r] * d;
       float* to = x_ + r * d;
 #pragma omp simd
       for (std::int64_t i = 0; i < d; ++i) to[i] = e[i] * stack_.embedding_scale;
-      if (!stack_.positions) continue;
-      const float* p = stack_.positions + position(r) * d;
+      if (!positions.vectors) continue;
+      require_index(position(r), positions.count);
+      const float* p = positions.vectors + position(r) * d;
 #pragma omp simd
       for (std::int64_t i = 0; i < d; ++i) to[i] += p[i];
     }
@@ -97,7 +99,8 @@ void feed_forward(const Stack& s, const Layer& layer, Stream& x, std::int64_t ro
   x.add(layer.outer, ready);
 }
 
-void encode_some(const Stack& s, const std::int64_t* ids, const std::int64_t* offsets, std::int64_t sentences, float* hidden) {
+void encode_some(const Stack& s, const Positions& positions, const std::int64_t* ids, const std::int64_t* offsets, std::int64_t sentences,
+                 float* hidden) {
   static thread_local Floats sums, projected, gathered;
   static thread_local Rows ready;
   const std::int64_t first = offsets[0], rows = offsets[sentences] - first, width = 2 * s.keys() + s.values();
@@ -105,7 +108,7 @@ void encode_some(const Stack& s, const std::int64_t* ids, const std::int64_t* of
   for (std::int64_t i = 0; i < sentences; ++i)
     for (std::int64_t j = 0; j < offsets[i + 1] - offsets[i]; ++j) columns.push_back(j);
   Stream x(s, rows, at_least(sums, rows * s.d_model));
-  x.embed(ids, [&](std::int64_t r) { return columns[r]; });
+  x.embed(ids, positions, [&](std::int64_t r) { return columns[r]; });
   at_least(projected, rows * width);
   at_least(gathered, rows * s.values());
   for (std::int64_t l = 0; l < s.count; ++l) {
@@ -115,7 +118,7 @@ void encode_some(const Stack& s, const std::int64_t* ids, const std::int64_t* of
     const float* in = projected.data();
     float* out = gathered.data();
     for (std::int64_t i = 0; i < sentences; ++i)
-      attend_sentence(in + (offsets[i] - first) * width, offsets[i + 1] - offsets[i], s, out + (offsets[i] - first) * s.values());
+      Encoding(s, in + (offsets[i] - first) * width, offsets[i + 1] - offsets[i], out + (offsets[i] - first) * s.values()).run();
     prepare_all(out, rows, s.values(), layer.output, ready);
     x.add(layer.output, ready);
     feed_forward(s, layer, x, rows, ready, projected);
@@ -132,6 +135,7 @@ void remember(const Stack& s, const float* hidden, const std::int64_t* offsets, 
   static thread_local Floats projected;
   static thread_local Rows ready;
   const std::int64_t rows = offsets[sentences], width = s.keys() + s.values();
+  for (std::int64_t i = 0; i < sentences; ++i) require_index(columns_of(offsets[i + 1] - offsets[i]), columns + 1);
   at_least(projected, rows * width);
   for (std::int64_t l = 0; l < s.count; ++l) {
     const Matrix& w = s.layers[l].key_value;
@@ -148,13 +152,25 @@ void remember(const Stack& s, const float* hidden, const std::int64_t* offsets, 
   }
 }
 
+// What is read as an index leads to room that there is.
+void check(const Step& step) {
+  for (std::int64_t i = 0; i < step.sentences; ++i) {
+    require_index(step.lengths[i], step.capacity);
+    require_index(step.slots[i], std::min(step.past_slots, step.memory_slots));
+    const std::int64_t memory = step.memory_lengths[step.slots[i]];
+    require_index(columns_of(memory), step.memory_columns + 1);
+    if (step.weights) require_index(memory, step.weight_columns + 1);
+  }
+}
+
 template <typename T>
 void step(const Stack& s, const Matrix& projection, const Step& step, float* logits) {
   static thread_local Floats sums, projected, gathered;
   static thread_local Rows ready;
   const std::int64_t rows = step.sentences * step.beam, width = 2 * s.keys() + s.values();
+  check(step);
   Stream x(s, rows, at_least(sums, rows * s.d_model));
-  x.embed(step.tokens, [&](std::int64_t r) { return step.lengths[r / step.beam]; });
+  x.embed(step.tokens, step.positions, [&](std::int64_t r) { return step.lengths[r / step.beam]; });
   float* in = at_least(projected, rows * std::max(width, s.d_ff));
   float* out = at_least(gathered, rows * s.values());
   for (std::int64_t l = 0; l < s.count; ++l) {
@@ -178,26 +194,27 @@ void step(const Stack& s, const Matrix& projection, const Step& step, float* log
 
 }  // namespace
 
-#define EXPORT extern "C" __attribute__((visibility("default")))
-
 // The last hidden states of sequences laid end to end; so many symbols at a time that what is made of them stays near.
-EXPORT void encode(const Stack* stack, const std::int64_t* ids, const std::int64_t* offsets, std::int64_t sentences, float* hidden) {
+TRANSDUCE_EXPORT encode(const Stack* stack, const float* positions, std::int64_t longest, const std::int64_t* ids,
+                        const std::int64_t* offsets, std::int64_t sentences, float* hidden) {
   constexpr std::int64_t kTokens = 256;
-  for (std::int64_t i = 0; i < sentences;) {
-    std::int64_t end = i + 1;
-    while (end < sentences && offsets[end] - offsets[i] < kTokens) ++end;
-    encode_some(*stack, ids + offsets[i], offsets + i, end - i, hidden + offsets[i] * stack->d_model);
-    i = end;
-  }
+  return guarded([=] {
+    for (std::int64_t i = 0; i < sentences;) {
+      std::int64_t end = i + 1;
+      while (end < sentences && offsets[end] - offsets[i] < kTokens) ++end;
+      encode_some(*stack, Positions{positions, longest}, ids + offsets[i], offsets + i, end - i, hidden + offsets[i] * stack->d_model);
+      i = end;
+    }
+  });
 }
 
-#define BOTH(T, name)                                                                                                        \
-  EXPORT void remember_##name(const Stack* stack, const float* hidden, const std::int64_t* offsets, std::int64_t sentences,  \
-                              std::int64_t columns, T* keys, T* values) {                                                    \
-    remember(*stack, hidden, offsets, sentences, columns, keys, values);                                                     \
-  }                                                                                                                          \
-  EXPORT void step_##name(const Stack* stack, const Matrix* projection, const Step* one, float* logits) {                    \
-    step<T>(*stack, *projection, *one, logits);                                                                              \
+#define BOTH(T, name)                                                                                                              \
+  TRANSDUCE_EXPORT remember_##name(const Stack* stack, const float* hidden, const std::int64_t* offsets, std::int64_t sentences,   \
+                                   std::int64_t columns, T* keys, T* values) {                                                     \
+    return guarded([=] { remember(*stack, hidden, offsets, sentences, columns, keys, values); });                                  \
+  }                                                                                                                                \
+  TRANSDUCE_EXPORT step_##name(const Stack* stack, const Matrix* projection, const Step* one, float* logits) {                     \
+    return guarded([=] { step<T>(*stack, *projection, *one, logits); });                                                           \
   }
 
 BOTH(float, float32)

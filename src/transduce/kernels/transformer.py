@@ -6,61 +6,19 @@ no say in.
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Final, final
+from dataclasses import dataclass, field
+from typing import Final, final
 
 import torch
 from jaxtyping import Float32, Int32, Int64, Shaped
 from torch import Tensor
 
-from transduce.kernels.native import call
+from transduce.kernels.native import LayerAddress, NormAddress, StackAddress, StepAddress, address, call
 from transduce.kernels.packing import Packing
-from transduce.kernels.products import MatrixAddress, PackedMatrix
+from transduce.kernels.products import PackedMatrix
 
 # How many numbers the kernels take together: sources are padded to whole vectors.
 _VECTOR: Final = 16
-
-
-class _Norm(ctypes.Structure):
-    _fields_ = (("gain", ctypes.c_void_p), ("bias", ctypes.c_void_p))
-
-
-class _Layer(ctypes.Structure):
-    _fields_ = (
-        *((name, _Norm) for name in ("self_norm", "cross_norm", "feed_norm")),
-        *(
-            (name, MatrixAddress)
-            for name in ("input", "output", "query", "key_value", "cross_output", "inner", "outer")
-        ),
-    )
-
-
-class _Stack(ctypes.Structure):
-    _fields_ = (
-        ("layers", ctypes.c_void_p),
-        *((name, ctypes.c_int64) for name in ("count", "d_model", "heads", "d_k", "d_v", "d_ff")),
-        ("embedding", ctypes.c_void_p),
-        ("positions", ctypes.c_void_p),
-        ("last", _Norm),
-        *((name, ctypes.c_float) for name in ("embedding_scale", "epsilon", "scale")),
-        ("pre", ctypes.c_int32),
-    )
-
-
-class _Step(ctypes.Structure):
-    _fields_ = (
-        ("sentences", ctypes.c_int64),
-        ("beam", ctypes.c_int64),
-        *((name, ctypes.c_void_p) for name in ("tokens", "lengths", "slots", "ancestors", "past_keys", "past_values")),
-        ("past_slots", ctypes.c_int64),
-        ("capacity", ctypes.c_int64),
-        *((name, ctypes.c_void_p) for name in ("memory_keys", "memory_values", "memory_lengths")),
-        ("memory_slots", ctypes.c_int64),
-        ("memory_columns", ctypes.c_int64),
-        ("weights", ctypes.c_void_p),
-        ("weight_columns", ctypes.c_int64),
-    )
 
 
 @final
@@ -71,9 +29,10 @@ class PackedNorm:
     gain: Float32[Tensor, " model"]
     bias: Float32[Tensor, " model"]
 
-    def address(self) -> _Norm:
+    def address(self) -> NormAddress:
         """Where the C++ kernels find it."""
-        return _Norm(self.gain.data_ptr(), self.bias.data_ptr())
+        width = len(self.gain)
+        return NormAddress(address(self.gain, torch.float32, width), address(self.bias, torch.float32, width))
 
 
 @final
@@ -95,26 +54,25 @@ class PackedLayer:
     key_value: PackedMatrix | None = None
     cross_output: PackedMatrix | None = None
 
-    def address(self) -> _Layer:
+    def address(self) -> LayerAddress:
         """Where the C++ kernels find all of it."""
-        names = [name for name, *_ in _Layer._fields_]
+        names = [name for name, *_ in LayerAddress._fields_]
         found = {name: part.address() for name in names if (part := getattr(self, name)) is not None}
-        return _Layer(**found)
+        return LayerAddress(**found)
 
 
 @final
 @dataclass(frozen=True)
 class PackedStack:
-    """An encoder or a decoder: its embedding and positions (None: has none), its layers, and the norm behind them.
+    """An encoder or a decoder: its embedding, its layers, and the norm behind them. Threads share it: it never changes.
 
     ``scale`` multiplies the scores of queries and keys; ``pre`` says that norms stand before the sub-layers, and then
-    there is a ``last`` one.
+    there is a ``last`` one. ``address`` is where the C++ kernels find all of it, as long as this object lives.
     """
 
     layers: Sequence[PackedLayer]
     embedding: Float32[Tensor, "vocabulary model"]
     embedding_scale: float
-    positions: Float32[Tensor, "longest model"] | None
     last: PackedNorm | None
     heads: int
     d_k: int
@@ -123,26 +81,48 @@ class PackedStack:
     epsilon: float
     scale: float
     pre: bool
+    address: StackAddress = field(init=False, repr=False, compare=False)
+    _layers: ctypes.Array[LayerAddress] = field(init=False, repr=False, compare=False)
 
-    @cached_property
-    def addresses(self) -> tuple[_Stack, Any]:
-        """Where the C++ kernels find it, and what must live as long."""
-        layers = (_Layer * len(self.layers))(*(layer.address() for layer in self.layers))
-        stack = _Stack(
-            *(ctypes.addressof(layers), len(layers), self.embedding.shape[1]),
-            *(self.heads, self.d_k, self.d_v, self.d_ff, self.embedding.data_ptr()),
-            None if self.positions is None else self.positions.data_ptr(),
-            _Norm() if self.last is None else self.last.address(),
+    def __post_init__(self) -> None:
+        # Made once, before any thread can ask: whoever lays it down later would take the memory of another's away.
+        layers = (LayerAddress * len(self.layers))(*(layer.address() for layer in self.layers))
+        vocabulary, width = self.embedding.shape
+        stack = StackAddress(
+            *(ctypes.addressof(layers), len(layers), vocabulary, width),
+            *(self.heads, self.d_k, self.d_v, self.d_ff),
+            address(self.embedding, torch.float32, vocabulary, width),
+            NormAddress() if self.last is None else self.last.address(),
             *(self.embedding_scale, self.epsilon, self.scale, self.pre),
         )
-        return stack, layers
+        object.__setattr__(self, "_layers", layers)
+        object.__setattr__(self, "address", stack)
 
 
-def encode(stack: PackedStack, ids: Int64[Tensor, " tokens"], packing: Packing) -> Float32[Tensor, "tokens model"]:
-    """The last hidden states of sequences laid end to end."""
-    hidden = torch.empty(len(ids), stack.embedding.shape[1])
-    call("encode", None, stack.addresses[0], ids.contiguous(), packing.offsets, len(packing.lengths), hidden)
+Table = Float32[Tensor, "longest model"]
+
+
+def encode(
+    stack: PackedStack, positions: Table | None, ids: Int64[Tensor, " tokens"], packing: Packing
+) -> Float32[Tensor, "tokens model"]:
+    """The last hidden states of sequences laid end to end; ``positions`` are their vectors, where there are any."""
+    ids, hidden = ids.contiguous(), torch.empty(packing.tokens, stack.embedding.shape[1])
+    batch = len(packing.lengths)
+    call(
+        *("encode", None, stack.address, *_table(stack, positions)),
+        address(ids, torch.long, packing.tokens),
+        *(address(packing.offsets, torch.long, batch + 1), batch),
+        address(hidden, torch.float32, *hidden.shape),
+    )
     return hidden
+
+
+def _table(stack: PackedStack, positions: Table | None) -> tuple[int | None, int]:
+    """Where the vectors of positions lie, and how many there are."""
+    if positions is None:
+        return None, 0
+    longest = len(positions)
+    return address(positions, torch.float32, longest, stack.embedding.shape[1]), longest
 
 
 @final
@@ -167,7 +147,12 @@ def remember(
     sizes = len(stack.layers), rows, columns
     keys = torch.empty(*sizes, stack.heads * stack.d_k, dtype=dtype)
     values = torch.empty(*sizes, stack.heads * (stack.d_v + -stack.d_v % _VECTOR), dtype=dtype)
-    call("remember", dtype, stack.addresses[0], hidden.contiguous(), packing.offsets, rows, columns, keys, values)
+    hidden = hidden.contiguous()
+    call(
+        *("remember", dtype, stack.address, address(hidden, torch.float32, packing.tokens, stack.embedding.shape[1])),
+        *(address(packing.offsets, torch.long, rows + 1), rows, columns),
+        *(address(keys, dtype, *keys.shape), address(values, dtype, *values.shape)),
+    )
     return PackedMemory(keys, values, packing.lengths.clone())
 
 
@@ -192,6 +177,7 @@ class PackedPast:
 def step(
     stack: PackedStack,
     projection: PackedMatrix,
+    positions: Table | None,
     tokens: Int64[Tensor, " rows"],
     lengths: Int64[Tensor, " sentences"],
     slots: Int64[Tensor, " sentences"],
@@ -203,14 +189,32 @@ def step(
     """Read one symbol of every row: fill ``logits`` with the scores of its next, and add to the past in place.
 
     Sentence i has read ``lengths[i]`` symbols before, and its place in the past and in the memory is ``slots[i]``.
-    ``weights`` gets what the last layer weighs the memory by; columns behind a source's length are left as they are.
+    ``positions`` are the vectors of positions up to the longest of the lengths, where the model has any. ``weights``
+    gets what the last layer weighs the memory by; columns behind a source's length are left as they are.
     """
-    one = _Step(
-        *(len(slots), len(tokens) // len(slots), tokens.data_ptr(), lengths.data_ptr(), slots.data_ptr()),
-        *(past.ancestors.data_ptr(), past.keys.data_ptr(), past.values.data_ptr()),
-        *(past.keys.shape[1], past.keys.shape[4]),
-        *(memory.keys.data_ptr(), memory.values.data_ptr(), memory.lengths.data_ptr()),
-        *memory.keys.shape[1:3],
-        *((None, 0) if weights is None else (weights.data_ptr(), weights.shape[2])),
+    dtype, whole, number = memory.keys.dtype, torch.float32, torch.long
+    sentences, rows = len(slots), len(tokens)
+    beam = rows // sentences
+    layers, past_slots, room, columns = len(stack.layers), past.keys.shape[1], past.keys.shape[4], memory.keys.shape[2]
+    place = layers, past_slots, beam, stack.heads, room
+    memory_slots, wide = len(memory.lengths), stack.heads * (stack.d_v + -stack.d_v % _VECTOR)
+    one = StepAddress(
+        *(sentences, beam, *_table(stack, positions), address(tokens, number, sentences * beam)),
+        *(address(lengths, number, sentences), address(slots, number, sentences)),
+        *(address(past.ancestors, torch.int32, rows, room), address(past.keys, dtype, *place, stack.d_k)),
+        *(address(past.values, dtype, *place, stack.d_v), past_slots, room),
+        address(memory.keys, dtype, layers, memory_slots, columns, stack.heads * stack.d_k),
+        address(memory.values, dtype, layers, memory_slots, columns, wide),
+        *(address(memory.lengths, number, memory_slots), memory_slots, columns),
+        *_weights(weights, rows, stack.heads),
     )
-    call("step", memory.keys.dtype, stack.addresses[0], projection.address(), one, logits)
+    scores = address(logits, whole, rows, projection.outputs)
+    call("step", dtype, stack.address, projection.address(), one, scores)
+
+
+def _weights(weights: Float32[Tensor, "rows heads columns"] | None, rows: int, heads: int) -> tuple[int | None, int]:
+    """Where weights are left, and how many columns there are for them."""
+    if weights is None:
+        return None, 0
+    columns = weights.shape[2]
+    return address(weights, torch.float32, rows, heads, columns), columns

@@ -32,10 +32,11 @@ class SinusoidalPositions(nn.Module):
 
     def forward(self, positions: Int[Tensor, "*positions"], longest: int) -> Float[Tensor, "*positions model"]:
         """The encodings of positions below ``longest``."""
-        if longest > self.table.shape[0]:
+        table = self.table  # read once: threads share the model, and another one may put a shorter table in its place
+        if longest > table.shape[0]:
             length = max(_LENGTH, 2 * longest)
-            self.table = self._encode(torch.arange(length, device=self.table.device)).to(self.table.dtype)
-        return self.table[positions]
+            self.table = table = self._encode(torch.arange(length, device=table.device)).to(table.dtype)
+        return table[positions]
 
     def _encode(self, positions: Int[Tensor, " positions"]) -> Float[Tensor, "positions model"]:
         return sinusoids(positions, self.d_model, self.layout, self.range)

@@ -1,14 +1,15 @@
 """A Transformer packed for decoding on CPUs: a few large operations in C++ where the plain one has hundreds."""
 
 import copy
-from dataclasses import replace
-from typing import final
+from dataclasses import dataclass, replace
+from typing import Final, final
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
-from transduce.kernels import Columns, Format, PackedStack, Writable, encode, pack, remember, step
+from transduce.config import ModelConfig
+from transduce.kernels import Columns, Format, Writable, encode, pack, remember, step
 from transduce.layers import PositionalEncoding
 from transduce.models.contract import Decoded, LossSums, Step, Tokens
 from transduce.models.narrow import narrow
@@ -17,22 +18,46 @@ from transduce.models.packed_stacks import pack_decoder, pack_encoder
 from transduce.models.packed_state import PackedState
 from transduce.models.transformer import Memory, Transformer
 
+# Of a table of positions, at least: longer sequences have one of their own.
+_POSITIONS: Final = 512
+
+
+@final
+@dataclass(frozen=True)
+class _Positions:
+    """The vectors of positions: those of the first are shared by all, and never change."""
+
+    encoding: PositionalEncoding
+    first: Float32[Tensor, "first model"] | None
+
+    @classmethod
+    def of(cls, encoding: PositionalEncoding, config: ModelConfig) -> "_Positions":
+        # A copy: a table that is made later must not have been rounded with the rest of the plain model.
+        encoding = copy.deepcopy(encoding)
+        return cls(encoding, encoding.vectors(config.longest or _POSITIONS))
+
+    def reaching(self, longest: int) -> Float32[Tensor, "_ model"] | None:
+        """The vectors of so many positions and more, or None where positions have none."""
+        if self.first is None or longest <= len(self.first):
+            return self.first
+        return self.encoding.vectors(2 * longest)
+
 
 @final
 class PackedTransformer:
     """What ``model`` computes, with its matrices in one number format; it keeps the contract of ``contract.Model``.
 
     Sources are read and outputs written by the C++ kernels. What is done with known targets is left to the same model
-    in PyTorch's operations. Uses ``model`` up.
+    in PyTorch's operations. Uses ``model`` up. Threads share it: nothing of it changes, and what grows with an output
+    belongs to the state.
     """
 
     def __init__(self, model: Transformer, format_: Format) -> None:
         self.config = model.config
         # Keys and values are read again for every symbol: half the bytes, where products are rounded as much anyway.
         self._kept = torch.float32 if format_ == "float32" else torch.bfloat16
-        # Copies: a table that grows must not have been rounded with the rest of the plain model.
-        self._encoder_positions = copy.deepcopy(model.encoder_positions)
-        self._decoder_positions = copy.deepcopy(model.decoder_positions)
+        self._encoder_positions = _Positions.of(model.encoder_positions, model.config)
+        self._decoder_positions = _Positions.of(model.decoder_positions, model.config)
         self._encoder, self._decoder = pack_encoder(model, format_), pack_decoder(model, format_)
         self._projection = pack(model.output.weight.detach(), None, format_)
         self._plain = narrow(model, format_)
@@ -40,8 +65,8 @@ class PackedTransformer:
     def encode(self, source: Tokens) -> Memory:
         """Read the sources, which end with the end symbol."""
         packing = source.packing()
-        self._encoder = _reaching(self._encoder, self._encoder_positions, packing.longest)
-        return Memory(encode(self._encoder, packing.pack(source.ids), packing), packing)
+        positions = self._encoder_positions.reaching(packing.longest)
+        return Memory(encode(self._encoder, positions, packing.pack(source.ids), packing), packing)
 
     def decode(self, memory: Memory, target: Tokens, *, want_attention: bool = False) -> Decoded:
         """Hidden states for all positions of known targets, which begin with the begin symbol."""
@@ -61,7 +86,9 @@ class PackedTransformer:
     ) -> PackedState:
         """A state for ``beam`` rows a sentence that have read ``prefix`` (begin symbol included), or nothing."""
         remembered = remember(self._decoder, memory.hidden, memory.packing, self._kept)
-        state = replace(PackedState.empty(remembered, self.config, memory.packing.longest, beam), writable=writable)
+        positions = self._decoder_positions.reaching(1)
+        state = PackedState.empty(remembered, self.config, memory.packing.longest, beam)
+        state = replace(state, writable=writable, positions=positions)
         if prefix is None:
             return state
         for ids in prefix.ids.repeat_interleave(beam, dim=0).unbind(dim=1):
@@ -85,10 +112,11 @@ class PackedTransformer:
         if state.writable is not None and state.narrowed is None:
             state = replace(state, narrowed=Narrowed.of(self._projection, state.writable))
         projection = self._projection if state.narrowed is None else state.narrowed.matrix
-        self._decoder = _reaching(self._decoder, self._decoder_positions, state.width + 1)
+        if state.positions is not None and state.width >= len(state.positions):
+            state = replace(state, positions=self._decoder_positions.reaching(state.width + 1))
         found = state.lengths, state.slots, state.past, state.memory
         logits = state.logits.flatten()[: len(tokens) * projection.outputs].view(len(tokens), projection.outputs)
-        step(self._decoder, projection, tokens.contiguous(), *found, logits, weights)
+        step(self._decoder, projection, state.positions, tokens.contiguous(), *found, logits, weights)
         return logits, replace(state, lengths=state.lengths + 1, width=state.width + 1)
 
 
@@ -97,10 +125,3 @@ def _columns(state: PackedState) -> Columns | None:
     if state.writable is None or state.narrowed is None:
         return None
     return Columns(state.writable, state.narrowed.places)
-
-
-def _reaching(stack: PackedStack, positions: PositionalEncoding, longest: int) -> PackedStack:
-    """The same with positions for sequences of so many symbols."""
-    if stack.positions is None or longest <= len(stack.positions):
-        return stack
-    return replace(stack, positions=positions.vectors(2 * longest))

@@ -9,12 +9,9 @@ from torch import nn
 
 from transduce.kernels import Format, PackedLayer, PackedMatrix, PackedNorm, PackedStack, has_native, pack
 from transduce.kernels.products import MOST_INPUTS
-from transduce.layers import Embedding, FeedForward, MultiHeadAttention, PositionalEncoding
+from transduce.layers import Embedding, FeedForward, MultiHeadAttention
 from transduce.models.stacks import DecoderLayer, EncoderLayer
 from transduce.models.transformer import Transformer
-
-# Longer sequences make the table of positions grow.
-_POSITIONS = 512
 
 
 def can_pack(model: Transformer) -> bool:
@@ -37,24 +34,21 @@ def pack_encoder(model: Transformer, format_: Format) -> PackedStack:
     """The encoder with its matrices in a number format."""
     layers = [_encoder_layer(layer, format_) for layer in cast(Iterable[EncoderLayer], model.encoder)]
     embedding = model.embedding if model.source_embedding is None else model.source_embedding
-    return _stack(model, layers, embedding, model.encoder_positions, model.encoder_norm)
+    return _stack(model, layers, embedding, model.encoder_norm)
 
 
 def pack_decoder(model: Transformer, format_: Format) -> PackedStack:
     """The decoder with its matrices in a number format."""
     layers = [_decoder_layer(layer, format_) for layer in cast(Iterable[DecoderLayer], model.decoder)]
-    return _stack(model, layers, model.embedding, model.decoder_positions, model.decoder_norm)
+    return _stack(model, layers, model.embedding, model.decoder_norm)
 
 
-def _stack(
-    model: Transformer, layers: list[PackedLayer], embedding: Embedding, positions: PositionalEncoding, last: nn.Module
-) -> PackedStack:
+def _stack(model: Transformer, layers: list[PackedLayer], embedding: Embedding, last: nn.Module) -> PackedStack:
     config = model.config
     return PackedStack(
         layers=layers,
         embedding=embedding.weight.detach(),
         embedding_scale=embedding.scale,
-        positions=positions.vectors(config.longest or _POSITIONS),
         last=_norm(last) if isinstance(last, nn.LayerNorm) else None,
         heads=config.heads,
         d_k=config.d_k,

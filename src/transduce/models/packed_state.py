@@ -25,8 +25,9 @@ class PackedState:
     Hypotheses that change places, and sentences that leave, move numbers of rows and slots: no key is copied.
     There may be more slots than sentences. ``lengths`` are the symbols that each sentence has read, ``width`` is the
     largest of them (at least), and ``source`` the longest source's symbols. ``logits`` is where every step leaves its
-    scores. ``writable`` is what each sentence can be continued with, where it is not all of the vocabulary, and
-    ``narrowed`` what scores it, once it is needed.
+    scores. ``positions`` are the vectors of the positions that it may come to, where the model has any: longer
+    outputs are given more. ``writable`` is what each sentence can be continued with, where it is not all of the
+    vocabulary, and ``narrowed`` what scores it, once it is needed.
     """
 
     memory: PackedMemory
@@ -37,6 +38,7 @@ class PackedState:
     width: int
     source: int
     beam: int
+    positions: Float32[Tensor, "longest model"] | None = None
     writable: Writable | None = None
     narrowed: Narrowed | None = None
 
@@ -96,6 +98,7 @@ class PackedState:
             lengths=torch.cat([room.lengths, other.lengths]),
             width=max(self.width, other.width),
             source=source,
+            positions=_longer(self.positions, other.positions),
             writable=join_writable(self.writable, other.writable),
             narrowed=None,
         )
@@ -139,6 +142,11 @@ class PackedState:
             if other.width:
                 self.past.keys[:, to, :, :, : other.width] = other.past.keys[:, given, :, :, : other.width]
                 self.past.values[:, to, :, :, : other.width] = other.past.values[:, given, :, :, : other.width]
+
+
+def _longer(one: Tensor | None, other: Tensor | None) -> Tensor | None:
+    """Of two tables that begin alike."""
+    return one if one is None or other is None or len(one) >= len(other) else other
 
 
 def _largest(numbers: Int64[Tensor, " sentences"]) -> int:

@@ -1,0 +1,26 @@
+// What a library says of itself before it is called: Python compares it with what it would pass.
+#include "dropping.h"
+#include "guard.h"
+#include "lists.h"
+#include "maps.h"
+#include "sequences.h"
+#include "stack.h"
+
+using namespace transduce;
+
+namespace {
+
+// Counts up with every change of an exported function's arguments or of a structure's fields; native.py has the same number.
+constexpr std::int64_t kInterface = 1;
+
+}  // namespace
+
+// The interface's number, then the sizes of the structures in bytes, in native.py's order, as far as there is room for `count`.
+TRANSDUCE_EXPORT interface(std::int64_t* to, std::int64_t count) {
+  const std::int64_t numbers[] = {kInterface,    sizeof(Dropout), sizeof(Sequences), sizeof(Maps), sizeof(Matrix),
+                                  sizeof(Norm),  sizeof(Layer),   sizeof(Stack),     sizeof(Step), sizeof(Lists)};
+  const std::int64_t all = sizeof numbers / sizeof *numbers;
+  if (count != all) return kOutOfRange;
+  for (std::int64_t i = 0; i < all; ++i) to[i] = numbers[i];
+  return kDone;
+}
