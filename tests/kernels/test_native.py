@@ -1,11 +1,13 @@
 """The random numbers of the C++ kernels, and the door to them."""
 
 import ctypes
+import subprocess
+import sys
 
 import pytest
 import torch
 
-from transduce.kernels import Dropped, add_norm, native
+from transduce.kernels import Dropped, add_norm, native, projected_cross_entropy, rank_continuations
 
 
 @pytest.fixture(autouse=True)
@@ -90,6 +92,98 @@ def test_a_library_that_is_not_there_or_does_not_fit_is_done_without(origin, mon
     assert native.open_library("native_avx2") is None
 
 
-def test_the_structures_are_as_large_as_the_kernels_think():
-    assert ctypes.sizeof(native.Chance) == 16
-    assert ctypes.sizeof(native.Sequences) == 6 * 8 + 4 * 8 + 8
+def test_a_library_of_this_version_is_opened_and_its_arguments_are_declared(way):
+    library = native.open_library(way)
+    assert library is not None
+    assert all(getattr(library, name).argtypes is not None for name in native._signatures())
+
+
+@pytest.mark.parametrize("change", ["number", "structure", "function"])
+def test_a_library_of_another_version_is_left_out_with_a_warning(way, change, monkeypatch, caplog):
+    if change == "number":
+        monkeypatch.setattr(native, "_INTERFACE", native._INTERFACE + 1)
+    elif change == "structure":
+        monkeypatch.setattr(native, "_STRUCTURES", (*native._STRUCTURES[1:], native.Chance))
+    else:
+        monkeypatch.setattr(native, "_ONE", native._ONE | {"not_there_yet": ()})
+    assert native.open_library(way) is None
+    assert "of another version" in caplog.text
+    assert "pip install ." in caplog.text
+
+
+def test_numbers_beyond_32_bits_are_passed_whole(way):
+    library, told = native.open_library(way), torch.zeros(99, dtype=torch.long)
+    count = 1 + len(native._STRUCTURES)
+    assert library.interface(told.data_ptr(), count) == 0
+    assert library.interface(told.data_ptr(), 2**32 + count) == native._OUT_OF_RANGE
+
+
+def test_arguments_of_other_types_are_refused(way):
+    library = native.open_library(way)
+    with pytest.raises(ctypes.ArgumentError):
+        library.interface(1.5, 1)
+    with pytest.raises(ctypes.ArgumentError):
+        library.drop_float32(None, None, 0, 0, native.NormAddress())
+    with pytest.raises(TypeError):
+        library.drop_float32(None)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        torch.ones(3, 5, dtype=torch.float64),
+        torch.ones(5, 3),
+        torch.ones(3, 6)[:, :5],
+        torch.ones(5, 3).T,
+        torch.ones(3, 5, device="meta"),
+    ],
+    ids=["type", "shape", "strides", "transposed", "device"],
+)
+def test_a_tensor_that_a_kernel_would_misread_is_refused(x):
+    with pytest.raises(ValueError, match=r"takes a contiguous torch.float32 tensor of shape \(3, 5\) on the CPU"):
+        native.address(x, torch.float32, 3, 5)
+
+
+def test_what_leads_outside_is_refused():
+    logits, labels = torch.zeros(2, 7), torch.tensor([3, 7])
+    with pytest.raises(IndexError, match="cross_entropy"):
+        smoothed = projected_cross_entropy(torch.zeros(2, 5), torch.zeros(7, 5), labels, 0.1)
+        assert smoothed is None
+    must_end = torch.tensor([False, False])
+    for banned, end in (([0, 7], 3), ([0, -1], 3), ([0], 7)):
+        with pytest.raises(IndexError, match="rank"):
+            rank_continuations(logits.clone(), torch.zeros(2, 1), banned, must_end, end, 2)
+
+
+TOO_LITTLE = """
+import resource, sys, torch
+from transduce.config import ModelConfig
+from transduce.kernels import linear, pack
+from transduce.models import PackedTransformer, Tokens, build
+sizes = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 8, "d_ff": 4000, "heads": 1, "vocab_size": 9}
+torch.set_num_threads(int(sys.argv[1]))
+model = PackedTransformer(build(ModelConfig(**sizes)).eval().requires_grad_(False), "int8")
+short = Tokens(torch.full((1, 700), 5), torch.tensor([700]))
+long = Tokens(torch.full((1, 90_000), 5), torch.tensor([90_000]))
+with torch.inference_mode():
+    before = model.encode(short).hidden
+    pages = int(open("/proc/self/statm").read().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**28,) * 2)
+    try:
+        model.encode(long)
+    except MemoryError as error:
+        assert "encode" in str(error), error
+        assert model.encode(short).hidden.equal(before)
+        sys.exit(17)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory as Linux has them")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_too_little_memory_is_an_error_and_not_the_end(threads, way):
+    if way != "native_avx2":
+        pytest.skip("the process takes the library that fits the processor")
+    found = subprocess.run(
+        [sys.executable, "-c", TOO_LITTLE, str(threads)], capture_output=True, text=True, check=False, timeout=300
+    )
+    assert found.returncode == 17, found.stderr

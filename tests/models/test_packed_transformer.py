@@ -112,3 +112,70 @@ def test_what_the_kernels_do_not_compute_is_left_to_the_plain_model(variant):
         found = [logits for logits, _ in walk(ready, 5)]
     torch.testing.assert_close(found, expected, rtol=0, atol=TOLERANCE["int8"])
     assert not found[0].equal(expected[0])
+
+
+@torch.inference_mode()
+def test_nothing_of_it_changes_while_it_is_used():
+    # Threads share it: whatever one put in its place, another would find where it had put its own.
+    packed = PackedTransformer(make({}), "float32")
+    before, stacks = dict(vars(packed)), [vars(each).copy() for each in (packed._encoder, packed._decoder)]
+    long = Tokens(torch.full((1, 600), 5), torch.tensor([600]))
+    state = packed.start(packed.encode(long), 1)
+    for _ in range(520):
+        state = packed.step(state, torch.tensor([5])).state
+    after = vars(packed)
+    assert after.keys() == before.keys()
+    assert all(after[name] is before[name] for name in before)
+    for stack, was in zip((packed._encoder, packed._decoder), stacks, strict=True):
+        assert all(vars(stack)[name] is was[name] for name in was)
+        assert vars(stack).keys() == was.keys()
+
+
+@torch.inference_mode()
+def test_a_table_of_positions_that_grows_is_the_states_own():
+    # Two sentences far beyond the first table, of which one comes in late: every step as one by one.
+    packed = PackedTransformer(make({}), "float32")
+    plain = make({})
+    short = Tokens(SOURCE.ids[1:2, :2], SOURCE.lengths[1:2])
+    state, expected = packed.start(packed.encode(short), 1), plain.start(plain.encode(short), 1)
+    for number in range(530):
+        symbols = torch.full((2 if number > 514 else 1,), 5 + number % 7)
+        one, other = packed.step(state, symbols), plain.step(expected, symbols)
+        state, expected = one.state, other.state
+        if number > 505:
+            torch.testing.assert_close(one.logits, other.logits, rtol=0, atol=1e-4)
+        if number == 514:
+            state = state.admit(packed.start(packed.encode(short), 1))
+            expected = expected.admit(plain.start(plain.encode(short), 1))
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("length", [511, 512, 513, 1100])
+def test_long_sources_are_read_as_the_plain_model_reads_them(length):
+    # From 512 symbols on, blocks of queries are shared out among threads.
+    plain = make({"norm": "pre", "d_k": 7, "d_v": 21})
+    draw = torch.Generator().manual_seed(3)
+    ids = torch.randint(0, SIZES["vocab_size"], (2, length), generator=draw)
+    source = Tokens(ids, torch.tensor([length, 5]))
+    packed = PackedTransformer(copy.deepcopy(plain), "float32")
+    threads = torch.get_num_threads()
+    try:
+        found = []
+        for number in (1, 2):
+            torch.set_num_threads(number)
+            found.append(packed.encode(source).hidden)
+    finally:
+        torch.set_num_threads(threads)
+    assert found[0].equal(found[1])
+    torch.testing.assert_close(found[0], plain.encode(source).hidden, rtol=0, atol=1e-4)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("symbol", [-1, SIZES["vocab_size"]])
+def test_symbols_that_there_are_none_of_are_refused(symbol):
+    packed = PackedTransformer(make({}), "int8")
+    with pytest.raises(IndexError, match="encode"):
+        packed.encode(Tokens(torch.tensor([[5, symbol, 3]]), torch.tensor([3])))
+    state = packed.start(packed.encode(SOURCE), 1)
+    with pytest.raises(IndexError, match="step"):
+        packed.step(state, torch.tensor([5, symbol, 3]))

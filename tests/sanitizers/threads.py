@@ -1,0 +1,53 @@
+"""Threads that search with one packed model: ``python tests/sanitizers/threads.py THREADS SEARCHES``.
+
+A table of positions holds 512 of them at first, so that limits around that and beyond have some threads grow theirs
+while others do not.
+"""
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+
+from transduce.config import ModelConfig
+from transduce.models import PackedTransformer, Tokens, build
+from transduce.search import Newcomers, SearchSettings, beam_search
+
+SIZES = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 16, "d_ff": 20, "heads": 2, "vocab_size": 23}
+PAD, BEGIN, END, UNKNOWN = range(4)
+LIMITS = (530, 3, 1060, 40, 515, 511, 700, 1)
+LENGTHS = (600, 3, 17, 513, 1, 1030, 90, 300)
+
+
+def make():
+    """A packed model of no use but this."""
+    torch.manual_seed(1)
+    return PackedTransformer(build(ModelConfig(**SIZES)).eval().requires_grad_(False), "float32")
+
+
+def search(model, number):
+    """One sentence's output, which is as long as its limit allows: of the right length only with the right positions."""
+    length, limit = LENGTHS[number % len(LENGTHS)], LIMITS[(number // 3) % len(LIMITS)]
+    draw = torch.Generator().manual_seed(number)
+    ids = torch.randint(4, SIZES["vocab_size"], (1, length), generator=draw)
+    waiting = iter([Newcomers(Tokens(ids, torch.tensor([length])), [limit], [0])])
+    settings = SearchSettings(
+        begin_id=BEGIN, end_id=END, forbidden=(PAD, BEGIN, UNKNOWN), beam_size=2, min_length=limit - 1
+    )
+    ((_, found),) = beam_search(model, lambda _: next(waiting, None), settings)
+    return found[0]
+
+
+def run(threads, searches):
+    """Every search's outcome is the one it has alone."""
+    torch.set_num_threads(1)
+    expected = [search(make(), number) for number in range(searches)]
+    model = make()
+    with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        found = list(pool.map(search, [model] * searches, range(searches)))
+    assert found == expected
+
+
+if __name__ == "__main__":
+    run(int(sys.argv[1]), int(sys.argv[2]))
+    print(f"{int(sys.argv[2]):,} searches by {sys.argv[1]} threads")
