@@ -219,4 +219,4 @@ def run(number, seed):
 if __name__ == "__main__":
     torch.set_num_threads(2)
     run(int(sys.argv[1]), int(sys.argv[2]))
-    print(f"{int(sys.argv[1]):,} shapes")
+    sys.stdout.write(f"{int(sys.argv[1]):,} shapes\n")

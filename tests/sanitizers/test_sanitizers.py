@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from sanitizers import shapes, threads
+from tests.sanitizers import shapes, threads
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
+TESTS = "-m", "pytest", "-p", "no:cacheprovider"
 KINDS = {"address": ("asan", "ubsan"), "thread": ("tsan",)}
 # One allocation of torch's that nobody frees is not the kernels'; and what is wrong ends the process.
 OPTIONS = {
@@ -48,9 +49,8 @@ def instrumented(request, tmp_path_factory):
     shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("*.so", "__pycache__", "*.egg-info"))
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
-    flags = (
-        f"-fsanitize={request.param}{',undefined' if request.param == 'address' else ''} -g1 -fno-omit-frame-pointer"
-    )
+    more = ",undefined" if request.param == "address" else ""
+    flags = f"-fsanitize={request.param}{more} -g1 -fno-omit-frame-pointer"
     build = {**os.environ, "CFLAGS": f"{flags} -O1", "LDFLAGS": flags}
     command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
     subprocess.run(command, cwd=copy, env=build, check=True, capture_output=True)
@@ -116,13 +116,10 @@ def test_clean_under_sanitizers(instrumented, way):
     if way != "native_avx2":
         pytest.skip("the tests go through all kinds themselves")
     if kind == "address":
-        jobs = [
-            (HERE / "shapes.py", 10_000, 1),
-            ("-m", "pytest", "-p", "no:cacheprovider", "tests/kernels", "tests/models"),
-        ]
+        jobs = [(HERE / "shapes.py", 10_000, 1), (*TESTS, "tests/kernels", "tests/models")]
     else:
-        jobs = [(HERE / "threads.py", 8, 200), ("-m", "pytest", "-p", "no:cacheprovider", "tests/search")]
+        jobs = [(HERE / "threads.py", 8, 200), (*TESTS, "tests/search")]
     for job in jobs:
         found = run(*job)
-        print(found.stdout[-400:])
+        sys.stdout.write(found.stdout[-400:])
         assert found.returncode == 0, found.stdout[-3000:] + found.stderr[-3000:]

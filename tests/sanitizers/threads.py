@@ -26,7 +26,7 @@ def make():
 
 
 def search(model, number):
-    """One sentence's output, which is as long as its limit allows: of the right length only with the right positions."""
+    """One sentence's output, which is as long as its limit allows."""
     length, limit = LENGTHS[number % len(LENGTHS)], LIMITS[(number // 3) % len(LIMITS)]
     draw = torch.Generator().manual_seed(number)
     ids = torch.randint(4, SIZES["vocab_size"], (1, length), generator=draw)
@@ -50,4 +50,4 @@ def run(threads, searches):
 
 if __name__ == "__main__":
     run(int(sys.argv[1]), int(sys.argv[2]))
-    print(f"{int(sys.argv[2]):,} searches by {sys.argv[1]} threads")
+    sys.stdout.write(f"{int(sys.argv[2]):,} searches by {sys.argv[1]} threads\n")

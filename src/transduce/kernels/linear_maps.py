@@ -76,12 +76,11 @@ def lay_down(
     The tensors must outlive its use.
     """
     outputs, inputs = [weight.shape[0] for weight in weights], weights[0].shape[1]
-    sizes = [(number, inputs) for number in outputs], [(number,) for number in outputs]
-    numbers: list[int] = []
-    for tensors, shapes in zip((weights, biases, of_weights, of_biases), (*sizes, *sizes), strict=True):
+    numbers = []
+    for tensors, columns in ((weights, (inputs,)), (biases, ()), (of_weights, (inputs,)), (of_biases, ())):
         numbers += [
-            0 if each is None else address(each, torch.float32, *shape)
-            for each, shape in zip(tensors, shapes, strict=False)
+            0 if each is None else address(each, torch.float32, rows, *columns)
+            for each, rows in zip(tensors, outputs, strict=False)
         ]
         numbers += _NONE[len(tensors) :]
     return MapsAddress.from_buffer_copy(_MAPS.pack(*numbers, *outputs, *_NONE[len(outputs) :], inputs))
