@@ -275,7 +275,7 @@ class TestDamage:
 
     def test_a_file_that_holds_no_table_is_explained(self, directory):
         (directory / "config.json").write_text("[]")
-        assert complaint(directory).startswith(f"{directory / 'config.json'}: Input should be")
+        assert complaint(directory).startswith(f"{directory / 'config.json'}: must be a table of keys")
 
 
 class TestOfAnotherModel:
@@ -367,7 +367,7 @@ def test_a_key_that_would_end_the_line_is_quoted(directory):
     path.write_text(json.dumps(json.loads(path.read_text()) | {"a\r\nerror: \x1b[31m": 1}))
     with pytest.raises(BadInputError) as caught:
         load_bundle(directory)
-    assert str(caught.value).endswith(r"config.json: 'a\r\nerror: \x1b[31m' = 1: Extra inputs are not permitted")
+    assert str(caught.value).endswith(r"config.json: 'a\r\nerror: \x1b[31m' = 1: unknown key")
 
 
 def test_loading_leaves_the_compiler_alone(directory):

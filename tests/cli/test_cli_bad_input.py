@@ -74,7 +74,7 @@ def test_is_named(folder, capsys, settings, named):
     ("text", "named"),
     [
         (RUN + "kid = 'bpe'\n", "line 6: tokenizer.kid: unknown key: did you mean tokenizer.kind?"),
-        (RUN + "[train]\nmax_steps = 0\n", "line 7: train.max_steps = 0: Input should be greater than or equal to 1"),
+        (RUN + "[train]\nmax_steps = 0\n", "line 7: train.max_steps = 0: must be at least 1"),
         (RUN.replace("dev =", "dve ="), "line 3: data.dve: unknown key: did you mean data.dev?"),
         (RUN.replace("300", "299"), "line 4: tokenizer: vocab_size = 299 is too small"),
         (RUN + "[train\n", "not a TOML file: "),
@@ -86,3 +86,11 @@ def test_is_named_with_its_line_in_the_run_file(folder, capsys, text, named):
     assert errors.startswith(f"error: {folder / 'run.toml'}")
     assert named in errors
     assert errors.count("\n") == 1
+
+
+def test_every_error_has_its_line(folder, capsys):
+    status, shown, errors = outcome(folder, capsys, RUN + "kid = 'bpe'\n[train]\nmax_steps = 0\n", "train.seed=x")
+    assert (status, shown) == (2, "")
+    starts = ["error: --set train.seed", *(f"error: {folder / 'run.toml'} line {number}: " for number in (6, 8))]
+    assert len(errors.splitlines()) == len(starts)
+    assert all(line.startswith(start) for line, start in zip(errors.splitlines(), starts, strict=True))

@@ -70,7 +70,7 @@ def test_such_a_line_would_be_found(line):
 def test_a_size_beyond_all_use_is_refused_by_its_name(directory, field):
     path = directory / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {field: 10**9}))
-    assert f"config.json: {field} = 1000000000: Input should be less than or equal to" in complaint(directory)
+    assert f"config.json: {field} = 1000000000: must be at least 1 and at most " in complaint(directory)
 
 
 def test_a_large_size_is_refused_before_any_memory_is_taken(directory):

@@ -12,6 +12,7 @@ from transduce.bundle.weights import check_weights, load_weights, save_tensors
 from transduce.config import BadInputError, GenerationConfig, ModelConfig
 from transduce.config.disk import flush_folder, replace_directory
 from transduce.config.files import check_place, check_size
+from transduce.config.values import shorten, what_is_wrong
 from transduce.models import Transformer, build_unfilled, build_without_storage
 from transduce.text import TokenizerPair
 
@@ -20,7 +21,6 @@ WEIGHTS: Final = "model.safetensors"
 GENERATION: Final = "generation_config.json"
 BEST: Final = "best"
 _MOST_BYTES: Final = 2**20  # of a file of settings
-_SHOWN: Final = 80  # characters of a value that is wrong
 
 T = TypeVar("T", ModelConfig, GenerationConfig)
 
@@ -125,14 +125,9 @@ def _read_section(path: Path, section: type[T]) -> T:
         first = error.errors()[0]
         # A stranger's key may hold line ends, or what terminals take for commands.
         key = ".".join(part if (part := str(each)).isprintable() else repr(part) for each in first["loc"])
-        place = f"{path}: {key} = {_shorten(first['input'])}" if key else str(path)
-        raise BadInputError(f"{place}: {first['msg'].removeprefix('Value error, ')}") from error
+        place = f"{path}: {key} = {shorten(first['input'])}" if key else str(path)
+        raise BadInputError(f"{place}: {what_is_wrong(first, section)}") from error
     except (ValueError, RecursionError) as error:
         raise BadInputError(f"{path}: not readable JSON: {error}") from error
     except OSError as error:
         raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error
-
-
-def _shorten(value: object) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."

@@ -112,12 +112,12 @@ def _run(arguments: list[str]) -> int:
             sys.stderr.close()  # nobody reads any more: the interpreter need not complain either
             return 1
         except (Exception, KeyboardInterrupt) as error:
-            message, status = _outcome(error)
+            messages, status = _outcome(error)
             if switches.debug:
                 traceback.print_exc()
-            return _fail(message, status)
+            return _fail(messages, status)
         # Typer turns an interrupt into a status without a word.
-        return _fail("interrupted", status) if status == _INTERRUPTED else status
+        return _fail(["interrupted"], status) if status == _INTERRUPTED else status
 
 
 def _command() -> TyperGroup:
@@ -129,23 +129,24 @@ def _command() -> TyperGroup:
     return command
 
 
-def _outcome(error: BaseException) -> tuple[str, int]:
-    """What the user is told, and the exit status."""
+def _outcome(error: BaseException) -> tuple[list[str], int]:
+    """What the user is told, a line for each thing that is wrong, and the exit status."""
     match error:
         case _UsageError():
             # A missing argument has no message of its own; format_message names it.
             message: str = error.format_message()  # type: ignore[attr-defined]
-            return f"{message.rstrip('.')}: see transduce --help", 2
+            return [f"{message.rstrip('.')}: see transduce --help"], 2
         case TransduceError():
-            return str(error), error.status
+            return [*map(str, error.args)] or [type(error).__name__], error.status
         case OSError():
-            return f"{error.filename}: {error.strerror}" if error.filename else str(error), 1
+            return [f"{error.filename}: {error.strerror}" if error.filename else str(error)], 1
         case typer.Abort() | KeyboardInterrupt():
-            return "interrupted", _INTERRUPTED
+            return ["interrupted"], _INTERRUPTED
         case _:
-            return f"{type(error).__name__}: {error} (--debug shows where)", 1
+            return [f"{type(error).__name__}: {error} (--debug shows where)"], 1
 
 
-def _fail(message: str, status: int) -> int:
-    _log.error(" ".join(message.split()))
+def _fail(messages: list[str], status: int) -> int:
+    for message in messages:
+        _log.error(" ".join(message.split()))
     return status

@@ -37,12 +37,22 @@ class Corpus(Section):
     count: int = Field(10_000, ge=1, description="how many pairs are made up")
     seed: int = Field(1, ge=0, description="what they are drawn with")
     lines: Annotated[tuple[int, int] | None, FROM_LIST] = Field(
-        None, description="only these lines (or rows) of the files, first and last"
+        None, description="only these lines (or rows) of the files, first and last", examples=[[1, 5000]]
     )
     weight: float = Field(1.0, gt=0, description="how often an epoch goes through these pairs")
     tag: str | None = Field(
         None, min_length=1, description="a symbol put before each source, such as <bt>; one token, made known by itself"
     )
+
+    @field_validator("source", "target", "pairs", mode="before")
+    @classmethod
+    def _check_one(cls, value: object) -> object:
+        if isinstance(value, list):
+            raise ValueError(  # noqa: TRY004 - what pydantic takes for an answer
+                "must be one file: where there are several, join them, or train on several corpora, one [[data.train]] "
+                "for each"
+            )
+        return value
 
     @field_validator("lines")
     @classmethod
@@ -97,9 +107,16 @@ class DataConfig(Section):
     """Where the text is. Paths are relative to ``root``, and ``root`` to the run file."""
 
     root: str = "."
-    train: tuple[Corpus, ...] = Field(description="one corpus, or several ([[data.train]]) with weights and tags")
-    dev: Corpus
-    test: Corpus | None = Field(None, description="what evaluate scores a run on, where no files are given")
+    train: tuple[Corpus, ...] = Field(
+        description="one corpus, or several ([[data.train]]) with weights and tags",
+        examples=[{"source": "train.en", "target": "train.de"}],
+    )
+    dev: Corpus = Field(examples=[{"source": "dev.en", "target": "dev.de"}])
+    test: Corpus | None = Field(
+        None,
+        description="what evaluate scores a run on, where no files are given",
+        examples=[{"source": "test.en", "target": "test.de"}],
+    )
     max_length: int = Field(256, ge=2, description="longest side of a training pair, in tokens with the end symbol")
     max_length_ratio: float | None = Field(
         None, gt=1, description="longest side of a training pair over the shorter one, in tokens with the end symbol"

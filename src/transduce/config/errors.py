@@ -2,9 +2,16 @@
 
 
 class TransduceError(Exception):
-    """Something failed that the user can act on; the command line prints it in one line and exits with ``status``."""
+    """Something failed that the user can act on; the command line prints a line and exits with ``status``.
+
+    Each argument is one thing that is wrong, and a line of its own.
+    """
 
     status: int = 1
+
+    def __str__(self) -> str:
+        """One line for each thing that is wrong."""
+        return "\n".join(map(str, self.args))
 
 
 class BadInputError(TransduceError):

@@ -157,15 +157,20 @@ class ModelConfig(Section):
         if isinstance(rate := values.get("dropout"), int | float) and 0 <= rate < 1:
             values = {"embedding_dropout": rate} | values
         d_model, heads = values.get("d_model", 512), values.get("heads", 8)
-        if not (isinstance(d_model, int) and isinstance(heads, int) and heads > 0):
+        if not (isinstance(d_model, int) and isinstance(heads, int) and 0 < d_model <= MOST_WIDE and heads > 0):
             return values  # the fields' own checks will name these
         blanks = [name for name in ("d_k", "d_v") if not values.get(name)]
-        if blanks and d_model % heads:
+        # What does not divide is refused behind the fields' own checks, so that it hides none of them.
+        return values if d_model % heads else values | dict.fromkeys(blanks, d_model // heads)
+
+    @model_validator(mode="after")
+    def _check_heads(self) -> Self:
+        if blanks := [name for name in ("d_k", "d_v") if not getattr(self, name)]:
             raise ValueError(
-                f"heads = {heads} does not divide d_model = {d_model}: "
-                f"choose a divisor of {d_model}, or give {' and '.join(blanks)}"
+                f"heads = {self.heads} does not divide d_model = {self.d_model}: "
+                f"choose a divisor of {self.d_model}, or give {' and '.join(blanks)}"
             )
-        return values | dict.fromkeys(blanks, d_model // heads)
+        return self
 
     @model_validator(mode="after")
     def _check_sinusoids(self) -> Self:
@@ -178,10 +183,17 @@ class ModelConfig(Section):
     @model_validator(mode="after")
     def _check_that_all_is_read(self) -> Self:
         """A setting that another one makes idle is a mistake, not a preference."""
+        idle = []
         for name, (other, readers) in _READ_ONLY_WITH.items():
-            if getattr(self, name) != type(self).model_fields[name].default and getattr(self, other) not in readers:
+            default = type(self).model_fields[name].default
+            if getattr(self, name) != default and getattr(self, other) not in readers:
                 allowed = " or ".join(repr(reader) for reader in readers)
-                raise ValueError(f"{name} = {getattr(self, name)!r} is for {other} = {allowed}: leave it out")
+                idle.append(
+                    f"{name} = {getattr(self, name)!r} is for {other} = {allowed}: leave it out, or give its default "
+                    f"{default!r}, as {other} is {getattr(self, other)!r}"
+                )
+        if idle:
+            raise ValueError("; ".join(idle))
         return self
 
     @property

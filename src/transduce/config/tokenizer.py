@@ -38,7 +38,7 @@ class TokenizerConfig(VocabularyConfig):
     """One vocabulary for both sides; or one for each, where ``source`` and ``target`` say how."""
 
     symbols: Annotated[tuple[str, ...], FROM_LIST] = Field(
-        (), description="words that stay one token each, such as <en> or <formal>"
+        (), description="words that stay one token each", examples=[["<en>", "<formal>"]]
     )
     bpe_dropout: float = Field(
         0.0, ge=0, lt=1, description="share of merges left out in training (Provilkov et al. 2020)"

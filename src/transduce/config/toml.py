@@ -1,22 +1,34 @@
 """Run files: TOML in and out, with errors that name the file, the line, the key and what to do."""
 
+import logging
+import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cached_property
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Final
 
 import tomlkit
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from transduce.config.disk import write_whole
 from transduce.config.errors import BadInputError
 from transduce.config.model import VOCABULARY_SIZES, ModelConfig
-from transduce.config.presets import PRESETS, PUBLISHED, preset
+from transduce.config.presets import PRESETS, PUBLISHED
 from transduce.config.run import RunConfig
+from transduce.config.values import find_field, find_section, shorten, what_is_wrong
+
+_log = logging.getLogger(__name__)
+
+_MOST_ERRORS: Final = 20  # are shown
+_BASE: Final = "base"  # what a model is that names no preset
 
 Table = dict[str, Any]
+Location = tuple[str, ...]
 
 
 def read_run(path: Path, settings: Iterable[str] = ()) -> RunConfig:
@@ -25,27 +37,23 @@ def read_run(path: Path, settings: Iterable[str] = ()) -> RunConfig:
     ``data.root`` comes out absolute: the file's is relative to the file, a setting's to the working folder.
 
     Raises:
-        BadInputError: The file cannot be read, is no TOML, or a key or value is wrong.
+        BadInputError: The file cannot be read, is no TOML, or keys or values are wrong: one line for each of them.
     """
     text = _read_text(path)
     try:
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # besides its own, those of numbers and nests beyond measure
         raise BadInputError(f"{path}: not a TOML file: {error}") from error
-    given = [_parse_setting(setting) for setting in settings]
-    # A preset given on the command line replaces the file's model, whatever the order of the settings.
-    for key, value in sorted(given, key=lambda pair: pair[0] != "model.preset"):
-        _apply(table, key, value)
-    origin = _Origin(path, text, frozenset(key for key, _ in given))
+    given = _apply_settings(table, settings)
+    origin = _Origin(path, text, frozenset(given), table)
     data = table.get("data")
     if isinstance(data, dict) and isinstance(root := data.get("root", "."), str):
         data["root"] = _resolve(root, path.parent, origin.place(("data", "root")))
-    if isinstance(table.get("model"), dict):
-        table = _expand_preset(table, table["model"], origin)
-    try:
-        return RunConfig.model_validate(table)
-    except ValidationError as error:
-        raise BadInputError(_explain(error, origin, table)) from error
+    complaints = [*_check_preset(origin), *(_explain(error, origin) for error in _find_errors(origin))]
+    if not complaints:
+        return RunConfig.model_validate(origin.expanded)
+    more = [f"{path}: and {len(complaints) - _MOST_ERRORS:,} more"] if len(complaints) > _MOST_ERRORS else []
+    raise BadInputError(*complaints[:_MOST_ERRORS], *more)
 
 
 def write_run(config: RunConfig, path: Path) -> None:
@@ -90,8 +98,34 @@ def _resolve(root: str, folder: Path, place: str) -> str:
         raise BadInputError(f"{place} = {root!r} is no path: {error}") from error
 
 
+def _apply_settings(table: Table, settings: Iterable[str]) -> list[str]:
+    """Put settings into a table; return their keys."""
+    given: list[tuple[str, object]] = []
+    complaints: list[str] = []
+    for setting in settings:
+        try:
+            given.append(_parse_setting(setting))
+        except BadInputError as error:
+            complaints += error.args
+    # A preset given on the command line replaces the file's model, whatever the order of the settings.
+    for key, value in sorted(given, key=lambda pair: pair[0] != "model.preset"):
+        try:
+            _apply(table, key, value)
+        except BadInputError as error:
+            complaints += error.args
+    if complaints:
+        raise BadInputError(*complaints)
+    return [key for key, _ in given]
+
+
 def _apply(table: Table, key: str, value: object) -> None:
     if key == "model.preset":
+        replaced = table.get("model")
+        if isinstance(replaced, dict) and (lost := sorted(replaced.keys() - {"preset"})):
+            _log.warning(
+                f"--set model.preset={value} replaces all of [model]: what the file says of {', '.join(lost)} is not "
+                f"used; --set it again where it is meant"
+            )
         table["model"] = {"preset": value}
         return
     *sections, last = key.split(".")
@@ -116,117 +150,222 @@ def _enter(table: object, name: str) -> object:
     return table.get(name) if isinstance(table, dict) else None
 
 
-def _expand_preset(table: Table, section: Table, origin: "_Origin") -> Table:
-    """The run with the preset that its model section names (base where it names none) written out in all sections."""
+def _check_preset(origin: "_Origin") -> Iterator[str]:
+    """What is wrong with a model section before it is one."""
+    section = origin.table.get("model")
+    if not isinstance(section, dict):
+        return
     for name in sorted(VOCABULARY_SIZES & section.keys()):
         place = origin.place(("model", name))
-        raise BadInputError(f"{place} follows from the tokenizer: set tokenizer.vocab_size instead")
-    changes = dict(section)
-    name = str(changes.pop("preset", "base"))
-    if name not in PRESETS:
+        yield f"{place} follows from the tokenizer: set tokenizer.vocab_size instead"
+    if origin.preset is None:
+        wrong = section["preset"]
+        nearest = get_close_matches(str(wrong), PRESETS, n=1)
+        advice = f" (did you mean {nearest[0]!r}?)" if nearest else ""
         place = origin.place(("model", "preset"))
-        raise BadInputError(f"{place} = {name!r} is unknown: choose {', '.join(PRESETS)}")
-    try:
-        expanded = table | {"model": preset(name, changes).model_dump()}
-    except ValidationError:
-        return table | {"model": changes}  # the whole run's validation names the field and its line
-    for other, regime in PUBLISHED[name].regime.items():
-        given = expanded.get(other, {})
-        expanded[other] = {**regime, **given} if isinstance(given, dict) else given
-    return expanded
+        yield f"{place} = {shorten(wrong)} is unknown: choose {', '.join(PRESETS)}{advice}"
 
 
 @dataclass(frozen=True)
 class _Origin:
-    """Where a run's values came from: a file's text, and the keys that the command line set."""
+    """Where a run's values came from: a file's text, the keys that the command line set, and a preset.
+
+    ``table`` is what the first two say together.
+    """
 
     path: Path
     text: str
     given: frozenset[str]
+    table: Table
 
-    def place(self, location: tuple[str, ...]) -> str:
+    @property
+    def preset(self) -> str | None:
+        """The preset that the model is made from; none where an unknown one is named."""
+        section = self.table.get("model")
+        name = section.get("preset", _BASE) if isinstance(section, dict) else _BASE
+        return name if isinstance(name, str) and name in PRESETS else None
+
+    @property
+    def from_preset(self) -> Mapping[str, Mapping[str, Any]]:
+        """What the preset says of each section."""
+        if self.preset is None or not isinstance(self.table.get("model", {}), dict):
+            return {}
+        published = PUBLISHED[self.preset]
+        return {"model": published.model, **published.regime}
+
+    @property
+    def expanded(self) -> Table:
+        """The run with its preset written out in all sections: what was asked for, right or wrong."""
+        expanded = dict(self.table)
+        if isinstance(section := expanded.get("model"), dict):
+            expanded["model"] = {key: section[key] for key in section if key not in {"preset", *VOCABULARY_SIZES}}
+        for name, fields in self.from_preset.items():
+            given = expanded.get(name, {})
+            expanded[name] = {**fields, **given} if isinstance(given, dict) else given
+        return expanded
+
+    def place(self, location: Location) -> str:
         """Where a key stands, and its name: on the command line, or in a line of the file."""
         key = ".".join(location)
-        line, depth = _line(self.text, location)
+        line, depth = self._line(location)
         for setting in sorted(self.given):
             deeper = depth < len(location) and setting.startswith(f"{key}.")
             if setting == key or deeper:
                 return f"--set {setting}"
             if key.startswith(f"{setting}."):
                 return f"--set {setting}: {key}"
-        return f"{self.path}{f' line {line}' if line else ''}: {key}"
+        where = f"{self.path}{f' line {line}' if line else ''}"
+        return f"{where}: {key}" if key else where
+
+    def place_of_all(self, location: Location, names: Iterable[str]) -> str:
+        """Where a section stands of which these keys do not fit each other: those that the command line set, if any."""
+        keys = [".".join((*location, name)) for name in names]
+        return " and ".join(f"--set {key}" for key in keys if key in self.given) or self.place(location)
+
+    def remark(self, location: Location, name: str, value: str) -> str | None:
+        """Where a value came from that the section itself does not have: a preset, or the defaults."""
+        *sections, key = *location, *name.split(".")
+        field = find_field(RunConfig, (*sections, key))
+        if field is None or _depth(self.table, (*sections, key)) > len(sections):
+            return None
+        from_preset = self.from_preset.get(".".join(sections), {})
+        if key in from_preset and repr(from_preset[key]) == value:
+            return f"{name} = {value} comes from the preset {self.preset!r}"
+        return f"{name} = {value} is the default" if repr(field.default) == value else None
+
+    def line(self, location: Location) -> int:
+        """The line of the file that brings a key; 0 where the command line does, or nothing."""
+        return 0 if self.place(location).startswith("--set") else self._line(location)[0]
+
+    @cached_property
+    def _prefixes(self) -> list[tuple[int, Table]]:
+        """What the file says up to each of its lines that ends a value."""
+        lines, prefixes = self.text.split("\n"), []
+        for number in range(1, len(lines) + 1):
+            try:
+                prefixes.append((number, tomllib.loads("\n".join(lines[:number]) + "\n")))
+            except tomllib.TOMLDecodeError:
+                continue  # in the middle of a value
+        return prefixes
+
+    def _line(self, location: Location) -> tuple[int, int]:
+        """The line that brings a key, or the innermost table of those that hold it; and how deep that is."""
+        found, depth = 0, 0
+        for number, table in self._prefixes:
+            if (reached := _depth(table, location)) > depth:
+                found, depth = number, reached
+        return found, depth
 
 
-def _explain(error: ValidationError, origin: _Origin, table: Table) -> str:
-    """One line for the first of the errors: where it stands, what is wrong, what would be right."""
-    # A key that is misspelled is wrong; that the right one is missing only follows from it.
-    first, *others = sorted(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
-    location = _as_written(tuple(str(part) for part in first["loc"]), table)
-    place = origin.place(location)
-    match first["type"]:
-        case "extra_forbidden":
-            message = f"{place}: unknown key{_nearest(location)}"
-        case "missing":
-            message = f"{place}: is missing and has no default"
-        case _:
-            shown = "" if isinstance(first["input"], dict) else f" = {first['input']!r}"
-            message = f"{place}{shown}: {first['msg'].removeprefix('Value error, ')}"
-    # A quoted key may hold line ends.
-    return " ".join(message.splitlines()) + (f" (and {len(others)} more)" if others else "")
+def _find_errors(origin: _Origin) -> list[ErrorDetails]:
+    """All that is wrong with a run's keys and values, in the file's order."""
+    table = origin.expanded
+    errors, unsure = _validate(table), set[str]()
+    for each in errors:
+        location = _as_written(each["loc"], table)
+        if each["type"] == "extra_forbidden":
+            unsure.add(_nearest_key(location) or "")
+        if location and each["type"] != "missing":
+            unsure.add(location[-1])
+            _remove(table := deepcopy(table), location)
+    # A section's own checks come behind those of its fields: they are heard without what is wrong already, unless they
+    # speak of just that.
+    known = {(each["loc"], each["msg"]) for each in errors}
+    errors += [
+        each
+        for each in _validate(table)
+        if each["type"] == "value_error"
+        and (each["loc"], each["msg"]) not in known
+        and unsure.isdisjoint(re.findall(r"\w+", each["msg"].replace("-", "_")))
+    ]
+    if origin.preset is None:  # what a model's fields have to do with each other, nobody knows
+        errors = [each for each in errors if each["loc"] not in {(), ("model",)}]
+    # That a key is missing follows from its misspelling.
+    errors = [each for each in errors if each["type"] != "missing" or each["loc"][-1] not in unsure]
+    return sorted(errors, key=lambda each: origin.line(_as_written(each["loc"], origin.table)))
 
 
-def _as_written(location: tuple[str, ...], table: object) -> tuple[str, ...]:
+def _validate(table: Table) -> list[ErrorDetails]:
+    try:
+        RunConfig.model_validate(table)
+    except ValidationError as error:
+        return error.errors()
+    return []
+
+
+def _remove(table: Table, location: Location) -> None:
+    """Take a key out of a table, if it is there."""
+    *sections, key = location or ("",)
+    inner: object = table
+    for section in sections:
+        inner = _enter(inner, section)
+    if isinstance(inner, dict):
+        inner.pop(key, None)
+
+
+def _explain(error: ErrorDetails, origin: _Origin) -> str:
+    """One line: where it stands, what is wrong, what would be right."""
+    location = _as_written(error["loc"], origin.table)
+    what = what_is_wrong(error, RunConfig)
+    if error["type"] == "extra_forbidden":
+        message = f"{origin.place(location)}: {what}{_nearest(location)}"
+    elif isinstance(error["input"], dict):
+        named = re.findall(r"([\w.]+) = ('[^']*'|[^\s:,;]+)", what)
+        place = origin.place_of_all(location, dict.fromkeys(name for name, _ in named))
+        remarks = filter(None, (origin.remark(location, *pair) for pair in dict.fromkeys(named)))
+        message = f"{place}: {what}{f' ({said})' if (said := '; '.join(remarks)) else ''}"
+    else:
+        message = f"{origin.place(location)} = {shorten(error['input'])}: {what}"
+    return " ".join(message.splitlines())  # a quoted key may hold line ends
+
+
+def _as_written(location: Sequence[str | int], table: object) -> Location:
     """A location as the file has it: a corpus that stands alone has no number there."""
     if not location:
         return ()
-    name, *rest = location
+    name, *rest = map(str, location)
     if name.isdecimal() and isinstance(table, dict) and name not in table:
         return _as_written(tuple(rest), table)
     return (name, *_as_written(tuple(rest), _enter(table, name)))
 
 
-def _line(text: str, location: tuple[str, ...]) -> tuple[int, int]:
-    """The line that brings a key, or the innermost table of those that hold it; and how deep that is."""
-    lines = text.split("\n")
-    found, depth = 0, 0
-    for number in range(1, len(lines) + 1):
-        try:
-            table = tomllib.loads("\n".join(lines[:number]) + "\n")
-        except tomllib.TOMLDecodeError:
-            continue  # in the middle of a value
-        if (reached := _depth(table, location)) > depth:
-            found, depth = number, reached
-    return found, depth
-
-
-def _depth(table: object, location: tuple[str, ...]) -> int:
+def _depth(table: object, location: Location) -> int:
     """How many of a location's names lead somewhere."""
     if location and (inner := _enter(table, location[0])) is not None:
         return 1 + _depth(inner, location[1:])
     return 0
 
 
-def _nearest(location: tuple[str, ...]) -> str:
+def _nearest(location: Location) -> str:
+    """What somebody meant who wrote an unknown key."""
     *sections, unknown = location
-    known = _fields(RunConfig, sections)
-    nearest = get_close_matches(unknown, known, n=1)
-    if nearest:
-        return f": did you mean {'.'.join([*sections, nearest[0]])}?"
+    if (nearest := _nearest_key(location)) is not None:
+        return f": did you mean {'.'.join([*sections, nearest])}?"
+    homes = [name for name in RunConfig.model_fields if name not in sections and unknown in _fields((name,))]
+    if homes:
+        return f": it belongs into {' or '.join(f'[{home}]' for home in homes)}"
+    if unknown in RunConfig.model_fields:
+        return f": it is a section of its own, [{unknown}]"
+    known = _fields(sections)
     return f": known are {', '.join(known)}" if known else ""
 
 
-def _fields(model: type[BaseModel], sections: Iterable[str]) -> list[str]:
-    for section in sections:
-        if section.isdecimal():
+def _nearest_key(location: Location) -> str | None:
+    *sections, unknown = location
+    return next(iter(get_close_matches(unknown, _fields(sections), n=1)), None)
+
+
+def _fields(sections: Iterable[str]) -> list[str]:
+    """The keys that the section at such a place may have."""
+    section: type[BaseModel] | None = RunConfig
+    for name in sections:
+        if name.isdecimal():
             continue  # one of several tables
-        if section not in model.model_fields or (inner := _section(model.model_fields[section].annotation)) is None:
+        if section is None or name not in section.model_fields:
             return []
-        model = inner
-    return [*model.model_fields, *(["preset"] if model is ModelConfig else [])]
-
-
-def _section(annotation: Any) -> type[BaseModel] | None:  # noqa: ANN401 - types have no common type
-    """The section that a field holds: itself, or one, or several of it."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next(filter(None, map(_section, get_args(annotation))), None)
+        section = find_section(section.model_fields[name].annotation)
+    if section is None:
+        return []
+    if section is ModelConfig:
+        return [*(name for name in section.model_fields if name not in VOCABULARY_SIZES), "preset"]
+    return [*section.model_fields]
