@@ -152,7 +152,7 @@ class TestTally:
             "train: 1 of 2 pairs kept; 1.0 source and 1.0 target tokens each",
             "  1 dropped: empty side",
             "    line 7: ''  |  'b'",
-            '  5 not dropped for this: duplicate (data.duplicates = "drop" leaves them out)',
+            '  5 occurred before, which alone drops no pair (data.duplicates = "drop" leaves them out)',
             "    line 1,000: 'a'  |  'b'",
             "    line 2,000: 'a'  |  'b'",
             "    line 3,000: 'a'  |  'b'",

@@ -20,6 +20,7 @@ CONFIG: Final = "config.json"
 WEIGHTS: Final = "model.safetensors"
 GENERATION: Final = "generation_config.json"
 BEST: Final = "best"
+CHECKPOINTS: Final = "checkpoints"  # of a run
 _MOST_BYTES: Final = 2**20  # of a file of settings
 
 T = TypeVar("T", ModelConfig, GenerationConfig)
@@ -111,8 +112,21 @@ def find_model(path: Path) -> Path:
     if path.is_file():
         raise BadInputError(f"{path}: is a file, a model directory or a run directory belongs here")
     raise BadInputError(
-        f"{path}: neither a model directory ({CONFIG} is missing) nor a run that has a {BEST} model yet"
+        f"{path}: neither a model directory ({CONFIG} is missing) nor a run that has a {BEST} model yet{_advise(path)}"
     )
+
+
+def _advise(path: Path) -> str:
+    """What to do with the checkpoints of a training, which are no models: tokenizer and settings lie elsewhere."""
+    deep = path if len(path.parts) > 2 else path.absolute()
+    run, what = path, "it has checkpoints"
+    if deep.name == CHECKPOINTS:
+        run, what = deep.parent, "these are checkpoints"
+    elif deep.parent.name == CHECKPOINTS:
+        run, what = deep.parent.parent, "this is a checkpoint"
+    if not any((run / CHECKPOINTS).glob("step-*")):
+        return ""
+    return f": {what}, and transduce average {run} --last 1 --out MODEL makes a model of the newest one"
 
 
 def _read_section(path: Path, section: type[T]) -> T:

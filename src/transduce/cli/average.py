@@ -8,8 +8,8 @@ import typer
 
 def average(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
-    last: Annotated[int, typer.Option(metavar="N", help="How many of the newest checkpoints.")],
-    out: Annotated[Path, typer.Option(metavar="MODEL", help="Where the model directory goes.")],
+    last: Annotated[int, typer.Option(metavar="N", help="How many of the newest checkpoints; 1 makes a model of one.")],
+    out: Annotated[Path, typer.Option(metavar="MODEL", help="A new model directory.")],
 ) -> None:
     """Write the mean of a run's newest checkpoints as a model."""
     from transduce.workflows.average import average as average_run

@@ -6,7 +6,9 @@ from typing import Annotated, Literal
 import typer
 
 RunFile = Annotated[Path, typer.Argument(metavar="RUN.toml", help="The run file.")]
-Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="The run directory. [default: runs/NAME]")]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", file_okay=False, help="The run directory. [default: runs/NAME]")
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the run file; may be given several times."),

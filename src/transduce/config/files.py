@@ -1,4 +1,4 @@
-"""Files that may come from a stranger: looked at before they are opened."""
+"""Files that may come from a stranger, looked at before they are opened; and places to write to."""
 
 import stat
 from pathlib import Path
@@ -25,6 +25,19 @@ def check_size(path: Path, most: int) -> None:
             f"{path}: has {status.st_size:,} bytes, more than such a file ever needs ({most:,}): it is damaged, or "
             f"something else"
         )
+
+
+def check_vacant(path: Path) -> None:
+    """Let pass what a new folder can be written to: there is nothing, or an empty folder.
+
+    Raises:
+        BadInputError: Something is there already, or a file stands in the way.
+    """
+    if path.is_file() or (path.is_dir() and any(path.iterdir())):
+        raise BadInputError(f"{path}: exists and is not empty: choose another place, or remove it first")
+    there = next(place for place in (path, *path.absolute().parents) if place.exists())
+    if not there.is_dir():
+        raise BadInputError(f"{path}: {there} is a file, where a folder belongs: choose another place")
 
 
 def check_place(path: Path) -> None:

@@ -14,8 +14,11 @@ Reason = Literal["invalid UTF-8", "empty side", "duplicate", "in dev", "too long
 
 _EXAMPLES: Final = 3
 _SHOWN: Final = 60
-# What to set so that a pair with this flaw is left out; the other flaws are never kept.
-_SETTINGS: Final[dict[Reason, str]] = {"duplicate": "data.duplicates", "in dev": "data.dev_overlap"}
+# What is said of pairs with a flaw that is a reason to drop them only where a setting, named here, makes it one.
+_NOTICED: Final[dict[Reason, tuple[str, str]]] = {
+    "duplicate": ("occurred before", "data.duplicates"),
+    "in dev": ("share a sentence with dev", "data.dev_overlap"),
+}
 
 
 @final
@@ -52,8 +55,11 @@ class Tally:
         for reason, count in self.dropped.items():
             lines += [f"  {count:,} dropped: {reason}", *self._examples(reason)]
         for reason, count in self.noticed.items():
-            advice = f'{_SETTINGS[reason]} = "drop" leaves them out'
-            lines += [f"  {count:,} not dropped for this: {reason} ({advice})", *self._examples(reason)]
+            what, setting = _NOTICED[reason]
+            lines += [
+                f'  {count:,} {what}, which alone drops no pair ({setting} = "drop" leaves them out)',
+                *self._examples(reason),
+            ]
         return lines
 
     def _examples(self, reason: Reason) -> list[str]:

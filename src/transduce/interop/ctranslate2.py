@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from transduce.bundle import Bundle
 from transduce.config import BadInputError, ModelConfig, TransduceError
 from transduce.config.disk import flush_folder, replace_directory
+from transduce.config.files import check_vacant
 from transduce.interop.projections import Projection, Projections
 from transduce.layers import FeedForward, MultiHeadAttention, PositionalEncoding, Residual
 from transduce.layers.positions import LearnedPositions
@@ -43,8 +44,7 @@ def export_ctranslate2(bundle: Bundle, path: Path) -> None:
         TransduceError: CTranslate2 is not installed.
     """
     _check(bundle.config)
-    if path.exists() and (path.is_file() or any(path.iterdir())):
-        raise BadInputError(f"{path}: exists and is not empty: choose another place, or remove it first")
+    check_vacant(path)
     with torch.no_grad():
         spec = _specify(bundle.model)
     spec.register_source_vocabulary([*bundle.tokenizers.source.vocabulary])

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from transduce.bundle import Bundle, save_bundle
 from transduce.config import BadInputError, read_run
+from transduce.config.files import check_vacant
 from transduce.models import build
 from transduce.text import TokenizerPair
 from transduce.training import average_weights, list_checkpoints, read_weights
@@ -11,18 +12,27 @@ from transduce.workflows.run_directory import RunDirectory
 
 
 def average(run: RunDirectory, last: int, out: Path) -> list[int]:
-    """Write the mean of the ``last`` newest checkpoints as a model directory; return their steps.
+    """Write the mean of the ``last`` newest checkpoints as a new model directory; return their steps.
 
     Raises:
-        BadInputError: It is no run directory, or has fewer checkpoints.
+        BadInputError: It is no run directory, or has fewer checkpoints; or something stands at ``out``.
     """
     if not run.config.is_file():
         raise BadInputError(f"{run.root}: not a run directory: {run.config.name} is missing")
-    checkpoints = list_checkpoints(run.checkpoints)
-    if not 1 <= last <= len(checkpoints):
+    if last < 1:
         raise BadInputError(
-            f"--last {last}: {run.root} has {len(checkpoints)} checkpoints; train.keep_checkpoints says how many stay"
+            f"--last {last}: must be at least 1: the model is the mean of so many of the newest checkpoints"
         )
+    checkpoints = list_checkpoints(run.checkpoints)
+    if not checkpoints:
+        raise BadInputError(f"{run.root}: has no checkpoints yet: train writes them every train.checkpoint_every steps")
+    if last > len(checkpoints):
+        steps = ", ".join(f"{step:,}" for step, _ in checkpoints)
+        raise BadInputError(
+            f"--last {last}: {run.root} has {len(checkpoints)} checkpoints (steps {steps}): ask for {len(checkpoints)} "
+            f"or fewer; train.keep_checkpoints says how many a training keeps"
+        )
+    check_vacant(out)
     config, tokenizers = read_run(run.config), TokenizerPair.load(run.root)
     model = build(config.model.model_copy(update=tokenizers.sizes))
     model.load_state_dict(average_weights(read_weights(path) for _, path in checkpoints[-last:]))

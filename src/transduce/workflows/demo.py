@@ -73,6 +73,8 @@ def demo(run: RunDirectory, say: Callable[[str], None], minutes: float = _MINUTE
 def _make_room(run: RunDirectory) -> Path:
     """An empty folder for the text. An earlier demo goes; anything else stays, and is an error."""
     text = run.root / DEMO_TEXT
+    if run.root.is_file():
+        raise BadInputError(f"{run.root}: is a file, a run directory cannot take its place: give another --out")
     if text.is_dir():
         shutil.rmtree(run.root)
     elif run.root.exists() and any(run.root.iterdir()):

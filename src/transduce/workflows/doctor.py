@@ -19,7 +19,7 @@ from transduce.training import list_checkpoints
 from transduce.workflows.corpus_check import examine_corpora
 from transduce.workflows.finding import Finding
 from transduce.workflows.prepare import Prepared, load_prepared
-from transduce.workflows.run_directory import RunDirectory
+from transduce.workflows.run_directory import RunDirectory, check_room
 from transduce.workflows.trial import (
     OutOfMemoryError,
     Trial,
@@ -108,6 +108,11 @@ def _run_directory(
     there = next(path for path in (run.root, *run.root.absolute().parents) if path.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
         yield Finding("problem", f"{run.root}: {there} is not a folder that can be written: give another --out")
+        return
+    try:
+        check_room(run)
+    except BadInputError as error:
+        yield Finding("problem", str(error))
         return
     parameters = sum(weight.numel() for weight in build_without_storage(model).parameters())
     # Weights and Adam's two moments, in float32; one checkpoint more is there while it is written; best: the weights.

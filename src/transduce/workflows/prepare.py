@@ -25,7 +25,7 @@ from transduce.data import (
     write_store,
 )
 from transduce.text import TokenizerPair
-from transduce.workflows.run_directory import RunDirectory, corpus_files
+from transduce.workflows.run_directory import RunDirectory, check_room, corpus_files
 from transduce.workflows.vocabulary import make_tokenizers, tokenizer_files
 
 _LINES_AT_A_TIME: Final = 10_000
@@ -46,7 +46,8 @@ def prepare(config: RunConfig, run: RunDirectory) -> Prepared:
     """Make the tokenizers and write the stores, unless they stand there already for the same settings and files.
 
     Raises:
-        BadInputError: A corpus cannot be read, its sides differ in length, or nothing of it is left.
+        BadInputError: A corpus cannot be read, its sides differ in length, or nothing of it is left; or the folder is
+            no run's.
     """
     check_files(config)
     origin = _origin(config)
@@ -127,6 +128,7 @@ def _read_prepared(run: RunDirectory) -> Prepared:
 
 
 def _prepare_anew(config: RunConfig, run: RunDirectory, origin: dict[str, str]) -> Prepared:
+    check_room(run)
     run.train_store.parent.mkdir(parents=True, exist_ok=True)
     # They are written last: while they are missing, no preparation is complete.
     TokenizerPair.remove(run.root)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from transduce.config import RunConfig
+from transduce.config import BadInputError, RunConfig
 from transduce.data import corpus_paths
 
 
@@ -52,6 +52,24 @@ class RunDirectory:
     def metrics(self) -> Path:
         """One JSON object a line for each measurement."""
         return self.root / "metrics.jsonl"
+
+
+def check_room(run: RunDirectory) -> None:
+    """Let pass a folder that a run may write to: its own, or one that has nothing of the names that a run writes.
+
+    Raises:
+        BadInputError: A file stands there; or the folder has such a name and is no run: a model directory, whose
+            tokenizer would be replaced, or that of a run file that somebody wrote.
+    """
+    if run.root.exists() and not run.root.is_dir():
+        raise BadInputError(f"{run.root}: is a file, a run directory cannot take its place: give another --out")
+    tokenizers = sorted(run.root.glob("tokenizer*.json"))
+    if run.train_store.parent.is_dir() or (run.config.is_file() and tokenizers):
+        return
+    model = [path for path in (run.root / "config.json", run.root / "model.safetensors") if path.is_file()]
+    if there := [*model, *tokenizers, *([run.config] if run.config.is_file() else [])]:
+        what = "a model directory" if model else f"has a {there[0].name} that is of no run"
+        raise BadInputError(f"{run.root}: {what}: a run directory would overwrite what is there: give another --out")
 
 
 def default_out(run_file: Path) -> Path:

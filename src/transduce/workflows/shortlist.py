@@ -33,9 +33,21 @@ def make_shortlist(run: RunDirectory, size: int, first: int, pairs: int) -> tupl
     """Write the shortlist of a run's ``best``; return the file, and what it covers of dev.
 
     Raises:
-        BadInputError: The run has no model or no prepared data, or a number is out of range.
+        BadInputError: It is a model directory and no run, the run has no model or no prepared data, or a number is
+            out of range.
     """
-    tokenizers = TokenizerPair.load(find_model(run.root))
+    model = find_model(run.root)
+    if model == run.root and not run.train_store.exists():
+        # best, from within, is a path without a name
+        above = run.root.absolute().parent
+        here = (
+            f"here that is {above}" if RunDirectory(above).train_store.exists() else "the folder that train --out named"
+        )
+        raise BadInputError(
+            f"{run.root}: a model directory: a shortlist is learned from the text that the model was trained on, which "
+            f"only its run directory has: give that one ({here})"
+        )
+    tokenizers = TokenizerPair.load(model)
     shortlist = learn_shortlist(Store(run.train_store), tokenizers, size, first, pairs)
     return save_shortlist(shortlist, run.root), cover(shortlist, Store(run.dev_store), tokenizers.special)
 
