@@ -15,6 +15,8 @@ test = { source = "e", target = "f" }
 max_length = 30
 [tokenizer]
 vocab_size = 300
+[train]
+max_steps = 200
 """
 WORDS = ("red", "blue", "green", "dog", "cat", "cow", "runs", "sits", "eats", "now", "here")
 # 11 x 10 x 9 x 8 sentences of 4 different words are 7,920: no two alike, and 31,680 words a side.
@@ -25,11 +27,12 @@ SENTENCES = [" ".join(words) for words in itertools.permutations(WORDS, 4)]
 def write(tmp_path):
     """Writes the corpora, changed by what is given, and returns what is found."""
 
-    def examine(prepared=None, **changes):
+    def examine(prepared=None, translated="bdf", **changes):
         whole = dict.fromkeys("ab", SENTENCES) | {name: [f"the {WORDS[0]}"] for name in "cd"}
         whole |= {name: [f"a {WORDS[1]}"] for name in "ef"} | changes
         for name, lines in whole.items():
-            text = "".join(f"{line}\n" for line in lines)
+            # Targets are written backwards: another language, of as many words and of the same characters.
+            text = "".join(f"{line[::-1] if name in translated else line}\n" for line in lines)
             (tmp_path / name).write_text(text, encoding="utf-8")
         (tmp_path / "run.toml").write_text(RUN)
         return list(examine_corpora(read_run(tmp_path / "run.toml"), prepared))
@@ -98,3 +101,18 @@ def test_a_problem_is_all_there_is_to_say_of_a_corpus(write):
     (problem,) = said(findings, "problem")
     assert "has 2 lines but" in problem
     assert not any("characters of dev" in finding.text for finding in findings)
+
+
+def test_pairs_that_are_not_translated(write):
+    (line,) = said(write(translated="df"), "warning")
+    assert "in 7,920 pairs source and target are the same: what is not translated teaches a model to copy" in line
+
+
+def test_one_file_for_both_sides(write, tmp_path):
+    write()
+    path = tmp_path / "same.toml"
+    path.write_text(RUN.replace('target = "b"', 'target = "a"').replace('source = "c"', 'source = "d"'))
+    first, second, third = said(list(examine_corpora(read_run(path), None)), "warning")
+    assert first.startswith(f"data.train: {tmp_path / 'a'} is both source and target, so that the task is to copy")
+    assert second.startswith(f"data.dev: {tmp_path / 'd'} is both source and target")
+    assert "in 7,920 pairs source and target are the same" in third

@@ -1,4 +1,5 @@
 import json
+import re
 import shutil
 
 import pytest
@@ -68,6 +69,30 @@ def test_a_prepared_run_says_how_many_epochs_it_is(tiny_run_file, tmp_path):
 )
 def test_settings_that_are_hardly_meant(setting, words, tiny_run_file, tmp_path):
     assert any(words in text for text in texts(found(tiny_run_file, tmp_path, setting), "warning"))
+
+
+@pytest.mark.parametrize("prepared", [True, False])
+def test_more_epochs_than_anybody_wants(prepared, tiny_run_file, tmp_path):
+    """The default of train.max_steps is the paper's, and 211 pairs are 4 batches."""
+    if prepared:
+        prepare(read_run(tiny_run_file), RunDirectory(tmp_path))
+    settings = ["train.max_steps=100_000", "train.accumulate=2"]
+    (warning,) = [text for text in texts(found(tiny_run_file, tmp_path, *settings), "warning") if "epochs" in text]
+    begin = "211 pairs are prepared: " if prepared else "211 pairs, by estimate: "
+    epochs = int(re.match(rf"{begin}([\d,]+) epochs of them in train.max_steps = 100,000", warning)[1].replace(",", ""))
+    steps = int(re.search(r"train.max_steps = ([\d,]+) are 100 epochs", warning)[1].replace(",", ""))
+    assert 100_000 / epochs * 100 == pytest.approx(steps, rel=0.05)
+    assert f"train.warmup_steps = {steps // 10:,}" in warning
+    for ended in ("train.early_stop=3", "train.max_minutes=7"):
+        findings = found(tiny_run_file, tmp_path, *settings, ended)
+        assert not [text for text in texts(findings, "warning") if "epochs" in text]
+        assert any(f"if {ended.split('=')[0]} does not end it before" in text for text in texts(findings, "ok"))
+
+
+def test_a_prepared_vocabulary_that_came_out_small(tiny_run_file, tmp_path):
+    settings = ["tokenizer.vocab_size=9000"]
+    prepare(read_run(tiny_run_file, settings), RunDirectory(tmp_path))
+    assert any("tokenizer: only " in text for text in texts(found(tiny_run_file, tmp_path, *settings), "warning"))
 
 
 def test_every_problem_is_named_and_not_the_first_alone(copied, tmp_path):

@@ -160,3 +160,25 @@ def test_out_is_named_after_the_run_file(tmp_path):
     assert str(default_out(tmp_path / "run.toml")) == "runs/run"  # a person's own file of that name
     (tmp_path / "store").mkdir()
     assert default_out(tmp_path / "run.toml") == tmp_path  # a run directory's own file means that directory
+
+
+def test_one_file_for_both_sides_is_said_and_done(run_file, run, caplog):
+    prepare(read_run(run_file, ["data.train.target=a.src"]), run)
+    assert f"data.train: {run_file.with_name('a.src')} is both source and target" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"), [("bpe", True), ("wordpiece", True), ("words", False), ("characters", False)]
+)
+def test_fewer_symbols_than_were_asked_for_are_said(run_file, run, kind, said, caplog):
+    config = read_run(run_file, [f"tokenizer.kind={kind}", "tokenizer.vocab_size=500_000"])
+    size = prepare(config, run).tokenizers.target.vocab_size
+    words = f"tokenizer: only {size:,} symbols could be learned where vocab_size = 500,000 were asked for"
+    assert (words in caplog.text) == said
+
+
+def test_of_two_vocabularies_the_side_is_named(run_file, run, caplog):
+    sides = ["tokenizer.source.vocab_size=300", "tokenizer.target.vocab_size=9000"]
+    prepare(read_run(run_file, sides), run)
+    assert "tokenizer.target: only " in caplog.text
+    assert "tokenizer.source: only " not in caplog.text

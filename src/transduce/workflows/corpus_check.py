@@ -8,6 +8,7 @@ from itertools import chain, islice
 from typing import Final
 
 from transduce.config import BadInputError, Corpus, RunConfig
+from transduce.config.tokenizer import TokenizerKind
 from transduce.data import (
     DuplicateFinder,
     HeldOut,
@@ -18,8 +19,11 @@ from transduce.data import (
     read_numbered,
     text_flaw,
 )
+from transduce.workflows.epochs import judge_epochs
 from transduce.workflows.finding import Finding
 from transduce.workflows.prepare import Prepared, check_files
+from transduce.workflows.same_text import find_same_text
+from transduce.workflows.vocabulary import find_small
 
 _LINES: Final = 100_000  # of each corpus are read
 _MANY: Final = 0.1  # of which, so many left out make one wonder
@@ -40,7 +44,9 @@ class _Sample:
     """What was counted in the beginnings of the training corpora."""
 
     complete: bool = True
+    pairs: int = 0
     words: int = 0
+    tokens: list[float] = field(default_factory=lambda: [0.0, 0.0])  # of each side in an epoch, roughly
     characters: Counter[str] = field(default_factory=Counter)
 
 
@@ -51,6 +57,7 @@ def examine_corpora(config: RunConfig, prepared: Prepared | None) -> Iterator[Fi
     except BadInputError as error:
         yield Finding("problem", str(error))
         return
+    yield from (Finding("warning", text) for text in find_same_text(config))
     sample, broken = _Sample(), False
     for finding in chain(_examine_training(config, sample), _examine_held_out(config)):
         broken = broken or finding.kind == "problem"
@@ -58,6 +65,10 @@ def examine_corpora(config: RunConfig, prepared: Prepared | None) -> Iterator[Fi
     if not broken:
         yield from _examine_characters(config, sample)
         yield from _examine_vocabulary(config, sample, prepared)
+        if prepared is None and sample.complete and sample.pairs:  # what is prepared is counted, not estimated
+            train = config.train
+            steps = max(1.0, max(sample.tokens) / train.batch_tokens) / train.accumulate
+            yield judge_epochs(train, steps, f"{sample.pairs:,} pairs, by estimate")
 
 
 def _examine_training(config: RunConfig, sample: _Sample) -> Iterator[Finding]:
@@ -76,7 +87,7 @@ def _examine_training(config: RunConfig, sample: _Sample) -> Iterator[Finding]:
 def _examine_one(
     config: RunConfig, corpus: Corpus, accepted: PairFilter, test: HeldOut, sample: _Sample
 ) -> Iterator[Finding]:
-    tally, read, odd, long, in_test = Tally(name_corpus(corpus, config.data.folder)), 0, 0, 0, 0
+    tally, read, odd, long, in_test, same = Tally(name_corpus(corpus, config.data.folder)), 0, 0, 0, 0, 0
     keep_invalid = config.data.invalid_utf8 == "drop"
     try:
         for number, *pair in islice(read_numbered(corpus, config.data.folder, keep_invalid=keep_invalid), _LINES):
@@ -88,7 +99,12 @@ def _examine_one(
             words = len(source.split()), len(target.split())
             long += max(words) >= config.data.max_length
             in_test += test.overlaps((source, target))
+            sample.pairs += 1
             sample.words += sum(words)
+            kinds = [side.kind for side in config.tokenizer.sides]
+            for i, text in enumerate((source, target)):
+                sample.tokens[i] += corpus.weight * _count_tokens(text, kinds[i % len(kinds)])
+            same += source == target
             sample.characters.update(source)
             sample.characters.update(target)
     except BadInputError as error:
@@ -101,6 +117,12 @@ def _examine_one(
     yield _describe(tally, read)
     if in_test:
         yield Finding("warning", f"{tally.name}: {in_test:,} pairs have a sentence of data.test, which flatters")
+    if same > _MANY * read and corpus.made_up is None:
+        yield Finding(
+            "warning",
+            f"{tally.name}: in {same:,} pairs source and target are the same: what is not translated teaches a "
+            f"model to copy",
+        )
     if odd > _ODD * read:
         yield Finding(
             "warning",
@@ -125,6 +147,17 @@ def _describe(tally: Tally, read: int) -> Finding:
         dropped > _MANY * read or tally.noticed["duplicate"] > _MANY * read or tally.noticed["in dev"] > _ODD * read
     )
     return Finding("warning" if alarming else "ok", f"{tally.name}: {which} can be read{why}{also}")
+
+
+def _count_tokens(text: str, kind: TokenizerKind) -> float:
+    """Roughly, the end symbol counted: by experience a piece of a word has about four characters."""
+    match kind:
+        case "characters":
+            return len(text) + 1
+        case "words":
+            return len(text.split()) + 1
+        case _:
+            return max(len(text) / 4, len(text.split())) + 1
 
 
 def _is_odd(source: str, target: str) -> bool:
@@ -172,6 +205,7 @@ def _examine_vocabulary(config: RunConfig, sample: _Sample, prepared: Prepared |
     if prepared is not None:
         sizes = " and ".join(f"{size:,}" for size in reversed(prepared.tokenizers.sizes.values()))
         yield Finding("ok", f"the prepared vocabulary has {sizes} symbols")
+        yield from (Finding("warning", text) for text in find_small(config, prepared.tokenizers))
         return
     wanted = sum(side.vocab_size for side in config.tokenizer.sides if side.path is None)
     if not wanted or not sample.complete:

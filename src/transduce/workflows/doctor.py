@@ -17,6 +17,7 @@ from transduce.kernels import Heads, Packing, has_native, packed_way, resolve_pr
 from transduce.models import build_without_storage
 from transduce.training import list_checkpoints
 from transduce.workflows.corpus_check import examine_corpora
+from transduce.workflows.epochs import judge_epochs
 from transduce.workflows.finding import Finding
 from transduce.workflows.prepare import Prepared, load_prepared
 from transduce.workflows.run_directory import RunDirectory, check_room
@@ -86,7 +87,7 @@ def _settings(config: RunConfig, prepared: Prepared | None) -> Iterator[Finding]
         yield Finding("problem", str(error))
         return
     steps = plan.count_batches() / train.accumulate
-    yield Finding("ok", f"{len(prepared.train):,} pairs are prepared: {train.max_steps / steps:.1f} epochs of them")
+    yield judge_epochs(train, steps, f"{len(prepared.train):,} pairs are prepared")
 
 
 def _store_size(config: RunConfig) -> int:

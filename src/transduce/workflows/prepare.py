@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 import os
 import shutil
 from collections.abc import Iterator
@@ -26,7 +27,10 @@ from transduce.data import (
 )
 from transduce.text import TokenizerPair
 from transduce.workflows.run_directory import RunDirectory, check_room, corpus_files
-from transduce.workflows.vocabulary import make_tokenizers, tokenizer_files
+from transduce.workflows.same_text import find_same_text
+from transduce.workflows.vocabulary import find_small, make_tokenizers, tokenizer_files
+
+_log = logging.getLogger(__name__)
 
 _LINES_AT_A_TIME: Final = 10_000
 
@@ -50,6 +54,8 @@ def prepare(config: RunConfig, run: RunDirectory) -> Prepared:
             no run's.
     """
     check_files(config)
+    for text in find_same_text(config):
+        _log.warning(text)
     origin = _origin(config)
     if (prepared := load_prepared(run)) and prepared.train.origin == origin == prepared.dev.origin:
         if run.has_checkpoints:  # a training writes its own settings down
@@ -133,6 +139,8 @@ def _prepare_anew(config: RunConfig, run: RunDirectory, origin: dict[str, str]) 
     # They are written last: while they are missing, no preparation is complete.
     TokenizerPair.remove(run.root)
     tokenizers = make_tokenizers(config)
+    for text in find_small(config, tokenizers):
+        _log.warning(text)
     sizes = " and ".join(f"{size:,}" for size in reversed(tokenizers.sizes.values()))
     report = [f"tokenizer: {sizes} symbols"]
     dev = Tally(f"dev {name_corpus(config.data.dev, config.data.folder)}")

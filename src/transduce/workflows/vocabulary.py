@@ -5,11 +5,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
+from typing import Final
 
 from transduce.bundle import find_model
 from transduce.config import BadInputError, RunConfig, VocabularyConfig
 from transduce.data import read_corpus, text_flaw
 from transduce.text import Tokenizer, TokenizerPair, check_symbols, import_sentencepiece, learn_tokenizer
+
+_FULL: Final = 0.5  # share of the symbols asked for, below which hardly anybody meant so many
 
 
 def make_tokenizers(config: RunConfig) -> TokenizerPair:
@@ -28,6 +31,23 @@ def make_tokenizers(config: RunConfig) -> TokenizerPair:
         made = (_make(side, _Sides(pairs, (i,)), symbols, root) for i, side in enumerate(settings.sides))
         return TokenizerPair(*((pair.source, pair.target)[i] for i, pair in enumerate(made)))
     return _make(settings, _Sides(pairs, (0, 1)), symbols, root)
+
+
+def find_small(config: RunConfig, tokenizers: TokenizerPair) -> Iterator[str]:
+    """What to say of vocabularies that came out far smaller than asked for, where their size is more than a limit."""
+    settings = config.tokenizer
+    names = ("tokenizer",) if settings.shared else ("tokenizer.source", "tokenizer.target")
+    # A shared one is the target's as well.
+    made = (tokenizers.source, tokenizers.target)[-len(names) :]
+    for name, side, tokenizer in zip(names, settings.sides, made, strict=True):
+        # Of characters and words there are as many as there are.
+        if side.kind in ("bpe", "wordpiece") and tokenizer.vocab_size < _FULL * side.vocab_size:
+            yield (
+                f"{name}: only {tokenizer.vocab_size:,} symbols could be learned where vocab_size = "
+                f"{side.vocab_size:,} were asked for: from there on, every word that the training text has more than "
+                f"once is a symbol, and there is nothing left to join. New words need smaller pieces: lower vocab_size "
+                f"(transduce doctor says how many there is text for), or train on more text"
+            )
 
 
 def tokenizer_files(config: RunConfig) -> list[Path]:

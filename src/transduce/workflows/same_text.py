@@ -1,0 +1,50 @@
+"""The same text in two places of a run, which is seldom meant: what can be seen by the run file alone."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from transduce.config import Corpus, RunConfig
+from transduce.data import corpus_paths
+
+
+def find_same_text(config: RunConfig) -> Iterator[str]:
+    """Corpora of which both sides are the same, and what dev and test share with training. Their files are there."""
+    data = config.data
+    several = len(data.train) > 1
+    train = {f"data.train.{i}" if several else "data.train": corpus for i, corpus in enumerate(data.train)}
+    held_out = {name: corpus for name, corpus in (("data.dev", data.dev), ("data.test", data.test)) if corpus}
+    for name, corpus in (train | held_out).items():
+        if (what := _one_for_both(corpus, data.folder)) is not None:
+            yield (
+                f"{name}: {what} is both source and target, so that the task is to copy: where that is not meant, name "
+                f"the other side's"
+            )
+    for name, corpus in held_out.items():
+        if name == "data.dev" and data.dev_overlap == "drop":
+            continue  # which is the way to keep them apart
+        for other, trained_on in train.items():
+            if (what := _shared(corpus, trained_on, data.folder)) is not None:
+                yield f"{name}: {what} is trained on too ({other}): its scores will say nothing of new text"
+
+
+def _one_for_both(corpus: Corpus, root: Path) -> str | None:
+    paths = [path.resolve() for path in corpus_paths(corpus, root)]
+    if len(paths) == 2 and paths[0] == paths[1] and paths[0].stat().st_size:  # an empty file is another mistake
+        return str(paths[0])
+    # Columns and groups of a pattern are no fields.
+    fields = corpus.pairs is not None and corpus.pattern is None and ".tsv" not in Path(corpus.pairs).suffixes
+    if fields and corpus.source_field == corpus.target_field:
+        return f"the field {corpus.source_field!r} of {paths[0]}"
+    return None
+
+
+def _shared(corpus: Corpus, other: Corpus, root: Path) -> str | None:
+    first, last = corpus.lines or (1, None)
+    other_first, other_last = other.lines or (1, None)
+    if (last is not None and last < other_first) or (other_last is not None and other_last < first):
+        return None
+    if corpus.made_up is not None:
+        same = (corpus.made_up, corpus.seed) == (other.made_up, other.seed)
+        return f"what seed = {corpus.seed} makes up" if same else None
+    paths, others = ([path.resolve() for path in corpus_paths(each, root)] for each in (corpus, other))
+    return next((str(path) for path in paths if path in others), None)
