@@ -18,6 +18,7 @@ from transduce.config import (
     TrainConfig,
     preset,
     read_run,
+    toml,
     write_run,
 )
 from transduce.config.model import MOST_SYMBOLS
@@ -589,7 +590,10 @@ class TestWords:
     @pytest.mark.parametrize(
         ("value", "expected"),
         [
-            ('"train.en"', 'data.train = \'train.en\': must be a list, such as { source = "train.en", target = "train'),
+            (
+                '"train.en"',
+                "data.train = 'train.en': must be a table of keys, such as { source = \"train.en\", target = ",
+            ),
             ('["a", "b"]', "data.train.0 = 'a': must be a table of keys, such as { source = "),
             ('{ source = ["a", "b"], target = "c" }', "data.train.source = ['a', 'b']: must be one file: "),
         ],
@@ -601,6 +605,27 @@ class TestWords:
     def test_a_key_of_another_section_is_shown_home(self, run_file):
         run_file.write_text(DATA + "[train]\nvocab_size = 8000\n")
         assert complaint(run_file) == f"{run_file} line 6: train.vocab_size: unknown key: it belongs into [tokenizer]"
+
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            (DATA + "source = 'x'\n", "data.source: unknown key: it belongs into data.train or data.dev or data.test"),
+            (DATA + "preset = 'tiny'\n", "data.preset: unknown key: it belongs into [model]"),
+            ("max_steps = 3\n" + DATA, "max_steps: unknown key: it belongs into [train]"),
+            (DATA + "generation = {}\n", "data.generation: unknown key: it is a section of its own, [generation]"),
+            (DATA + "[train]\nepochs = 3\n", "train.epochs: unknown key: did you mean train.max_steps (doctor says "),
+            (DATA + "[model]\nhidden_size = 3\n", "model.hidden_size: unknown key: did you mean model.d_model?"),
+            (DATA + "[model]\nvocab_siz = 3\n", "model.vocab_siz: unknown key: known are encoder_layers, "),
+        ],
+    )
+    def test_what_was_meant_is_said(self, run_file, text, expected):
+        run_file.write_text(text)
+        assert complaint(run_file).split(": ", 1)[1].startswith(expected)
+
+    def test_what_other_toolkits_say_is_known_here(self):
+        for meant in toml._OTHER_WORDS.values():
+            section, key = meant.split()[0].split(".")
+            assert key in toml._fields((section,))
 
     def test_a_long_value_is_cut(self, run_file):
         assert len(complaint(run_file, [f"train.max_steps={'x' * 1000}"])) < 200
@@ -622,9 +647,12 @@ class TestWhatIsMissing:
     @pytest.mark.parametrize(
         ("text", "expected"),
         [
-            ("", ": data: is missing"),
+            (
+                "",
+                ": data: is missing and has no default: write [data] on a line of its own, and below it train and",
+            ),
             ("[train]\nseed = 3\n", ": data: is missing"),
-            (DATA.partition("dev =")[0], " line 1: data.dev: is missing"),
+            (DATA.partition("dev =")[0], " line 1: data.dev: is missing and has no default, such as { source = "),
             (
                 "\n" + DATA.replace(', target = "train.de"', ""),
                 " line 4: data.train: a corpus is a source and a target file, or one file of pairs, or a made-up task; "
@@ -661,6 +689,23 @@ class TestUnreadableFiles:
         message = complaint(run_file)
         assert message.startswith(f"{run_file}: not a TOML file: ")
         assert "line 6" in message
+
+    @pytest.mark.parametrize(
+        ("line", "advice"),
+        [
+            (
+                "precision = float32  # fast",
+                "'precision = float32  # fast': write precision = \"float32\"",
+            ),
+            ("tensorboard = True", "'tensorboard = True': write tensorboard = true"),
+            ("max_steps 100", "'max_steps 100'"),
+        ],
+    )
+    def test_the_line_that_is_no_toml_is_shown_with_what_is_most_often_wrong(self, run_file, line, advice):
+        run_file.write_text(f"{DATA}[train]\n{line}\n")
+        message = complaint(run_file)
+        assert "at line 6" in message
+        assert message.endswith(f": {advice}")
 
     def test_a_byte_order_mark_is_no_part_of_the_text(self, run_file):
         run_file.write_bytes(b"\xef\xbb\xbf" + DATA.encode())

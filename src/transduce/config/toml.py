@@ -27,6 +27,20 @@ _log = logging.getLogger(__name__)
 _MOST_ERRORS: Final = 20  # are shown
 _BASE: Final = "base"  # what a model is that names no preset
 
+# What other toolkits call it.
+_OTHER_WORDS: Final = {
+    **dict.fromkeys(
+        ("epochs", "max_epochs", "num_epochs", "num_train_epochs"),
+        "train.max_steps (doctor says how many epochs they are)",
+    ),
+    **dict.fromkeys(("lr", "learn_rate"), "train.learning_rate_factor"),
+    **dict.fromkeys(("hidden_size", "embed_dim", "embedding_size", "dim_emb", "width"), "model.d_model"),
+    **dict.fromkeys(("ffn_dim", "ffn_size", "intermediate_size", "dim_feedforward"), "model.d_ff"),
+    **dict.fromkeys(("depth", "enc_depth"), "model.encoder_layers"),
+    "dec_depth": "model.decoder_layers",
+    "patience": "train.early_stop",
+}
+
 Table = dict[str, Any]
 Location = tuple[str, ...]
 
@@ -43,7 +57,7 @@ def read_run(path: Path, settings: Iterable[str] = ()) -> RunConfig:
     try:
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # besides its own, those of numbers and nests beyond measure
-        raise BadInputError(f"{path}: not a TOML file: {error}") from error
+        raise BadInputError(f"{path}: not a TOML file: {error}{_advise(text, str(error))}") from error
     given = _apply_settings(table, settings)
     origin = _Origin(path, text, frozenset(given), table)
     data = table.get("data")
@@ -76,6 +90,20 @@ def _read_text(path: Path) -> str:
         ) from error
     except OSError as error:
         raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _advise(text: str, error: str) -> str:
+    """The line that is no TOML, and what is most often wrong with one: a word without quotes."""
+    if (place := re.search(r"at line (\d+)", error)) is None:
+        return ""
+    lines = text.split("\n")
+    line = lines[min(int(place[1]), len(lines)) - 1].strip()
+    advice = ""
+    if bare := re.fullmatch(r"([\w.-]+ *= *)([^\W\d][\w ./-]*?) *(#.*)?", line):
+        key, word = bare[1], bare[2]
+        quoted = word.lower() if word.lower() in {"true", "false"} else f'"{word}"'
+        advice = f": write {key}{quoted}"
+    return f": {shorten(line)}{advice}"
 
 
 def _parse_setting(setting: str) -> tuple[str, object]:
@@ -339,15 +367,34 @@ def _depth(table: object, location: Location) -> int:
 def _nearest(location: Location) -> str:
     """What somebody meant who wrote an unknown key."""
     *sections, unknown = location
+    if homes := [*_homes(unknown, sections)]:
+        return f": it belongs into {' or '.join(homes)}"
     if (nearest := _nearest_key(location)) is not None:
         return f": did you mean {'.'.join([*sections, nearest])}?"
-    homes = [name for name in RunConfig.model_fields if name not in sections and unknown in _fields((name,))]
-    if homes:
-        return f": it belongs into {' or '.join(f'[{home}]' for home in homes)}"
+    if unknown in _OTHER_WORDS:
+        return f": did you mean {_OTHER_WORDS[unknown]}?"
     if unknown in RunConfig.model_fields:
         return f": it is a section of its own, [{unknown}]"
     known = _fields(sections)
     return f": known are {', '.join(known)}" if known else ""
+
+
+def _homes(key: str, sections: Sequence[str]) -> Iterator[str]:
+    """The tables that know a key: those within such a section, or else the other sections."""
+    inner = [name for name in _fields(sections) if sections and key in _fields((*sections, name))]
+    yield from (".".join((*sections, name)) for name in inner)
+    if not inner and len(sections) < 2:
+        yield from (f"[{name}]" for name in RunConfig.model_fields if [name] != sections and key in _own_fields(name))
+
+
+def _own_fields(section: str) -> list[str]:
+    # [tokenizer] and the corpora have tables called source and target, which say nothing of what they mean elsewhere
+    return [name for name in _fields((section,)) if find_section(_annotation((section, name))) is None]
+
+
+def _annotation(location: Location) -> Any:  # noqa: ANN401 - types have no common type
+    field = find_field(RunConfig, location)
+    return None if field is None else field.annotation
 
 
 def _nearest_key(location: Location) -> str | None:

@@ -22,18 +22,23 @@ def what_is_wrong(error: ErrorDetails, section: type[BaseModel]) -> str:
     field = find_field(section, error["loc"])
     match error["type"]:
         case "too_long" | "missing" if _holds_two_numbers(field):
-            return f"must be a list of two numbers{_instead(None, field)}"
+            what = f"must be a list of two numbers{_instead(None, field)}"
         case "model_type" if len(error["loc"]) == 1:
-            return f"must be a section: write [{error['loc'][0]}] on a line of its own, and its keys below"
+            what = f"must be a section: write [{error['loc'][0]}] on a line of its own, and its keys below"
+        case "tuple_type" if field is not None and find_section(field.annotation) is not None:
+            what = f"must be a table of keys{_instead(None, field)}"  # one of the list may stand alone
         case kind if kind in _KINDS:
-            what, better = _KINDS[kind]
-            return f"must be {what}{_instead(better(error['input']), field)}"
+            called, better = _KINDS[kind]
+            what = f"must be {called}{_instead(better(error['input']), field)}"
+        case "missing":
+            what = f"is missing and has no default{_instead(_section_head(field, error['loc']), field)}"
         case "literal_error":
-            return f"must be {_choice(str(error['ctx']['expected']), error['input'])}"
+            what = f"must be {_choice(str(error['ctx']['expected']), error['input'])}"
         case "greater_than" | "greater_than_equal" | "less_than" | "less_than_equal":
-            return f"must be {_bounds(field, error.get('ctx', {}))}"
+            what = f"must be {_bounds(field, error.get('ctx', {}))}"
         case kind:
-            return _PHRASES.get(kind, error["msg"].removeprefix("Value error, "))
+            what = _PHRASES.get(kind, error["msg"].removeprefix("Value error, "))
+    return what
 
 
 def shorten(value: object) -> str:
@@ -125,6 +130,15 @@ def _quoted(value: object) -> str | None:
     return f'"{value}"' if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
+def _section_head(field: FieldInfo | None, location: tuple[str | int, ...]) -> str | None:
+    """How a whole section is written."""
+    section = find_section(field.annotation) if field is not None and len(location) == 1 else None
+    if section is None:
+        return None
+    needed = [name for name, inner in section.model_fields.items() if inner.is_required()]
+    return f"[{location[0]}] on a line of its own, and below it {' and '.join(needed)}"
+
+
 def _nothing(_: object) -> None:
     """There is no telling what was meant."""
 
@@ -141,7 +155,6 @@ _KINDS: Final[Mapping[str, tuple[str, Callable[[object], str | None]]]] = {
 _PHRASES: Final[Mapping[str, str]] = {
     "finite_number": "must be a finite number, neither inf nor nan",
     "string_too_short": "must not be empty",
-    "missing": "is missing and has no default",
     "extra_forbidden": "unknown key",
 }
 
