@@ -94,3 +94,11 @@ def test_every_error_has_its_line(folder, capsys):
     starts = ["error: --set train.seed", *(f"error: {folder / 'run.toml'} line {number}: " for number in (6, 8))]
     assert len(errors.splitlines()) == len(starts)
     assert all(line.startswith(start) for line, start in zip(errors.splitlines(), starts, strict=True))
+
+
+def test_every_missing_file_has_its_line(folder, capsys):
+    status, _, errors = outcome(
+        folder, capsys, RUN, "data.train.source=no", "data.train.target=no", "data.dev.target=nor"
+    )
+    assert status == 2
+    assert [line.split("/")[-1].split(":")[0] for line in errors.split(" (data.root")[:-1]] == ["no", "nor"]

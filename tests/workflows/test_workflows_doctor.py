@@ -92,7 +92,9 @@ def test_more_epochs_than_anybody_wants(prepared, tiny_run_file, tmp_path):
 def test_a_prepared_vocabulary_that_came_out_small(tiny_run_file, tmp_path):
     settings = ["tokenizer.vocab_size=9000"]
     prepare(read_run(tiny_run_file, settings), RunDirectory(tmp_path))
-    assert any("tokenizer: only " in text for text in texts(found(tiny_run_file, tmp_path, *settings), "warning"))
+    warnings = texts(found(tiny_run_file, tmp_path, *settings), "warning")
+    assert any("tokenizer: only " in text for text in warnings)
+    assert any("many symbols will hardly be seen; 300 or fewer would be" in text for text in warnings)
 
 
 def test_every_problem_is_named_and_not_the_first_alone(copied, tmp_path):
@@ -109,6 +111,16 @@ def test_a_missing_file(copied, tmp_path):
     (copied.parent / "train.src").unlink()
     (problem,) = texts(found(copied, tmp_path / "out"), "problem")
     assert "train.src: no such file" in problem
+
+
+def test_every_missing_file(copied, tmp_path):
+    for name in ("train.src", "dev.trg"):
+        (copied.parent / name).unlink()
+    problems = texts(found(copied, tmp_path / "out"), "problem")
+    assert [problem.split(": ")[0] for problem in problems] == [
+        str(copied.parent / "train.src"),
+        str(copied.parent / "dev.trg"),
+    ]
 
 
 def test_an_empty_corpus(copied, tmp_path):

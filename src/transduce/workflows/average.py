@@ -18,7 +18,9 @@ def average(run: RunDirectory, last: int, out: Path) -> list[int]:
         BadInputError: It is no run directory, or has fewer checkpoints; or something stands at ``out``.
     """
     if not run.config.is_file():
-        raise BadInputError(f"{run.root}: not a run directory: {run.config.name} is missing")
+        raise BadInputError(
+            f"{run.root}: not a run directory: {run.config.name} is missing; give the folder that train --out named"
+        )
     if last < 1:
         raise BadInputError(
             f"--last {last}: must be at least 1: the model is the mean of so many of the newest checkpoints"

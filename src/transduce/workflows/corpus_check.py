@@ -55,7 +55,7 @@ def examine_corpora(config: RunConfig, prepared: Prepared | None) -> Iterator[Fi
     try:
         check_files(config)
     except BadInputError as error:
-        yield Finding("problem", str(error))
+        yield from (Finding("problem", message) for message in error.args)
         return
     yield from (Finding("warning", text) for text in find_same_text(config))
     sample, broken = _Sample(), False
@@ -205,8 +205,10 @@ def _examine_vocabulary(config: RunConfig, sample: _Sample, prepared: Prepared |
     if prepared is not None:
         sizes = " and ".join(f"{size:,}" for size in reversed(prepared.tokenizers.sizes.values()))
         yield Finding("ok", f"the prepared vocabulary has {sizes} symbols")
-        yield from (Finding("warning", text) for text in find_small(config, prepared.tokenizers))
-        return
+        small = [Finding("warning", text) for text in find_small(config, prepared.tokenizers)]
+        yield from small
+        if not small:
+            return
     wanted = sum(side.vocab_size for side in config.tokenizer.sides if side.path is None)
     if not wanted or not sample.complete:
         return

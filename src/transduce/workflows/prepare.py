@@ -76,13 +76,15 @@ def check_files(config: RunConfig) -> None:
     """See that every file is there that a preparation reads.
 
     Raises:
-        BadInputError: One is not.
+        BadInputError: Some are not: each is named.
     """
-    for path in [*corpus_files(config), *tokenizer_files(config)]:
-        if not path.is_file():
-            raise BadInputError(
-                f"{path}: {'is a directory' if path.is_dir() else 'no such file'} (data.root is {config.data.root})"
-            )
+    missing = [
+        f"{path}: {'is a directory' if path.is_dir() else 'no such file'} (data.root is {config.data.root})"
+        for path in dict.fromkeys([*corpus_files(config), *tokenizer_files(config)])
+        if not path.is_file()
+    ]
+    if missing:
+        raise BadInputError(*missing)
 
 
 def load_prepared(run: RunDirectory) -> Prepared | None:

@@ -44,9 +44,9 @@ def find_small(config: RunConfig, tokenizers: TokenizerPair) -> Iterator[str]:
         if side.kind in ("bpe", "wordpiece") and tokenizer.vocab_size < _FULL * side.vocab_size:
             yield (
                 f"{name}: only {tokenizer.vocab_size:,} symbols could be learned where vocab_size = "
-                f"{side.vocab_size:,} were asked for: from there on, every word that the training text has more than "
-                f"once is a symbol, and there is nothing left to join. New words need smaller pieces: lower vocab_size "
-                f"(transduce doctor says how many there is text for), or train on more text"
+                f"{side.vocab_size:,} were asked for: the training text has no more to join, all but its rarest words "
+                f"are one symbol each. New words need smaller pieces: lower vocab_size (transduce doctor says how "
+                f"far), or train on more text"
             )
 
 
