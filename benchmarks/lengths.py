@@ -131,7 +131,8 @@ def result(task: Task, out: Path, positions: str, seed: int) -> list[Tally]:
     path = root / "lengths.json"
     if not path.exists():
         logging.getLogger("benchmarks").info(f"{task.name}, {positions}, seed {seed}")
-        train_run(run_config(task, out, positions, seed), RunDirectory(root), resume=True)
+        run = RunDirectory(root)
+        train_run(run_config(task, out, positions, seed), run, resume=run.has_checkpoints)
         outputs = load(root, "float32").translate([source for source, _ in task.test], first_number=None)
         tallies = count([target for _, target in task.test], [output.text for output in outputs])
         path.write_text(json.dumps([asdict(tally) for tally in tallies]), encoding="utf-8")

@@ -1,12 +1,15 @@
 """Going on from a finished model."""
 
 import json
+from contextlib import contextmanager
 
 import pytest
 import torch
 
 from transduce.bundle import load_bundle, read_tensors
+from transduce.cli.main import _run
 from transduce.config import BadInputError, read_run
+from transduce.training import read_progress
 from transduce.workflows.run_directory import RunDirectory
 from transduce.workflows.train import train_run
 
@@ -22,6 +25,14 @@ def settings(trained_run):
     return [*STILL, "tokenizer.kind=existing", f'tokenizer.path="{trained_run}"']
 
 
+CLOCKS = {"seconds", "checkpoint_seconds"}
+
+
+def _metrics(root):
+    lines = [json.loads(line) for line in (root / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
+
+
 def _weights(root):
     return read_tensors(root / "best" / "model.safetensors")
 
@@ -34,6 +45,77 @@ def test_begins_with_the_models_weights_and_a_new_optimizer(trained_run, tiny_ru
     assert progress.step == 1
     measured = [json.loads(line) for line in (trained_run / "metrics.jsonl").read_text().splitlines()]
     assert progress.best_score == pytest.approx(max(each.get("bleu", 0) for each in measured), abs=1)
+
+
+def test_the_model_that_it_begins_with_is_measured_first_and_can_stay_the_best(
+    trained_run, tiny_run_file, settings, tmp_path, capsys
+):
+    """Steps this large unlearn everything."""
+    root = tmp_path / "on"
+    steps = ["train.max_steps=6", "train.validate_every=3", "train.learning_rate_factor=90", "train.early_stop=2"]
+    options = [f"--set={setting}" for setting in [*settings, *steps]]
+    assert _run(["train", str(tiny_run_file), "--out", str(root), "--init", str(trained_run), *options]) == 0
+    shown = capsys.readouterr()
+    first, *later = [line for line in _metrics(root) if line["split"] == "dev"]
+    [last] = [line for line in _metrics(trained_run) if line["split"] == "dev"]
+    assert (first["step"], first["learning_rate"], first["target_tokens"]) == (0, 0, 0)
+    assert (first["bleu"], first["loss"]) == (pytest.approx(last["bleu"]), pytest.approx(last["loss"]))
+    assert [line["step"] for line in later] == [3, 6]
+    assert all(line["bleu"] < first["bleu"] for line in later)
+    old, new = _weights(trained_run), _weights(root)
+    assert all(torch.equal(new[name], old[name]) for name in old)
+    assert [line.endswith("(best so far)") for line in shown.err.splitlines() if "dev loss" in line] == [True] + [
+        False
+    ] * 2
+    assert "best at step 0" in shown.out
+    assert f"the model that it began with, {trained_run}; nothing became better" in shown.out
+    assert "ended at step 6 by train.max_steps = 6\n" in shown.err
+
+
+def test_patience_is_counted_from_the_model_that_it_begins_with(trained_run, tiny_run_file, settings, tmp_path, caplog):
+    caplog.set_level("INFO", logger="transduce")
+    steps = ["train.max_steps=9", "train.validate_every=2", "train.learning_rate_factor=90", "train.early_stop=2"]
+    run = RunDirectory(tmp_path / "on")
+    assert train_run(read_run(tiny_run_file, [*settings, *steps]), run, resume=False, init=trained_run).step == 4
+    assert "ended at step 4 by train.early_stop = 2: so many validations since step 0 were not better" in caplog.text
+
+
+def test_two_halves_of_fine_tuning_are_the_whole(trained_run, tiny_run_file, settings, tmp_path):
+    """What was measured at step 0 is known to the second half, and the mean of checkpoints is of the same ones."""
+    steps = ["train.learning_rate_factor=0.4", "train.checkpoint_every=2", "train.validate_every=2"]
+    config, half = (
+        read_run(tiny_run_file, [*settings, *steps, "train.average_last=2", f"train.max_steps={number}"])
+        for number in (6, 2)
+    )
+    whole, halves, begun = (RunDirectory(tmp_path / name) for name in ("whole", "halves", "begun"))
+    train_run(config, whole, resume=False, init=trained_run)
+    train_run(half, halves, resume=False, init=trained_run)
+    train_run(config, halves, resume=True)
+    # Killed right behind the measurement of what it begins with: it goes on without --init, nor measures that again.
+    with died_in_its_first_step():
+        train_run(config, begun, resume=False, init=trained_run)
+    assert [path.name for path in begun.checkpoints.iterdir()] == ["step-0"]
+    train_run(config, begun, resume=True)
+    for run in (halves, begun):
+        assert _metrics(run.root) == _metrics(whole.root)
+        for name in ("model.safetensors", "optimizer.safetensors"):
+            last = f"checkpoints/step-6/{name}"
+            assert (run.root / last).read_bytes() == (whole.root / last).read_bytes()
+        ends = [read_progress(each.checkpoints / "step-6").model_dump(exclude=CLOCKS) for each in (run, whole)]
+        assert ends[0] == ends[1]
+        assert (run.root / "best/model.safetensors").read_bytes() == (
+            whole.root / "best/model.safetensors"
+        ).read_bytes()
+
+
+@contextmanager
+def died_in_its_first_step():
+    def die(*_, **__):
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("transduce.training.loop.train_step", die)
+        yield
 
 
 def test_regularization_may_differ(trained_run, tiny_run_file, settings, tmp_path):
@@ -101,11 +183,22 @@ def test_what_is_no_model_is_refused(tiny_run_file, settings, tmp_path):
 
 
 def test_a_resumed_training_does_not_begin_again(trained_run, tiny_run_file, settings, tmp_path):
+    """The same command again is what a launcher gives; another model would be passed over in silence."""
     run = RunDirectory(tmp_path / "on")
     train_run(read_run(tiny_run_file, settings), run, resume=False, init=trained_run)
     longer = read_run(tiny_run_file, [*settings, "train.max_steps=2"])
-    # The model may be gone by then.
-    assert train_run(longer, run, resume=True, init=tmp_path / "gone").step == 2
+    with pytest.raises(BadInputError, match=r"at step 1 that began with the model .*tiny, not with .*gone: --resume w"):
+        train_run(longer, run, resume=True, init=tmp_path / "gone")
+    assert train_run(longer, run, resume=True, init=trained_run).step == 2
+
+
+def test_what_began_with_new_weights_is_not_resumed_with_a_models(trained_run, tiny_run_file, tmp_path):
+    run, config = RunDirectory(tmp_path / "new"), read_run(tiny_run_file, STILL)
+    train_run(config, run, resume=False)
+    before = run.config.read_bytes()
+    with pytest.raises(BadInputError, match="that began with new weights, not with"):
+        train_run(read_run(tiny_run_file, ["train.max_steps=2"]), run, resume=True, init=trained_run)
+    assert run.config.read_bytes() == before
 
 
 @pytest.mark.parametrize("carry", [False, True])

@@ -5,6 +5,7 @@ from transduce.bundle.directory import (
     Bundle,
     find_model,
     load_bundle,
+    load_settings,
     save_bundle,
 )
 from transduce.bundle.shortlist import load_shortlist, save_shortlist
@@ -15,6 +16,7 @@ __all__ = [
     "Bundle",
     "find_model",
     "load_bundle",
+    "load_settings",
     "load_shortlist",
     "load_weights",
     "read_tensors",

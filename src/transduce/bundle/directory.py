@@ -82,6 +82,18 @@ def load_bundle(path: Path) -> Bundle:
     return Bundle(model.eval(), tokenizers, generation)
 
 
+def load_settings(path: Path) -> tuple[ModelConfig, GenerationConfig]:
+    """What the model of ``load_bundle`` is and how it writes, without its weights.
+
+    Raises:
+        BadInputError: As there.
+    """
+    directory = find_model(path)
+    for file in (directory / CONFIG, directory / GENERATION):
+        check_place(file)
+    return _read_section(directory / CONFIG, ModelConfig), _read_section(directory / GENERATION, GenerationConfig)
+
+
 def _check_sizes(tokenizers: TokenizerPair, config: ModelConfig, directory: Path) -> None:
     sizes = {"source_vocab_size": None, **tokenizers.sizes}
     for name, size in sizes.items():

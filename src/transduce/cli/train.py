@@ -14,22 +14,29 @@ def train(
     out: Out = None,
     settings: Settings = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint.")] = False,
-    init: Annotated[Path | None, typer.Option(metavar="MODEL", help="Begin with the weights of this model.")] = None,
+    init: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="MODEL",
+            help="Fine-tune this model: begin with its weights, and what RUN.toml leaves out of its settings.",
+        ),
+    ] = None,
     carry_vocabulary: Annotated[
         bool,
-        typer.Option("--carry-vocabulary", help="With --init, carry over what both vocabularies know."),
+        typer.Option("--carry-vocabulary", help="With --init: a new tokenizer, which keeps what both know."),
     ] = False,
 ) -> None:
     """Train a model; prepares the data first, where needed."""
-    from transduce.config import BadInputError, read_run
+    from transduce.config import BadInputError
     from transduce.training import join_processes
+    from transduce.workflows.initialize import read_training
     from transduce.workflows.run_directory import RunDirectory, default_out
     from transduce.workflows.train import train_run
 
     if carry_vocabulary and init is None:
         raise BadInputError("--carry-vocabulary goes with --init MODEL")
     run = RunDirectory(out or default_out(run_file))
-    config = read_run(run_file, settings or ())
+    config = read_training(run_file, settings or (), run, resume=resume, init=init, carry_vocabulary=carry_vocabulary)
     with join_processes(config.train.hang_minutes) as processes:
         if not processes.first:
             keep_to_warnings()
@@ -47,4 +54,6 @@ def train(
             else f"loss {-progress.best_score:.4f}"
         )
         best = f"best at step {progress.best_step} (dev {score})"
+        if progress.best_step == 0:
+            best += f": the model that it began with, {progress.init}; nothing became better"
     typer.echo(f"{run.root}: step {progress.step}, {best}")

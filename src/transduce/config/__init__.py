@@ -3,6 +3,7 @@
 from transduce.config.corpora import Corpus, DataConfig
 from transduce.config.errors import BadInputError, StoppedError, TransduceError
 from transduce.config.generation import GenerationChanges, GenerationConfig, LengthPenaltyKind, Stopping
+from transduce.config.inherit import Inherited
 from transduce.config.model import ModelConfig
 from transduce.config.presets import PRESETS, PUBLISHED, preset
 from transduce.config.run import Parallel, Precision, RunConfig, TrainConfig, TrainingPrecision
@@ -19,6 +20,7 @@ __all__ = [
     "DataConfig",
     "GenerationChanges",
     "GenerationConfig",
+    "Inherited",
     "LengthPenaltyKind",
     "ModelConfig",
     "Parallel",

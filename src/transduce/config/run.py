@@ -35,6 +35,11 @@ class TrainConfig(Section):
     hang_minutes: float = Field(
         10, gt=0, description="of several processes: a step that takes longer ends them all, each with its stack trace"
     )
+    learning_rate: float | None = Field(
+        None,
+        gt=0,
+        description="a constant rate after the warm-up, in place of the schedule of section 5.3; for fine-tuning",
+    )
     learning_rate_factor: float = Field(1.0, gt=0, description="multiplies the schedule of section 5.3")
     warmup_steps: int = Field(4000, ge=1)
     cooldown_steps: int = Field(
@@ -64,6 +69,16 @@ class TrainConfig(Section):
     early_stop: int | None = Field(None, ge=1, description="ends after so many validations without a better one")
     best_metric: BestMetric = Field("bleu", description="what makes a checkpoint the best on dev")
     tensorboard: bool = Field(False, description="the measurements as curves in RUN/tensorboard too")
+
+    @model_validator(mode="after")
+    def _check_rate(self) -> "TrainConfig":
+        if self.learning_rate is not None and self.learning_rate_factor != 1:
+            raise ValueError(
+                f"learning_rate = {self.learning_rate:g} is the rate itself, in place of the schedule that "
+                f"learning_rate_factor = {self.learning_rate_factor:g} multiplies: leave one of them out (or set "
+                f"learning_rate_factor = 1.0)"
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_averaging(self) -> "TrainConfig":

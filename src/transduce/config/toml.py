@@ -5,7 +5,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ from pydantic_core import ErrorDetails
 
 from transduce.config.disk import write_whole
 from transduce.config.errors import BadInputError
+from transduce.config.inherit import Inherited, inherit
 from transduce.config.model import VOCABULARY_SIZES, ModelConfig
 from transduce.config.presets import PRESETS, PUBLISHED
 from transduce.config.run import RunConfig
@@ -33,7 +34,7 @@ _OTHER_WORDS: Final = {
         ("epochs", "max_epochs", "num_epochs", "num_train_epochs"),
         "train.max_steps (doctor says how many epochs they are)",
     ),
-    **dict.fromkeys(("lr", "learn_rate"), "train.learning_rate_factor"),
+    **dict.fromkeys(("lr", "learn_rate"), "train.learning_rate"),
     **dict.fromkeys(("hidden_size", "embed_dim", "embedding_size", "dim_emb", "width"), "model.d_model"),
     **dict.fromkeys(("ffn_dim", "ffn_size", "intermediate_size", "dim_feedforward"), "model.d_ff"),
     **dict.fromkeys(("depth", "enc_depth"), "model.encoder_layers"),
@@ -45,8 +46,8 @@ Table = dict[str, Any]
 Location = tuple[str, ...]
 
 
-def read_run(path: Path, settings: Iterable[str] = ()) -> RunConfig:
-    """Read a run file and apply ``key=value`` settings on top of it.
+def read_run(path: Path, settings: Iterable[str] = (), inherited: Inherited | None = None) -> RunConfig:
+    """Read a run file and apply ``key=value`` settings on top of it; what it leaves out may be ``inherited``.
 
     ``data.root`` comes out absolute: the file's is relative to the file, a setting's to the working folder.
 
@@ -63,6 +64,8 @@ def read_run(path: Path, settings: Iterable[str] = ()) -> RunConfig:
     data = table.get("data")
     if isinstance(data, dict) and isinstance(root := data.get("root", "."), str):
         data["root"] = _resolve(root, path.parent, origin.place(("data", "root")))
+    if inherited is not None:
+        origin = replace(origin, table=inherit(table, inherited, origin.place))
     complaints = [*_check_preset(origin), *(_explain(error, origin) for error in _find_errors(origin))]
     if not complaints:
         return RunConfig.model_validate(origin.expanded)
@@ -229,6 +232,9 @@ class _Origin:
             expanded["model"] = {key: section[key] for key in section if key not in {"preset", *VOCABULARY_SIZES}}
         for name, fields in self.from_preset.items():
             given = expanded.get(name, {})
+            if isinstance(given, dict) and "learning_rate" in given:
+                # A rate of one's own takes the place of the preset's schedule, and so of its factor.
+                given = {"learning_rate_factor": 1.0, **given}
             expanded[name] = {**fields, **given} if isinstance(given, dict) else given
         return expanded
 

@@ -11,14 +11,14 @@ from transduce.training.checkpoint import (
     read_weights,
 )
 from transduce.training.circumstances import circumstances
-from transduce.training.loop import is_finished, is_over, is_stale, train
+from transduce.training.loop import is_finished, is_over, is_stale, train, why_finished
 from transduce.training.memory import is_out_of_memory, keep_freed_memory
 from transduce.training.parallel import connect, gather_model, place_model
 from transduce.training.processes import Processes, join_processes
 from transduce.training.progress import Progress
 from transduce.training.report import Report
 from transduce.training.requests import Abandoned, Requests, listen
-from transduce.training.schedule import cooldown, learning_rate
+from transduce.training.schedule import constant_rate, cooldown, learning_rate
 from transduce.training.session import Corpora, Hooks, Training
 from transduce.training.snapshot import Snapshot, look
 from transduce.training.step import compute_loss, make_optimizer, step_seed, train_step
@@ -46,6 +46,7 @@ __all__ = [
     "circumstances",
     "compute_loss",
     "connect",
+    "constant_rate",
     "cooldown",
     "gather_model",
     "is_finished",
@@ -71,4 +72,5 @@ __all__ = [
     "step_work",
     "train",
     "train_step",
+    "why_finished",
 ]

@@ -34,7 +34,8 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Adam) -
         _log.warning(f"{path}: no manifest, an older version wrote it: damage might not be noticed")
     progress = read_progress(path)
     load_weights(model, path / MODEL, part_like)
-    _load_optimizer(model, optimizer, path / OPTIMIZER)
+    if progress.step > 0:  # before the first step Adam has no state
+        _load_optimizer(model, optimizer, path / OPTIMIZER)
     return progress
 
 

@@ -17,10 +17,11 @@ from transduce.training.course import lessons
 from transduce.training.cuts import fit, within_memory
 from transduce.training.health import Examined, Examiner, Health
 from transduce.training.memory import KeptMemory, keep_freed_memory
+from transduce.training.pace import Pace
 from transduce.training.parallel import connect, gather_model
 from transduce.training.progress import Progress
 from transduce.training.requests import Abandoned
-from transduce.training.schedule import cooldown, learning_rate
+from transduce.training.schedule import constant_rate, cooldown, learning_rate
 from transduce.training.session import Sums, Training, describe
 from transduce.training.step import Taken, step_seed, train_step
 from transduce.training.validation import validate
@@ -31,8 +32,8 @@ from transduce.training.writer import CheckpointWriter
 _log = logging.getLogger(__name__)
 
 _REMEDY: Final = (
-    'lower train.learning_rate_factor, raise train.warmup_steps, or train with train.precision = "float32" or another '
-    "train.seed"
+    "lower train.learning_rate or train.learning_rate_factor, raise train.warmup_steps, or train with "
+    'train.precision = "float32" or another train.seed'
 )
 
 
@@ -54,6 +55,10 @@ def train(training: Training, progress: Progress) -> Progress:
             progress = _validate(training, progress, writer)
             if progress.unvalidated:  # stopped once more
                 return progress
+            if progress.step == 0:
+                # What a training begins with was measured. From now on --resume knows of it without --init.
+                progress = _mark(progress, asked=True)
+                writer.write(progress)
             if is_finished(training.config, progress):
                 writer.write(progress)
                 writer.finish()
@@ -85,6 +90,7 @@ def _train(
     config, requests, processes = training.config, training.requests, training.processes
     sums, examiner = Sums.zero(training.device), Examiner(behind=training.device.type == "cuda")
     clock, kept = time.perf_counter(), KeptMemory()
+    pace, timed = Pace(progress.step, progress.seconds), training.sitting
     watch.beat(f"step {progress.step + 1}")
     for lesson in lessons(training.corpora, config, progress, share):
         step = progress.step + 1
@@ -100,8 +106,10 @@ def _train(
         progress = progress.model_copy(update=changes)
         if health.lost:
             return progress
-        training.report.advance(step)
         seconds = processes.agree(progress.seconds + time.perf_counter() - clock)
+        training.report.advance(step, pace.left(config, step, seconds))
+        if not timed and (timed := pace.is_known(config, seconds)):
+            _tell_cut(training, pace.cut_short(config, step, seconds))
         last = is_over(config, step, seconds)
         validating = last or step % config.validate_every == 0
         regular = last or _saves(config, progress, seconds)
@@ -131,6 +139,11 @@ def _train(
         sums, clock = Sums.zero(training.device), time.perf_counter()
         watch.beat(f"step {step + 1}")
     return progress
+
+
+def _tell_cut(training: Training, message: str | None) -> None:
+    if message and training.processes.first:
+        _log.warning(message)
 
 
 def _take(
@@ -207,7 +220,12 @@ def _measure(training: Training, progress: Progress, writer: CheckpointWriter) -
 
 def _rate(training: Training, step: int) -> float:
     config = training.config
-    rate = learning_rate(step, training.model.config.d_model, config.warmup_steps, config.learning_rate_factor)
+    if step == 0:
+        return 0.0  # the model that a training begins with
+    if config.learning_rate is not None:
+        rate = constant_rate(step, config.learning_rate, config.warmup_steps)
+    else:
+        rate = learning_rate(step, training.model.config.d_model, config.warmup_steps, config.learning_rate_factor)
     return rate * cooldown(step, config.max_steps, config.cooldown_steps)
 
 
@@ -219,6 +237,18 @@ def is_over(config: TrainConfig, step: int, seconds: float) -> bool:
 def is_stale(config: TrainConfig, progress: Progress) -> bool:
     """Whether dev has not become better for as long as the settings allow."""
     return config.early_stop is not None and progress.stale >= config.early_stop
+
+
+def why_finished(config: TrainConfig, progress: Progress) -> str | None:
+    """Which setting ended a training, in words; None where it is not finished."""
+    if not is_finished(config, progress):
+        return None
+    if progress.step >= config.max_steps:
+        return f"train.max_steps = {config.max_steps:,}"
+    if is_over(config, progress.step, progress.seconds):
+        return f"train.max_minutes = {config.max_minutes:g}"
+    since = "" if progress.best_step is None else f" since step {progress.best_step:,}"
+    return f"train.early_stop = {config.early_stop}: so many validations{since} were not better"
 
 
 def is_finished(config: TrainConfig, progress: Progress) -> bool:

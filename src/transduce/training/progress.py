@@ -14,6 +14,7 @@ class Progress(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     fixed: dict[str, Any] = {}  # what the training began with and must go on with, by its key in the run file
+    init: str | None = None  # the finished model whose weights it began with
     step: int = 0
     epoch: int = 0
     window: int = 0  # of this epoch's plan

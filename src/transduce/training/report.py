@@ -9,9 +9,10 @@ from types import TracebackType
 from typing import Self, final
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from transduce.training.journal import Journal
+from transduce.training.pace import describe_time
 from transduce.training.tracking import Tracking, perplexity
 
 _log = logging.getLogger(__name__)
@@ -51,10 +52,12 @@ class Report:
             MofNCompleteColumn(),
             BarColumn(bar_width=8),  # the figures need the rest of 80 columns
             TextColumn("{task.fields[note]}"),
-            TimeRemainingColumn(),
+            # Not rich's own estimate: that knows no train.max_minutes.
+            TextColumn("{task.fields[left]}", style="progress.remaining"),
             console=console,
         )
-        self._task = self._bar.add_task("training", total=max_steps, completed=step, note="")
+        self._task = self._bar.add_task("training", total=max_steps, completed=step, note="", left="")
+        self._left = ""
 
     def __enter__(self) -> Self:
         if self._has_bar:
@@ -72,9 +75,10 @@ class Report:
         self._open_files(step, unvalidated=False)
         self.advance(step)
 
-    def advance(self, step: int) -> None:
-        """Move the bar."""
-        self._bar.update(self._task, completed=step)
+    def advance(self, step: int, left: float | None = None) -> None:
+        """Move the bar; ``left`` are the seconds that the training still takes, where that is known."""
+        self._left = "" if left is None else f"{describe_time(left)} left"
+        self._bar.update(self._task, completed=step, left=self._left)
 
     def train(self, metrics: dict[str, float | int | str], tokens_per_second: float) -> None:
         """A measurement of the last steps."""
@@ -87,7 +91,7 @@ class Report:
         _log.log(
             logging.DEBUG if self._has_bar else logging.INFO,  # the bar says it already
             f"step {metrics['step']}  loss {loss:.3f}  perplexity {perplexity(loss):.2f}  "
-            f"{tokens_per_second:,.0f} tokens/s  rate {rate:.2e}",
+            f"{tokens_per_second:,.0f} tokens/s  rate {rate:.2e}" + (f"  {self._left}" if self._left else ""),
         )
 
     def dev(self, metrics: dict[str, float | int | str], *, best: bool) -> None:

@@ -112,6 +112,11 @@ def listen(requests: Requests) -> Iterator[None]:
 
 
 def _say(message: str) -> None:
-    """Past the log and Python's streams, which the signal may have come in the middle of."""
+    """Past the log and Python's streams, which the signal may have come in the middle of.
+
+    On a terminal there may be a progress bar, or the ^C of who pressed it, in the line.
+    """
     with suppress(OSError, ValueError, AttributeError):
-        os.write(sys.stderr.fileno(), f"{message}\n".encode())
+        descriptor = sys.stderr.fileno()
+        begin = "\n" if os.isatty(descriptor) else ""
+        os.write(descriptor, f"{begin}{message}\n".encode())

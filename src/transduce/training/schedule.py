@@ -6,6 +6,11 @@ def learning_rate(step: int, d_model: int, warmup_steps: int, factor: float) -> 
     return float(factor * d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5))
 
 
+def constant_rate(step: int, rate: float, warmup_steps: int) -> float:
+    """In place of section 5.3's: up to ``rate`` in a straight line over the warm-up, and there it stays."""
+    return rate * min(1.0, step / warmup_steps)
+
+
 def cooldown(step: int, max_steps: int, cooldown_steps: int) -> float:
     """What the rate of a step is multiplied with: 1, then down to 1 / ``cooldown_steps`` at the last step.
 

@@ -49,6 +49,7 @@ class Training:
     hooks: Hooks
     requests: Requests = field(default_factory=Requests)
     processes: Processes = ALONE
+    sitting: bool = False  # max_minutes ends this sitting only, and the training goes on another time
 
     @property
     def device(self) -> torch.device:

@@ -38,6 +38,7 @@ _SAFE: Final = frozenset(
 # Another training from here on, of the same model on the same data.
 _ALLOWED: Final = frozenset(
     {
+        "train.learning_rate",
         "train.learning_rate_factor",
         "train.warmup_steps",
         "train.cooldown_steps",

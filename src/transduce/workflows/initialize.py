@@ -1,7 +1,8 @@
-"""Going on from a finished model: its weights for a new training, on other text or with other settings."""
+"""Fine-tuning: a finished model's settings and weights for a new training, on other text or with other settings."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -9,17 +10,80 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from transduce.bundle import Bundle, load_bundle
-from transduce.config import BadInputError, ModelConfig
+from transduce.bundle import Bundle, load_bundle, load_settings
+from transduce.config import BadInputError, Inherited, ModelConfig, RunConfig, read_run
 from transduce.config.model import REGULARIZATION, VOCABULARY_SIZES
 from transduce.models import Transformer
 from transduce.text import Tokenizer, TokenizerPair
+from transduce.training import list_checkpoints, read_progress
+from transduce.workflows.run_directory import RunDirectory
 
 _log = logging.getLogger(__name__)
 
 # Of a model, only these may differ from the one that it goes on from: no weight depends on them.
 _FREE: Final = {*VOCABULARY_SIZES, *REGULARIZATION}
 _NAMED: Final = 5
+
+
+def read_training(
+    run_file: Path,
+    settings: Iterable[str],
+    run: RunDirectory,
+    *,
+    resume: bool,
+    init: Path | None = None,
+    carry_vocabulary: bool = False,
+) -> RunConfig:
+    """The run file; what it leaves out is as in the model ``init``, or as the training in ``run`` began with one.
+
+    With ``carry_vocabulary``, the tokenizer is the run file's in any case.
+
+    Raises:
+        BadInputError: The run file or the model cannot be read, or the run file asks for another architecture.
+    """
+    checkpoints = list_checkpoints(run.checkpoints)
+    if init is not None and not checkpoints:
+        return read_run(run_file, settings, _of_model(init, with_tokenizer=not carry_vocabulary))
+    inherited = _of_run(run) if resume and began_with(checkpoints) else None
+    return read_run(run_file, settings, inherited)
+
+
+def began_with(checkpoints: Sequence[tuple[int, Path]]) -> str | None:
+    """The finished model that a training began with, by the newest of its checkpoints that can be read."""
+    for _, path in reversed(checkpoints):
+        with suppress(BadInputError):
+            return read_progress(path).init
+    return None
+
+
+def name_init(init: Path) -> str:
+    """The path of a finished model as a checkpoint keeps it."""
+    return str(init.resolve())
+
+
+def check_init(config: RunConfig, init: Path) -> None:
+    """See that a training can begin with a model's weights, before anything is prepared.
+
+    Raises:
+        BadInputError: It is none, or they differ in more than regularization; the settings are named.
+    """
+    _check_settings(config.model, load_settings(init)[0], init)
+
+
+def _of_model(init: Path, *, with_tokenizer: bool) -> Inherited:
+    model, generation = load_settings(init)
+    tokenizer = {"kind": "existing", "path": name_init(init)} if with_tokenizer else {}
+    return Inherited(str(init), model, tokenizer, generation.model_dump(exclude_none=True))
+
+
+def _of_run(run: RunDirectory) -> Inherited | None:
+    """As it was resolved when the training began; None where that can no longer be read."""
+    try:
+        config = read_run(run.config)
+    except BadInputError:
+        return None  # whoever compares the settings says so
+    tokenizer, generation = (section.model_dump(exclude_none=True) for section in (config.tokenizer, config.generation))
+    return Inherited(str(run.config), config.model, tokenizer, generation)
 
 
 def initialize(model: Transformer, tokenizers: TokenizerPair, path: Path, *, carry_vocabulary: bool) -> None:
@@ -35,13 +99,13 @@ def initialize(model: Transformer, tokenizers: TokenizerPair, path: Path, *, car
     _check_settings(model.config, older.config, path)
     if _same(tokenizers, older.tokenizers):
         model.load_state_dict(older.model.state_dict())
-        _log.info(f"going on from {path}")
+        _log.info(f"fine-tuning {path}: its weights and its vocabulary{_regularization(model.config, older.config)}")
         return
     if not carry_vocabulary:
         raise BadInputError(
             f"{path}: its vocabulary is not this run's: {'; '.join(_differences(tokenizers, older.tokenizers))}. "
-            f'Take its tokenizer (tokenizer.kind = "existing", tokenizer.path = "{path.resolve()}"), or carry over the '
-            f"symbols that both know (--carry-vocabulary)"
+            f'Leave [tokenizer] out of the run file to take its tokenizer (which is tokenizer.kind = "existing", '
+            f'tokenizer.path = "{path.resolve()}"), or carry over the symbols that both know (--carry-vocabulary)'
         )
     _carry_over(model, tokenizers, older, path)
 
@@ -54,7 +118,20 @@ def _check_settings(new: ModelConfig, old: ModelConfig, path: Path) -> None:
         if value != was[key]
     ]
     if different:
-        raise BadInputError(f"{path}: another model than this run's: {'; '.join(different)}")
+        raise BadInputError(
+            f"{path}: another model than this run's: {'; '.join(different)}: leave [model] out of the run file to take "
+            f"the model's settings"
+        )
+
+
+def _regularization(new: ModelConfig, old: ModelConfig) -> str:
+    """What differs, in words."""
+    different = [
+        f"; model.{name} is {getattr(new, name)} ({getattr(old, name)} there)"
+        for name in sorted(REGULARIZATION)
+        if getattr(new, name) != getattr(old, name)
+    ]
+    return "".join(different)
 
 
 def _same(new: TokenizerPair, old: TokenizerPair) -> bool:
@@ -110,7 +187,7 @@ def _carry_over(model: Transformer, tokenizers: TokenizerPair, older: Bundle, pa
         rows = _copy_rows(tokenizers.source.vocabulary, model.source_embedding.weight, (source,))
         carried = {"target ": carried[""], "source ": rows}
     for side, (count, total) in carried.items():
-        _log.info(f"going on from {path}: {count:,} of {total:,} {side}symbols carried over")
+        _log.info(f"fine-tuning {path}: {count:,} of {total:,} {side}symbols carried over")
 
 
 @dataclass(frozen=True)

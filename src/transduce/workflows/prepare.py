@@ -53,11 +53,13 @@ def prepare(config: RunConfig, run: RunDirectory) -> Prepared:
         BadInputError: A corpus cannot be read, its sides differ in length, or nothing of it is left; or the folder is
             no run's.
     """
-    check_files(config)
+    prepared = load_prepared(run)
+    known = _known_tokenizers(config, run, prepared)
+    check_files(config, tokenizers=known is None)
     for text in find_same_text(config):
         _log.warning(text)
-    origin = _origin(config)
-    if (prepared := load_prepared(run)) and prepared.train.origin == origin == prepared.dev.origin:
+    origin = _origin(config, known)
+    if prepared and prepared.train.origin == origin == prepared.dev.origin:
         if run.has_checkpoints:  # a training writes its own settings down
             return prepared
         if _fits(prepared.dev, config):
@@ -72,15 +74,15 @@ def prepare(config: RunConfig, run: RunDirectory) -> Prepared:
     return _prepare_anew(config, run, origin)
 
 
-def check_files(config: RunConfig) -> None:
-    """See that every file is there that a preparation reads.
+def check_files(config: RunConfig, *, tokenizers: bool = True) -> None:
+    """See that every file is there that a preparation reads, with or without those of ``tokenizers``.
 
     Raises:
         BadInputError: Some are not: each is named.
     """
     missing = [
         f"{path}: {'is a directory' if path.is_dir() else 'no such file'} (data.root is {config.data.root})"
-        for path in dict.fromkeys([*corpus_files(config), *tokenizer_files(config)])
+        for path in dict.fromkeys([*corpus_files(config), *(tokenizer_files(config) if tokenizers else ())])
         if not path.is_file()
     ]
     if missing:
@@ -115,6 +117,16 @@ def _link(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError:
         shutil.copy2(source, target)
+
+
+def _known_tokenizers(config: RunConfig, run: RunDirectory, prepared: Prepared | None) -> list[str] | None:
+    """The digests of the tokenizers that a training was prepared with, where their files are gone: it has its own."""
+    if prepared is None or not run.has_checkpoints:
+        return None
+    paths = [config.data.folder / str(side.path) for side in config.tokenizer.sides if side.path is not None]
+    if all(path.exists() for path in paths):
+        return None
+    return prepared.train.origin.get("files", "").split()[len(corpus_files(config)) :]
 
 
 def _check_readable(run: RunDirectory) -> None:
@@ -234,10 +246,13 @@ def _tokenize(corpus: Corpus, lines: list[_Line], tokenizers: TokenizerPair) -> 
     return zip(sources, targets, strict=True)
 
 
-def _origin(config: RunConfig) -> dict[str, str]:
-    """What a preparation depends on: its settings, and what the files hold, wherever they are."""
+def _origin(config: RunConfig, tokenizers: list[str] | None = None) -> dict[str, str]:
+    """What a preparation depends on: its settings, and what the files hold, wherever they are.
+
+    ``tokenizers`` are the digests of the tokenizers' files, where these need not be read.
+    """
     digests = []
-    for path in [*corpus_files(config), *tokenizer_files(config)]:
+    for path in [*corpus_files(config), *(tokenizer_files(config) if tokenizers is None else ())]:
         with path.open("rb") as stream:
             digests.append(hashlib.file_digest(stream, "sha256").hexdigest())
     data = config.data.model_dump(exclude={"root": True, "test": True, "train": {"__all__": {"weight"}}})
@@ -245,5 +260,5 @@ def _origin(config: RunConfig) -> dict[str, str]:
         "data": json.dumps(data),
         "tags": " ".join(config.data.tags),
         "tokenizer": config.tokenizer.model_dump_json(exclude={"bpe_dropout"}),
-        "files": " ".join(digests),
+        "files": " ".join([*digests, *(tokenizers or ())]),
     }

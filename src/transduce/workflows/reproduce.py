@@ -156,6 +156,6 @@ def _train(config: RunConfig, run: RunDirectory, base: RunDirectory, seconds: fl
     before = read_progress(checkpoints[-1][1]).seconds if checkpoints else 0.0
     limit = (before + seconds) / 60 if math.isfinite(seconds) else None
     limited = config.model_copy(update={"train": config.train.model_copy(update={"max_minutes": limit})})
-    progress = train_run(limited, run, resume=True)
+    progress = train_run(limited, run, resume=run.has_checkpoints, sitting=True)
     write_run(config, run.config)  # the limit was this sitting's, not the training's
     return progress.step >= config.train.max_steps

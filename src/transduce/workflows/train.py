@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from signal import Signals
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from transduce.bundle import BEST, Bundle, find_model, save_bundle
+from transduce.bundle import BEST, Bundle, save_bundle
 from transduce.config import BadInputError, Precision, RunConfig, StoppedError, TrainConfig, TransduceError, write_run
 from transduce.config.disk import hold
 from transduce.data import Ids, Resegment, read_corpus
@@ -39,10 +39,11 @@ from transduce.training import (
     place_model,
     require_tensorboard,
     train,
+    why_finished,
 )
 from transduce.workflows.changes import fix, tell_changes, tell_circumstances
 from transduce.workflows.cost import describe_cost
-from transduce.workflows.initialize import initialize
+from transduce.workflows.initialize import began_with, check_init, initialize, name_init
 from transduce.workflows.prepare import Prepared, load_prepared, prepare
 from transduce.workflows.run_directory import RunDirectory
 
@@ -59,26 +60,29 @@ def train_run(
     init: Path | None = None,
     carry_vocabulary: bool = False,
     stop_after: int | None = None,
+    sitting: bool = False,
     processes: Processes | None = None,
 ) -> Progress:
     """Prepare where needed, then train to ``max_steps``; with ``resume``, go on from the newest checkpoint.
 
     Several ``processes`` all call it, alike; the first one prepares, measures dev and writes.
 
-    ``init`` is a finished model whose weights a training begins with; where one is resumed, it no longer matters.
-    ``stop_after`` is a step behind which it is interrupted, as by a signal.
+    ``init`` is a finished model whose weights a training begins with; dev is measured before the first step, too. A
+    training that is resumed may be given the one that it began with.
+    ``stop_after`` is a step behind which it is interrupted, as by a signal. With ``sitting``, ``max_minutes`` is the
+    end of this call only: the training will go on another time.
 
     Raises:
         BadInputError: The directory already holds a training and ``resume`` was not given, another process trains in
-            it at this moment, what it holds is damaged, ``init`` is another model than the run file's, or settings have
-            changed that may not.
+            it at this moment, what it holds is damaged, ``init`` is another model than the run file's or than the one
+            that a resumed training began with, or settings have changed that may not.
         StoppedError: A signal ended it.
         TransduceError: The last checkpoint could not be written.
     """
     requests, processes = Requests(stop_after), processes or Processes.single()
     try:
         with listen(requests), _alone(run) if processes.first else nullcontext():
-            progress = _train_run(config, run, processes, requests, resume, init, carry_vocabulary)
+            progress = _train_run(config, run, processes, requests, resume, init, carry_vocabulary, sitting)
     except Abandoned:
         progress = None
     if requests.stopped_by is None:
@@ -116,21 +120,16 @@ def _train_run(
     resume: bool,
     init: Path | None,
     carry_vocabulary: bool,
+    sitting: bool,
 ) -> Progress:
     checkpoints = list_checkpoints(run.checkpoints)
-    if checkpoints and not resume:
-        raise BadInputError(
-            f"{run.root}: holds a training at step {checkpoints[-1][0]:,}: --resume goes on from there, "
-            f"--out DIR trains elsewhere"
-        )
     if config.train.tensorboard:
         require_tensorboard()
-    if init is not None and not checkpoints:
-        find_model(init)  # a wrong path should not cost a preparation
-    if resume and not checkpoints and run.metrics.exists():
-        _log.warning(f"{run.root}: no checkpoint was written yet: starting anew{f' from {init}' if init else ''}")
     if checkpoints:
+        _check_resume(run, checkpoints, resume, init)
         tell_changes(config, run)
+    else:
+        _check_start(config, run, processes, resume, init)
     prepared, device = _prepare(config, run, processes), processes.device
     torch.manual_seed(config.train.seed)
     model = build(config.model.model_copy(update=prepared.tokenizers.sizes))
@@ -138,26 +137,32 @@ def _train_run(
         initialize(model, prepared.tokenizers, init, carry_vocabulary=carry_vocabulary)
     place_model(model, processes, config.train.parallel)
     optimizer = make_optimizer(model, config.train)
-    progress = load_newest(run.checkpoints, model, optimizer, processes) if checkpoints else Progress()
+    if checkpoints:
+        progress = load_newest(run.checkpoints, model, optimizer, processes)
+    else:
+        # A model that it begins with is measured first: nothing worse becomes the best.
+        progress = Progress(init=None if init is None else name_init(init), unvalidated=init is not None)
     settings = _resolve_precision(config.train, progress, device)
     progress = fix(progress, config, settings, run)
     _check_alike(settings, progress, processes)
     if processes.first:
         progress = tell_circumstances(progress, circumstances(device, processes, settings.parallel))
-        write_run(config, run.config)
     tensorboard = run.tensorboard if settings.tensorboard and processes.first else None
     with Report(
         run.metrics if processes.first else None,
         max_steps=settings.max_steps,
         step=progress.step,
-        unvalidated=progress.unvalidated,
+        unvalidated=progress.unvalidated or not checkpoints,  # of an earlier start, nothing stays
         tensorboard=tensorboard,
     ) as report:
         for line in prepared.report if prepared.new else ():
             report.say(line)
-        if is_finished(settings, progress):
-            report.say(f"already trained to step {progress.step:,}: nothing to do")
+        if (why := why_finished(settings, progress)) is not None:
+            report.say(f"already trained to step {progress.step:,}, the end by {why}: nothing to do")
             return progress
+        if processes.first:
+            # From here on this is what is trained; where nothing is, what was trained stays written.
+            write_run(config, run.config)
         beginning = "going on from" if checkpoints else "starting at"
         together = "" if processes.alone else f", {processes.number} processes, {_HELD[settings.parallel]}"
         report.say(f"{beginning} step {progress.step:,} on {device} in {settings.precision}{together}")
@@ -173,13 +178,42 @@ def _train_run(
             hooks=_hooks(config, settings.precision, run, prepared),
             requests=requests,
             processes=processes,
+            sitting=sitting,
         )
         progress = train(training, progress)
-        if not is_finished(settings, progress):
+        if (why := why_finished(settings, progress)) is None:
             return progress
+        report.say(f"ended at step {progress.step:,} by {why}")
         for line in describe_cost(model.config, progress, training.dtype, device, processes.number):
             report.say(line)
         return progress
+
+
+def _check_start(config: RunConfig, run: RunDirectory, processes: Processes, resume: bool, init: Path | None) -> None:
+    if init is not None:
+        check_init(config, init)
+    if resume and processes.first:
+        weights = f"the weights of {init}" if init else "new weights"
+        _log.warning(
+            f"{run.root}: nothing to resume, no checkpoint was written yet: starting anew, with {weights}. Where "
+            f"another folder was meant, give it with --out"
+        )
+
+
+def _check_resume(run: RunDirectory, checkpoints: Sequence[tuple[int, Path]], resume: bool, init: Path | None) -> None:
+    """See that a training may go on; with ``init`` only where it began with that: a launcher repeats its command."""
+    if not resume:
+        raise BadInputError(
+            f"{run.root}: holds a training at step {checkpoints[-1][0]:,}: --resume goes on from there, "
+            f"--out DIR trains elsewhere"
+        )
+    if init is None or (began := began_with(checkpoints)) == name_init(init):
+        return
+    raise BadInputError(
+        f"{run.root}: holds a training at step {checkpoints[-1][0]:,} that began with "
+        f"{f'the model {began}' if began else 'new weights'}, not with {init}: --resume without --init goes on there, "
+        f"--init with another --out begins anew"
+    )
 
 
 def _prepare(config: RunConfig, run: RunDirectory, processes: Processes) -> Prepared:

@@ -1,0 +1,63 @@
+"""What a run file leaves to the model that its training begins with (``train --init``)."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+from transduce.config.errors import BadInputError
+from transduce.config.model import REGULARIZATION, VOCABULARY_SIZES, ModelConfig
+
+Table = dict[str, Any]
+
+# A [tokenizer] section with none of these says nothing about which tokenizer it is.
+_CHOOSES: Final = frozenset({"kind", "vocab_size", "path", "learn_from", "source", "target"})
+_DERIVED: Final = frozenset({"d_k", "d_v"})  # where they are 0, they follow from others
+
+
+@final
+@dataclass(frozen=True)
+class Inherited:
+    """The settings of a finished model, for whatever a run file does not say.
+
+    ``name`` is what errors call the model; ``tokenizer`` and ``generation`` are sections of a run file, and empty where
+    the run file's own counts.
+    """
+
+    name: str
+    model: ModelConfig
+    tokenizer: Mapping[str, Any]
+    generation: Mapping[str, Any]
+
+
+def inherit(table: Table, inherited: Inherited, place: Callable[[tuple[str, ...]], str]) -> Table:
+    """A run's table with what it leaves out; ``place`` says where a key stands.
+
+    Key by key of the model: only regularization may be another. A preset says all of a model, and is left as it is.
+    Generation settings come whole, or not at all.
+
+    Raises:
+        BadInputError: The table says otherwise of the architecture, which the weights are of.
+    """
+    table = dict(table)
+    model, tokenizer = table.get("model", {}), table.get("tokenizer", {})
+    if isinstance(model, dict) and "preset" not in model:
+        table["model"] = _join(model, inherited, place)
+    if isinstance(tokenizer, dict) and not _CHOOSES & tokenizer.keys() and inherited.tokenizer:
+        table["tokenizer"] = {**inherited.tokenizer, **tokenizer}
+    if "generation" not in table and inherited.generation:
+        table["generation"] = dict(inherited.generation)
+    return table
+
+
+def _join(section: Table, inherited: Inherited, place: Callable[[tuple[str, ...]], str]) -> Table:
+    theirs = inherited.model.model_dump(exclude=set(VOCABULARY_SIZES))
+    for key, value in section.items():
+        free = key in REGULARIZATION or key not in theirs or (key in _DERIVED and value == 0)
+        if not free and value != theirs[key]:
+            raise BadInputError(
+                f"{place(('model', key))} = {value!r}, but {inherited.name}, which the training begins with, has "
+                f"{theirs[key]!r}: leave it out, or begin with another model"
+            )
+    if "dropout" in section:
+        theirs.pop("embedding_dropout")  # as in any run file, it follows dropout where it is left out
+    return {**theirs, **section}
