@@ -124,6 +124,14 @@ def test_the_same_seed_gives_the_same_losses_and_another_does_not(tmp_path, corp
     assert [row[2] for row in one] != [row[2] for row in other]
 
 
+def test_a_constant_rate_stays_and_cools_down(tmp_path, corpora):
+    """Up to 0.3 by step 2; of eight steps, the last three cool down by thirds."""
+    changes = {"learning_rate": 0.3, "learning_rate_factor": 1.0, "warmup_steps": 2, "cooldown_steps": 3}
+    _train(tmp_path / "run", corpora, CONFIG.model_copy(update={**changes, "log_every": 1}))
+    rates = {line["step"]: line["learning_rate"] for line in _metrics(tmp_path / "run")}
+    assert list(rates.values()) == pytest.approx([0.15, 0.3, 0.3, 0.3, 0.3, 0.3, 0.2, 0.1])
+
+
 def test_batches_cut_in_two_train_the_same(tmp_path, corpora, monkeypatch):
     """Every batch of 64 tokens a side has several pairs; what is dropped of each does not depend on the others."""
     _train(tmp_path / "whole", corpora, CONFIG)

@@ -51,6 +51,21 @@ def test_people_read_the_log_and_programs_the_file(tmp_path, caplog):
     assert lines[1:] == [measured, measured | {"average": 3}]
 
 
+def test_the_time_that_is_left_is_said_where_it_is_known(tmp_path, caplog):
+    caplog.set_level(logging.INFO, "transduce")
+    measured = {"step": 5, "split": "train", "loss": 2.0, "learning_rate": 0.1}
+    with Report(tmp_path / "metrics.jsonl", max_steps=10, step=0) as report:
+        for left in (3900.0, 754.0, 41.0, None):
+            report.advance(5, left)
+            report.train(measured, tokens_per_second=1234.5)
+    assert [message.partition("rate 1.00e-01")[2] for message in caplog.messages] == [
+        "  1 h 05 min left",
+        "  13 min left",
+        "  41 s left",
+        "",
+    ]
+
+
 def test_who_sets_up_no_logging_sees_nothing(tmp_path, capsys):
     with Report(tmp_path / "metrics.jsonl", max_steps=10, step=0) as report:
         report.dev({"step": 5, "split": "dev", "loss": 2.0, "learning_rate": 0.1}, best=True)

@@ -1,6 +1,6 @@
 import pytest
 
-from transduce.training import cooldown, learning_rate
+from transduce.training import constant_rate, cooldown, learning_rate
 
 
 def test_the_papers_base_peaks_after_its_warmup():
@@ -21,6 +21,10 @@ def test_linear_up_then_inverse_square_root_down():
 
 def test_the_factor_multiplies():
     assert learning_rate(7, 64, 100, 3.0) == pytest.approx(3 * learning_rate(7, 64, 100, 1.0))
+
+
+def test_a_constant_rate_is_reached_in_a_straight_line_and_kept():
+    assert [constant_rate(step, 0.3, 10) for step in (1, 5, 10, 11, 997)] == pytest.approx([0.03, 0.15, 0.3, 0.3, 0.3])
 
 
 def test_cooldown_falls_in_a_straight_line_over_the_last_steps():

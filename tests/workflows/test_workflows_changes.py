@@ -20,6 +20,7 @@ pytest_plugins = ["tiny_run"]
         ("train.hang_minutes=3", 10, 3, "safe"),
         ("generation.beam_size=7", 4, 7, "safe"),
         ("train.warmup_steps=61", 60, 61, "allowed"),
+        ("train.learning_rate_factor=0.5", 0.4, 0.5, "allowed"),
         ("model.label_smoothing=0.2", 0.1, 0.2, "allowed"),
         ("train.seed=2", 1, 2, "refused"),
         ("train.batch_tokens=257", 256, 257, "refused"),
@@ -37,6 +38,13 @@ def test_what_a_change_means(tiny_run_file, setting, before, after, effect):
     [change] = changes
     assert change.key.replace(".0.", ".") == setting.partition("=")[0]
     assert (change.before, change.after, change.effect) == (before, after, effect)
+
+
+def test_a_constant_rate_may_take_the_schedules_place(tiny_run_file):
+    began = read_run(tiny_run_file, ["train.learning_rate_factor=1.0"])
+    now = read_run(tiny_run_file, ["train.learning_rate_factor=1.0", "train.learning_rate=3e-4"])
+    [change] = find_changes(began, now)
+    assert (change.key, change.before, change.after, change.effect) == ("train.learning_rate", None, 3e-4, "allowed")
 
 
 def test_where_the_rate_falls_to_the_end_more_steps_are_another_training(tiny_run_file):

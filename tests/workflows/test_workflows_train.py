@@ -222,11 +222,69 @@ def test_a_training_without_its_preparation_is_not_sent_in_circles(trained_run, 
         train_run(tiny_config, RunDirectory(root), resume=True)
 
 
-def test_resuming_before_the_first_checkpoint_says_that_it_starts_anew(tiny_run_file, tmp_path, caplog):
+@pytest.mark.parametrize("begun", [False, True])
+def test_resuming_before_the_first_checkpoint_says_that_it_starts_anew(tiny_run_file, tmp_path, caplog, begun):
+    """The folder may be another one than was meant."""
     run = RunDirectory(tmp_path / "run")
     config = read_run(tiny_run_file, SHORT)
+    if begun:
+        train_run(config, run, resume=False)
+        shutil.rmtree(run.checkpoints)
+    caplog.clear()
     train_run(config, run, resume=True)
-    assert "anew" not in caplog.text  # where nothing had begun, there is nothing to warn of
-    shutil.rmtree(run.checkpoints)
-    train_run(config, run, resume=True)
-    assert "no checkpoint was written yet: starting anew" in caplog.text
+    [said] = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert said.getMessage().startswith(
+        f"{run.root}: nothing to resume, no checkpoint was written yet: starting anew, with new weights. Where"
+    )
+    assert "--out" in said.getMessage()
+
+
+def test_run_toml_is_what_was_trained(tiny_run_file, tmp_path, caplog):
+    """Asked for less than what is trained, nothing is; refused settings are not trained either."""
+    caplog.set_level("INFO", logger="transduce")
+    run = RunDirectory(tmp_path / "run")
+    train_run(read_run(tiny_run_file, SHORT), run, resume=False)
+    before = run.config.read_bytes()
+    fewer = read_run(tiny_run_file, [*SHORT, "train.max_steps=3", "train.warmup_steps=7", "model.dropout=0.3"])
+    assert train_run(fewer, run, resume=True).step == 4
+    assert run.config.read_bytes() == before
+    assert "already trained to step 4, the end by train.max_steps = 3: nothing to do" in caplog.messages
+    with pytest.raises(BadInputError, match=r"train\.seed was 1 and is 2"):
+        train_run(read_run(tiny_run_file, [*SHORT, "train.seed=2", "train.max_steps=9"]), run, resume=True)
+    assert run.config.read_bytes() == before
+    train_run(read_run(tiny_run_file, [*SHORT, "train.max_steps=6", "train.warmup_steps=7"]), run, resume=True)
+    trained = read_run(run.config).train
+    assert (trained.max_steps, trained.warmup_steps) == (6, 7)
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ([], "ended at step 4 by train.max_steps = 4"),
+        (["train.max_minutes=1e-6"], "ended at step 1 by train.max_minutes = 1e-06"),
+        (
+            # At this rate nothing becomes better; its steps are those that only patience ends.
+            ["train.learning_rate_factor=1e-9", "train.best_metric=loss", "train.max_steps=90", "train.early_stop=1"],
+            "by train.early_stop = 1: so many validations since step ",
+        ),
+    ],
+)
+def test_a_training_that_ends_says_by_which_setting(tiny_run_file, tmp_path, caplog, settings, why):
+    caplog.set_level("INFO", logger="transduce")
+    train_run(read_run(tiny_run_file, [*SHORT, *settings]), RunDirectory(tmp_path / "run"), resume=False)
+    [ended] = [message for message in caplog.messages if message.startswith("ended at step")]
+    assert why in ended
+
+
+def test_a_cooldown_that_the_clock_will_not_reach_is_a_warning(tiny_run_file, tmp_path, caplog):
+    """Once, while it can still be helped. What a sitting's clock ends goes on another time."""
+    settings = ["train.max_steps=1000000", "train.cooldown_steps=1000", "train.validate_every=1000000"]
+    config = read_run(tiny_run_file, [*settings, "train.max_minutes=0.02", "train.checkpoint_every=1000000"])
+    train_run(config, RunDirectory(tmp_path / "sitting"), resume=False, sitting=True)
+    assert caplog.messages == []
+    progress = train_run(config, RunDirectory(tmp_path / "run"), resume=False)
+    [said] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert said.startswith("at this speed train.max_minutes = 0.02 ends the training at about step ")
+    assert "before the cooldown begins, the last 1,000 of train.max_steps = 1,000,000" in said
+    about = int(said.split("about step ")[1].split(", ")[0].replace(",", ""))
+    assert about < 100 * progress.step
