@@ -127,12 +127,12 @@ with log_on_standard_error():
 """
 
 
-def _on_a_terminal(*arguments):
+def _on_a_terminal(*arguments, program=TRAINING):
     """What is left to read on a terminal, line by line."""
     master, slave = pty.openpty()
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "80"}
     process = subprocess.Popen(
-        [sys.executable, "-c", TRAINING, *arguments], stdout=subprocess.DEVNULL, stderr=slave, env=environment
+        [sys.executable, "-c", program, *arguments], stdout=subprocess.DEVNULL, stderr=slave, env=environment
     )
     os.close(slave)
     shown = b""
@@ -152,6 +152,33 @@ def test_lines_do_not_tear_the_bar(tmp_path):
     *lines, bar = [row for row in _on_a_terminal(str(tmp_path / "metrics")) if row]
     assert lines == [line for step in (1, 2, 3) for line in (f"said at {step}", f"warning: warned at {step}")]
     assert re.fullmatch(r"3/3 ━+ loss 0\.000 ppl 1 7 tok/s rate 5\.0e-01 \S+\s*", bar)
+
+
+def test_the_bar_ends_with_the_time_that_is_left(tmp_path):
+    """By steps or by ``max_minutes``, as the loop says; rich's own estimate knows steps only."""
+    program = TRAINING.replace("advance(step)", "advance(step, 3723 - step)")
+    *_, bar = [row for row in _on_a_terminal(str(tmp_path / "metrics"), program=program) if row]
+    assert re.fullmatch(r"3/3 ━+ loss 0\.000 ppl 1 7 tok/s rate 5\.0e-01 1:02:00\s*", bar)
+
+
+SIGNALLED = """
+import os, signal, sys
+from transduce.training import Requests, listen
+
+requests = Requests()
+with listen(requests), requests.within_steps():
+    sys.stderr.write("3/9 a bar")
+    sys.stderr.flush()
+    os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+def test_the_notice_of_a_signal_has_a_line_of_its_own():
+    """Behind a bar, which ends no line, or the ^C that a terminal shows."""
+    assert _on_a_terminal(program=SIGNALLED) == [
+        "3/9 a bar",
+        "SIGTERM: stopping after this step, with a checkpoint; a second signal stops at once",
+    ]
 
 
 def test_the_verbose_see_the_bars_measurements_as_lines_too(tmp_path):

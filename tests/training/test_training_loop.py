@@ -132,6 +132,18 @@ def test_a_constant_rate_stays_and_cools_down(tmp_path, corpora):
     assert list(rates.values()) == pytest.approx([0.15, 0.3, 0.3, 0.3, 0.3, 0.3, 0.2, 0.1])
 
 
+def test_the_time_that_is_left_is_the_clocks_where_that_ends_first(tmp_path, corpora, monkeypatch):
+    said: dict[int, float | None] = {}
+    monkeypatch.setattr(Report, "advance", lambda _, step, left=None: said.update({step: left}))
+    endless = {"max_steps": 10**9, "validate_every": 10**9, "checkpoint_every": 10**9, "max_minutes": 0.01}
+    _, progress = _train(tmp_path / "run", corpora, CONFIG.model_copy(update=endless))
+    lefts = [left for left in said.values() if left is not None]
+    assert len(lefts) == progress.step
+    assert all(0 <= left <= 0.6 for left in lefts)
+    assert lefts == sorted(lefts, reverse=True)  # a clock does nothing but run down
+    assert lefts[-1] == 0
+
+
 def test_batches_cut_in_two_train_the_same(tmp_path, corpora, monkeypatch):
     """Every batch of 64 tokens a side has several pairs; what is dropped of each does not depend on the others."""
     _train(tmp_path / "whole", corpora, CONFIG)

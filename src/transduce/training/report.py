@@ -3,6 +3,7 @@
 import json
 import logging
 from contextlib import ExitStack, suppress
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -56,8 +57,8 @@ class Report:
             TextColumn("{task.fields[left]}", style="progress.remaining"),
             console=console,
         )
-        self._task = self._bar.add_task("training", total=max_steps, completed=step, note="", left="")
-        self._left = ""
+        self._task = self._bar.add_task("training", total=max_steps, completed=step, note="", left=_clock(None))
+        self._left: float | None = None
 
     def __enter__(self) -> Self:
         if self._has_bar:
@@ -77,8 +78,8 @@ class Report:
 
     def advance(self, step: int, left: float | None = None) -> None:
         """Move the bar; ``left`` are the seconds that the training still takes, where that is known."""
-        self._left = "" if left is None else f"{describe_time(left)} left"
-        self._bar.update(self._task, completed=step, left=self._left)
+        self._left = left
+        self._bar.update(self._task, completed=step, left=_clock(left))
 
     def train(self, metrics: dict[str, float | int | str], tokens_per_second: float) -> None:
         """A measurement of the last steps."""
@@ -91,7 +92,8 @@ class Report:
         _log.log(
             logging.DEBUG if self._has_bar else logging.INFO,  # the bar says it already
             f"step {metrics['step']}  loss {loss:.3f}  perplexity {perplexity(loss):.2f}  "
-            f"{tokens_per_second:,.0f} tokens/s  rate {rate:.2e}" + (f"  {self._left}" if self._left else ""),
+            f"{tokens_per_second:,.0f} tokens/s  rate {rate:.2e}"
+            + ("" if self._left is None else f"  {describe_time(self._left)} left"),
         )
 
     def dev(self, metrics: dict[str, float | int | str], *, best: bool) -> None:
@@ -135,6 +137,11 @@ class Report:
         except OSError as error:
             _log.warning(f"TensorBoard gets no more: {error}")
             self._tracking = None
+
+
+def _clock(left: float | None) -> str:
+    """Seconds as a clock shows them, where there is little room."""
+    return "-:--:--" if left is None else str(timedelta(seconds=round(left)))
 
 
 def _is_before(line: str, step: int, unvalidated: bool) -> bool:
