@@ -1,6 +1,7 @@
 """Going on from a finished model."""
 
 import json
+import shutil
 from contextlib import contextmanager
 
 import pytest
@@ -221,3 +222,80 @@ def test_a_projection_of_its_own_goes_on_too(tiny_run_file, tmp_path, carry):
         )
         torch.testing.assert_close(new_rows, old_rows, atol=1e-6, rtol=0)
     assert not torch.allclose(new.model.get_parameter("projection.weight"), new.model.embedding.weight)
+
+
+@pytest.fixture
+def bare(tiny_run_file, tmp_path):
+    """A run file that leaves model, tokenizer and generation to the model that it fine-tunes."""
+    path = tmp_path / "fine.toml"
+    data = tiny_run_file.read_text().split("[tokenizer]")[0]
+    steps = "max_steps = 4\nwarmup_steps = 1\nvalidate_every = 2\ncheckpoint_every = 2\n"
+    path.write_text(
+        data.replace("[data]", f'[data]\nroot = "{tiny_run_file.parent}"')
+        + f"[train]\nbatch_tokens = 256\nlearning_rate = 1e-4\n{steps}"
+    )
+    return path
+
+
+def test_a_run_file_of_data_and_rate_fine_tunes(trained_run, bare, tmp_path, capsys):
+    """And goes on by itself, by its run.toml, and by the very same command, each without another word."""
+    root = tmp_path / "fine"
+    begin = ["train", str(bare), "--out", str(root), "--init", str(trained_run)]
+    assert _run(begin) == 0
+    shown = capsys.readouterr()
+    assert f"fine-tuning {trained_run}: its weights and its vocabulary\n" in shown.err
+    old, new, written = load_bundle(trained_run), load_bundle(root), read_run(root / "run.toml")
+    assert new.config == old.config
+    assert new.generation == old.generation == written.generation
+    assert written.model == old.config.model_copy(update={"vocab_size": written.model.vocab_size})
+    assert (written.tokenizer.kind, written.tokenizer.path) == ("existing", str(trained_run))
+    ways = [
+        ["train", str(bare), "--out", str(root), "--resume"],
+        ["train", str(root / "run.toml"), "--resume"],
+        [*begin, "--resume"],
+    ]
+    for steps, way in zip((6, 8, 10), ways, strict=True):
+        assert _run([*way, f"--set=train.max_steps={steps}"]) == 0
+        shown = capsys.readouterr()
+        assert shown.out.startswith(f"{root}: step {steps}, best at step ")
+        told = [line for line in shown.err.splitlines() if line.startswith("train.") or ": was " in line]
+        assert told == [f"train.max_steps: was {steps - 2} and is {steps} (safe: what is learned stays the same)"]
+    assert {line["learning_rate"] for line in _metrics(root)} == {0, 1e-4}
+
+
+def test_a_fine_tuned_training_goes_on_where_the_model_is_gone(trained_run, bare, tmp_path, capsys):
+    root, model = tmp_path / "fine", tmp_path / "model"
+    shutil.copytree(trained_run / "best", model)
+    assert _run(["train", str(bare), "--out", str(root), "--init", str(model)]) == 0
+    shutil.rmtree(model)
+    assert _run(["train", str(bare), "--out", str(root), "--resume", "--set=train.max_steps=6"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith(f"{root}: step 6")
+    # But text that has changed is noticed as ever.
+    assert _run(["train", str(bare), "--out", str(root), "--resume", "--set=data.train.source=dev.src"]) == 2
+    assert "data.train.0.source was 'train.src' and is 'dev.src'" in capsys.readouterr().err
+
+
+def test_a_new_vocabulary_is_carried_over_to_the_models_settings(trained_run, bare, tmp_path, capsys):
+    root = tmp_path / "fine"
+    options = ["--init", str(trained_run), "--carry-vocabulary", "--set=tokenizer.vocab_size=390"]
+    assert _run(["train", str(bare), "--out", str(root), *options]) == 0
+    assert "symbols carried over" in capsys.readouterr().err
+    new, old = load_bundle(root), load_bundle(trained_run)
+    assert new.config.d_model == old.config.d_model
+    assert new.tokenizers.target.vocab_size < old.tokenizers.target.vocab_size
+    assert read_run(root / "run.toml").tokenizer.kind == "bpe"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--set=model.heads=4"], "--set model.heads = 4, but {init}, which the training begins with, has 2: leave it"),
+        (["--set=model.preset=tiny"], "another model than this run's: model.encoder_layers is 4 but 1 there; "),
+        (["--set=train.learning_rate_factor=3.0"], "learning_rate = 0.0001 is the rate itself"),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_is_prepared(trained_run, bare, tmp_path, capsys, options, message):
+    root = tmp_path / "fine"
+    assert _run(["train", str(bare), "--out", str(root), "--init", str(trained_run), *options]) == 2
+    assert message.format(init=trained_run) in capsys.readouterr().err
+    assert not (root / "store").exists()
