@@ -1,4 +1,5 @@
 import json
+import signal
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -130,6 +131,25 @@ def test_a_constant_rate_stays_and_cools_down(tmp_path, corpora):
     _train(tmp_path / "run", corpora, CONFIG.model_copy(update={**changes, "log_every": 1}))
     rates = {line["step"]: line["learning_rate"] for line in _metrics(tmp_path / "run")}
     assert list(rates.values()) == pytest.approx([0.15, 0.3, 0.3, 0.3, 0.3, 0.3, 0.2, 0.1])
+
+
+def test_a_stop_while_the_model_that_it_begins_with_is_measured_leaves_nothing_behind(tmp_path, corpora):
+    """It begins anew the next time, and measures again."""
+    requests = Requests()
+
+    def stop(_: Transformer) -> float:
+        requests.ask_stop(signal.SIGINT)
+        return 0.0
+
+    torch.manual_seed(1)
+    model = build(preset("base", {"encoder_layers": 1, "decoder_layers": 1, "d_model": 16, "heads": 2}))
+    optimizer, checkpoints = make_optimizer(model, CONFIG), tmp_path / "checkpoints"
+    with Report(tmp_path / "metrics.jsonl", max_steps=8, step=0) as report:
+        hooks = Hooks(stop, lambda _: None)
+        training = Training(model, optimizer, corpora, CONFIG, checkpoints, report, hooks, requests)
+        progress = train(training, Progress(init="model", unvalidated=True))
+    assert (progress.step, progress.unvalidated, requests.stopped_by) == (0, True, signal.SIGINT)
+    assert (list_checkpoints(checkpoints), _metrics(tmp_path)) == ([], [])
 
 
 def test_the_time_that_is_left_is_the_clocks_where_that_ends_first(tmp_path, corpora, monkeypatch):

@@ -4,13 +4,18 @@ from pathlib import Path
 
 import pytest
 
+from transduce.bundle import load_bundle
 from transduce.config import RunConfig, read_run
 from transduce.inference import load
 from transduce.workflows.evaluate import Measures, evaluate, read_own_examples
+from transduce.workflows.initialize import read_training
 from transduce.workflows.prepare import prepare
 from transduce.workflows.run_directory import RunDirectory, corpus_files
 from transduce.workflows.train import train_run
 
+pytest_plugins = ["tiny_run"]
+
+FINE_TUNING = "multi30k-fine-tuned"
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
 
 
@@ -29,7 +34,7 @@ def _shortened(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"data": data, "train": config.train.model_copy(update=steps)})
 
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("recipe", [path for path in RECIPES if path.stem != FINE_TUNING], ids=lambda path: path.stem)
 def test_prepares_trains_and_scores_its_own_test_set(recipe, tmp_path):
     config = read_run(recipe)
     if not all(path.is_file() for path in corpus_files(config)):
@@ -40,9 +45,22 @@ def test_prepares_trains_and_scores_its_own_test_set(recipe, tmp_path):
     assert "lines:20" in score.signature
 
 
+def test_fine_tuning_takes_any_model(trained_run, tmp_path):
+    """Its settings and its tokenizer; this one has never seen such text."""
+    recipe, run = next(path for path in RECIPES if path.stem == FINE_TUNING), RunDirectory(tmp_path / FINE_TUNING)
+    config = read_training(recipe, [], run, resume=False, init=trained_run)
+    if not all(path.is_file() for path in corpus_files(config)):
+        pytest.skip(f"the corpus is not in {config.data.root}")
+    progress = train_run(_shortened(config), run, resume=False, init=trained_run)
+    assert (progress.step, progress.init) == (2, str(trained_run))
+    assert load_bundle(run.root).config == load_bundle(trained_run).config
+    [score] = evaluate(load(run.root), read_own_examples(run.root), Measures(["exact"]))
+    assert "lines:20" in score.signature
+
+
 def test_every_corpus_has_its_recipe():
     assert {path.stem for path in RECIPES} == {
-        "copy", "multi30k", "multi30k-base", "multi30k-de-en", "multi30k-quick", "multi30k-tokenized",
+        "copy", "multi30k", "multi30k-base", "multi30k-de-en", FINE_TUNING, "multi30k-quick", "multi30k-tokenized",
         "scan-addprim-jump", "scan-length", "scan-simple",
         "tatoeba", "tatoeba-student",
     }  # fmt: skip

@@ -50,6 +50,13 @@ def test_training_prepares_first_and_leaves_what_is_promised(tiny_run_file, tmp_
     assert (root / "best" / "tokenizer.json").read_bytes() == (root / "tokenizer.json").read_bytes()
 
 
+def test_a_file_in_the_way_of_the_run_directory_is_named(tiny_config, tmp_path):
+    (tmp_path / "file").touch()
+    for out in ("file", "file/below"):
+        with pytest.raises(BadInputError, match="a file of that name stands in the way"):
+            train_run(tiny_config, RunDirectory(tmp_path / out), resume=False)
+
+
 def test_two_trainings_in_one_directory_are_refused(tiny_run_file, tmp_path):
     pytest.importorskip("fcntl", reason="Windows has no such locks")
     config, run = read_run(tiny_run_file, SHORT), RunDirectory(tmp_path / "run")
@@ -248,7 +255,7 @@ def test_run_toml_is_what_was_trained(tiny_run_file, tmp_path, caplog):
     fewer = read_run(tiny_run_file, [*SHORT, "train.max_steps=3", "train.warmup_steps=7", "model.dropout=0.3"])
     assert train_run(fewer, run, resume=True).step == 4
     assert run.config.read_bytes() == before
-    assert "already trained to step 4, the end by train.max_steps = 3: nothing to do" in caplog.messages
+    assert "already trained to step 4, ended by train.max_steps = 3: nothing to do" in caplog.messages
     with pytest.raises(BadInputError, match=r"train\.seed was 1 and is 2"):
         train_run(read_run(tiny_run_file, [*SHORT, "train.seed=2", "train.max_steps=9"]), run, resume=True)
     assert run.config.read_bytes() == before

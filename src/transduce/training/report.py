@@ -93,7 +93,7 @@ class Report:
             logging.DEBUG if self._has_bar else logging.INFO,  # the bar says it already
             f"step {metrics['step']}  loss {loss:.3f}  perplexity {perplexity(loss):.2f}  "
             f"{tokens_per_second:,.0f} tokens/s  rate {rate:.2e}"
-            + ("" if self._left is None else f"  {describe_time(self._left)} left"),
+            + (f"  {describe_time(self._left)} left" if self._left else ""),
         )
 
     def dev(self, metrics: dict[str, float | int | str], *, best: bool) -> None:

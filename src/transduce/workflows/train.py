@@ -103,6 +103,8 @@ def _alone(run: RunDirectory) -> Iterator[None]:
                 f"{run.root}: another process trains here at this moment: wait until it has ended (a signal makes it "
                 f"write a checkpoint first), or train elsewhere with --out DIR"
             ) from None
+        except (FileExistsError, NotADirectoryError) as error:
+            raise BadInputError(f"{run.root}: a file of that name stands in the way: give another --out") from error
         yield
 
 
@@ -158,7 +160,7 @@ def _train_run(
         for line in prepared.report if prepared.new else ():
             report.say(line)
         if (why := why_finished(settings, progress)) is not None:
-            report.say(f"already trained to step {progress.step:,}, the end by {why}: nothing to do")
+            report.say(f"already trained to step {progress.step:,}, ended by {why}: nothing to do")
             return progress
         if processes.first:
             # From here on this is what is trained; where nothing is, what was trained stays written.
