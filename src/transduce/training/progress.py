@@ -14,7 +14,6 @@ class Progress(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     fixed: dict[str, Any] = {}  # what the training began with and must go on with, by its key in the run file
-    init: str | None = None  # the finished model whose weights it began with
     step: int = 0
     epoch: int = 0
     window: int = 0  # of this epoch's plan
@@ -31,3 +30,4 @@ class Progress(BaseModel):
     health: Health = Health()
     cuts: int = 1  # a batch goes through the model in so many parts, as memory was too small for more at once
     circumstances: dict[str, str] = {}  # what the last bits of a sum depend on, by its name
+    init: str | None = None  # the finished model whose weights it began with
