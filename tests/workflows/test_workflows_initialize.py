@@ -263,6 +263,17 @@ def test_a_run_file_of_data_and_rate_fine_tunes(trained_run, bare, tmp_path, cap
     assert {line["learning_rate"] for line in _metrics(root)} == {0, 1e-4}
 
 
+def test_a_rate_that_the_warm_up_never_reaches_is_a_warning(trained_run, bare, tmp_path, capsys):
+    """The default is made for long trainings."""
+    begin = ["train", str(bare), "--init", str(trained_run)]
+    for steps, warns in ((4000, True), (4, False)):
+        assert _run([*begin, "--out", str(tmp_path / f"{steps}"), f"--set=train.warmup_steps={steps}"]) == 0
+        said = (
+            "warning: train.warmup_steps = 4,000 of train.max_steps = 4: train.learning_rate = 0.0001 is never reached"
+        )
+        assert (said in capsys.readouterr().err) == warns
+
+
 def test_a_fine_tuned_training_goes_on_where_the_model_is_gone(trained_run, bare, tmp_path, capsys):
     root, model = tmp_path / "fine", tmp_path / "model"
     shutil.copytree(trained_run / "best", model)

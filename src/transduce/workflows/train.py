@@ -192,8 +192,14 @@ def _train_run(
 
 
 def _check_start(config: RunConfig, run: RunDirectory, processes: Processes, resume: bool, init: Path | None) -> None:
+    rate, warmup, steps = config.train.learning_rate, config.train.warmup_steps, config.train.max_steps
     if init is not None:
         check_init(config, init)
+    if rate is not None and warmup > steps and processes.first:
+        _log.warning(
+            f"train.warmup_steps = {warmup:,} of train.max_steps = {steps:,}: train.learning_rate = {rate:g} is never "
+            f"reached: fewer warmup_steps (a tenth of the steps is usual)"
+        )
     if resume and processes.first:
         weights = f"the weights of {init}" if init else "new weights"
         _log.warning(
