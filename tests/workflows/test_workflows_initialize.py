@@ -288,7 +288,7 @@ def test_a_fine_tuned_training_goes_on_where_the_model_is_gone(trained_run, bare
 
 def test_a_new_vocabulary_is_carried_over_to_the_models_settings(trained_run, bare, tmp_path, capsys):
     root = tmp_path / "fine"
-    options = ["--init", str(trained_run), "--carry-vocabulary", "--set=tokenizer.vocab_size=390"]
+    options = ["--init", str(trained_run), "--carry-vocabulary", "--set=tokenizer.vocab_size=320"]
     assert _run(["train", str(bare), "--out", str(root), *options]) == 0
     assert "symbols carried over" in capsys.readouterr().err
     new, old = load_bundle(root), load_bundle(trained_run)
