@@ -15,7 +15,7 @@ from transduce.config import Precision
 from transduce.data import pad
 from transduce.inference.queue import Queue
 from transduce.inference.workers import Workers
-from transduce.kernels import resolve_format
+from transduce.kernels import resolve_format, run_safely
 from transduce.models import Ensemble, Model, Tokens, Transformer, can_pack, make_ready
 from transduce.search import Hypothesis, Newcomers, SearchSettings, beam_search, score_targets
 from transduce.text import SpecialIds
@@ -59,11 +59,11 @@ class Engine:
     ) -> None:
         self.device = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
         models = [model] if isinstance(model, Transformer) else model
-        own = models if consume else [copy.deepcopy(each) for each in models]
+        own = run_safely(lambda: list(models) if consume else [copy.deepcopy(each) for each in models])
         own = [each.to(self.device).eval().requires_grad_(False) for each in own]
         packed = all(map(can_pack, own))
         self.format = resolve_format(precision, packed=packed, device=self.device)
-        parts = [make_ready(each, self.format) for each in own]
+        parts = run_safely(lambda: [make_ready(each, self.format) for each in own])
         self._model: Model[Any, Any] = parts[0] if len(parts) == 1 else Ensemble(parts)
         self._workers = Workers(workers if packed else 1)
         limits = [each.config.longest for each in own if each.config.longest is not None]
@@ -115,6 +115,9 @@ class Engine:
 
     def score(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[float]:
         """The natural log-probability of each target given its source, end symbol counted."""
+        return run_safely(partial(self._score, sources, targets))
+
+    def _score(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[float]:
         results = [0.0] * len(sources)
         lengths = [max(len(s), len(t)) + 1 for s, t in zip(sources, targets, strict=True)]
         for rows in self._batches(lengths):
@@ -126,9 +129,12 @@ class Engine:
                 results[row] = score
         return results
 
-    @torch.inference_mode()
     def attention(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[Attention]:
         """What each target has looked at in its source, from one forced pass over it."""
+        return run_safely(partial(self._attention, sources, targets))
+
+    @torch.inference_mode()
+    def _attention(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[Attention]:
         results: dict[int, Attention] = {}
         lengths = [max(len(s), len(t)) + 1 for s, t in zip(sources, targets, strict=True)]
         for rows in self._batches(lengths):

@@ -16,6 +16,7 @@ from transduce.inference.engine import Attention, Engine
 from transduce.inference.paragraphs import check_options, translate_paragraphs
 from transduce.inference.translation import EMPTY, Translation, warn_of_limits
 from transduce.inference.wishes import Wishes
+from transduce.kernels import run_safely
 from transduce.models import Shortlist
 from transduce.search import (
     Constraint,
@@ -283,7 +284,7 @@ def load(
     paths = [Path(each) for each in ([path] if isinstance(path, (str, PathLike)) else path)]
     if not paths:
         raise BadInputError("no model was given: name a model or run directory")
-    bundles = [load_bundle(each) for each in paths]
+    bundles = run_safely(lambda: [load_bundle(each) for each in paths])
     for other, bundle in zip(paths[1:], bundles[1:], strict=True):
         for side in ("source", "target"):
             one, another = (getattr(each.tokenizers, side).to_json() for each in (bundles[0], bundle))

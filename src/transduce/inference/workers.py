@@ -1,11 +1,15 @@
 """Threads that search at the same time, each in batches of its own."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeVar, final
 
 import torch
+
+from transduce.kernels import run_safely, work_on_one_core
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -15,14 +19,35 @@ _SMALLEST: Final = 8
 
 
 @final
+@dataclass(frozen=True)
+class _Pool:
+    """So many threads, and the process that they live in: the child of a fork has none of them."""
+
+    process: int
+    number: int
+    threads: ThreadPoolExecutor
+
+    @classmethod
+    def of(cls, number: int) -> "_Pool":
+        # The cores of other threads, the host program's among them, are none of ours to set.
+        threads = ThreadPoolExecutor(number, thread_name_prefix="search", initializer=work_on_one_core)
+        return cls(os.getpid(), number, threads)
+
+    def serves(self, number: int) -> bool:
+        return self.process == os.getpid() and self.number >= number
+
+
+@final
 class Workers:
     """So many threads; each leaves its operations to one core, so that no operation waits for another core's part.
 
-    With one of them, or for one batch, the caller works itself.
+    With one of them, or for one batch, the caller works itself. They serve several callers at a time, and in the child
+    of a fork they are made anew.
     """
 
     def __init__(self, number: int | None = None) -> None:
         self._number = number
+        self._pool: _Pool | None = None
 
     @property
     def number(self) -> int:
@@ -35,25 +60,18 @@ class Workers:
 
     def map(self, work: Callable[[T], R], batches: Sequence[T]) -> Iterator[R]:
         """The results in the order of the batches. Where one fails, those that have not begun never do."""
-        if self.number == 1 or len(batches) == 1:
-            yield from map(work, batches)
+        number = self.number
+        if number == 1 or len(batches) == 1:
+            yield from (run_safely(partial(work, batch)) for batch in batches)
             return
-        threads = torch.get_num_threads()
-
-        def work_alone(batch: T) -> R:
-            torch.set_num_threads(1)
-            return work(batch)
-
-        waiting = [self._pool.submit(work_alone, batch) for batch in batches]
+        pool = self._pool
+        if pool is None or not pool.serves(number):
+            # Of two callers that come here at once, one's pool is forgotten once its work is done.
+            pool = self._pool = _Pool.of(number)
+        waiting = [pool.threads.submit(work, batch) for batch in batches]
         try:
             for each in waiting:
                 yield each.result()
         finally:
             for each in waiting:
                 each.cancel()
-            # torch takes a thread's number for what threads that are still to come should have.
-            torch.set_num_threads(threads)
-
-    @cached_property
-    def _pool(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(self.number, thread_name_prefix="search")

@@ -16,6 +16,7 @@ from torch import nn
 from transduce.bundle import save_tensors
 from transduce.config import TransduceError
 from transduce.config.disk import flush, replace_directory, write_flushed
+from transduce.kernels import work_on_one_core
 from transduce.training.checkpoint import MODEL, OPTIMIZER, STATE, list_checkpoints, list_regular
 from transduce.training.manifest import write_manifest
 from transduce.training.processes import ALONE, Processes
@@ -54,7 +55,9 @@ class CheckpointWriter:
         """``before`` puts on disk what belongs with a checkpoint, and runs in the thread too."""
         self._folder, self._model, self._optimizer, self._keep, self._before = folder, model, optimizer, keep, before
         self._copies, self._processes = Copies(), processes
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint", initializer=_work_alone)
+        # OpenMP would keep a team of threads for this one. With more threads than processors, even if they all sleep,
+        # GNU's lets the training's own sleep after every operation too, and small models' steps take half as long again.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint", initializer=work_on_one_core)
         self._busy: Future[OSError | None] = self._thread.submit(self._reserve)
 
     def __enter__(self) -> Self:
@@ -117,16 +120,6 @@ class CheckpointWriter:
         level = logging.INFO if snapshot.progress.asked else logging.DEBUG
         _log.log(level, f"step {step}: checkpoint written in {time.perf_counter() - start:.2f} s: {path}")
         return None
-
-
-def _work_alone() -> None:
-    """In this thread torch has one thread.
-
-    OpenMP would keep a team of threads for it. With more threads than processors, even if they all sleep, GNU's lets
-    the training's own sleep after every operation too, and small models' steps take half as long again.
-    """
-    torch.get_num_threads()  # a thread's first look sets it to what was last set anywhere
-    torch.set_num_threads(1)
 
 
 def save_checkpoint(folder: Path, snapshot: Snapshot, *, keep: int) -> Path:
