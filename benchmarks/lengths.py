@@ -132,7 +132,7 @@ def result(task: Task, out: Path, positions: str, seed: int) -> list[Tally]:
     if not path.exists():
         logging.getLogger("benchmarks").info(f"{task.name}, {positions}, seed {seed}")
         run = RunDirectory(root)
-        train_run(run_config(task, out, positions, seed), run, resume=run.has_checkpoints)
+        train_run(run_config(task, out, positions, seed), run, resume=run.has_checkpoints, own_process=True)
         outputs = load(root, "float32").translate([source for source, _ in task.test], first_number=None)
         tallies = count([target for _, target in task.test], [output.text for output in outputs])
         path.write_text(json.dumps([asdict(tally) for tally in tallies]), encoding="utf-8")

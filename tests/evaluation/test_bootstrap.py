@@ -1,6 +1,7 @@
 import logging
 import os
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -112,6 +113,19 @@ def test_the_seed_is_the_argument_and_the_environment_stays(texts, monkeypatch, 
         monkeypatch.setenv("SACREBLEU_SEED", before)
     assert paired_bootstrap({"exact": make_scorer("exact")}, *texts, samples=50) == expected
     assert os.environ.get("SACREBLEU_SEED") == before
+
+
+def test_threads_keep_their_own_seeds(texts, monkeypatch):
+    monkeypatch.delenv("SACREBLEU_SEED", raising=False)
+
+    def compare(seed):
+        return paired_bootstrap({"exact": make_scorer("exact")}, *texts, samples=50, seed=seed)
+
+    seeds = [1 + number % 5 for number in range(60)]
+    expected = {seed: compare(seed) for seed in range(1, 6)}
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(compare, seeds)) == [expected[seed] for seed in seeds]
+    assert "SACREBLEU_SEED" not in os.environ
 
 
 @pytest.mark.parametrize("metric", ["bleu", "exact"])

@@ -1,6 +1,6 @@
 """A program that uses a Translator, forks, and uses it in the child: what ``test_inference_fork.py`` runs.
 
-    python forking.py packed|plain fork|multiprocessing
+python forking.py packed|plain fork|multiprocessing
 """
 
 import multiprocessing

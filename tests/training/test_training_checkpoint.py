@@ -3,6 +3,7 @@ import logging
 import shutil
 import subprocess
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -337,6 +338,8 @@ class TestWriter:
             writer.write(Progress(step=5))
             writer.finish()
             assert (set(seen), torch.get_num_threads()) == ({1}, 3)
+            with ThreadPoolExecutor(1) as another:
+                assert another.submit(torch.get_num_threads).result() == 3
         finally:
             torch.set_num_threads(before)
 

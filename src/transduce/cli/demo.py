@@ -12,4 +12,4 @@ def demo(out: Out = None) -> None:
     from transduce.workflows.demo import demo as run_demo
     from transduce.workflows.run_directory import RunDirectory
 
-    run_demo(RunDirectory(out or Path("runs/demo")), typer.echo)
+    run_demo(RunDirectory(out or Path("runs/demo")), typer.echo, own_process=True)

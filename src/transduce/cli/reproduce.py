@@ -42,7 +42,8 @@ def reproduce(
     from transduce.workflows.reproduce import Plan, reproduce_table3
 
     corpora = find_corpora(data, source_language, target_language)
-    reproduce_table3(Plan(corpora, chosen, seeds, steps), out or Path("runs") / table, typer.echo, seconds)
+    plan = Plan(corpora, chosen, seeds, steps, own_process=True)
+    reproduce_table3(plan, out or Path("runs") / table, typer.echo, seconds)
 
 
 def _read_time(text: str | None) -> float:

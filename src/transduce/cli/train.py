@@ -41,7 +41,13 @@ def train(
         if not processes.first:
             keep_to_warnings()
         progress = train_run(
-            config, run, resume=resume, init=init, carry_vocabulary=carry_vocabulary, processes=processes
+            config,
+            run,
+            resume=resume,
+            init=init,
+            carry_vocabulary=carry_vocabulary,
+            processes=processes,
+            own_process=True,
         )
     if not processes.first:
         return

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Lock
 from typing import Final, cast
 
 from sacrebleu.metrics.base import Metric as SacreMetric
@@ -15,6 +16,7 @@ from transduce.evaluation.metrics import Scorer, check_pairs
 SAMPLES: Final = 1000
 SEED: Final = 12345  # sacreBLEU's own
 _SEED_VARIABLE: Final = "SACREBLEU_SEED"
+_environment: Final = Lock()
 
 
 @dataclass(frozen=True)
@@ -63,20 +65,26 @@ def paired_bootstrap(
         raise BadInputError(f"{samples} samples: one or more can be drawn")
     if seed < 1:
         raise BadInputError(f"seed {seed}: must be 1 or more")  # sacreBLEU takes 0 for no seed at all
-    with _seeded(seed):
-        return [_compare(metric, scorer, references, ours, theirs, samples) for metric, scorer in scorers.items()]
+    outputs = {"theirs": list(theirs), "ours": list(ours)}
+    return [_compare(metric, scorer, references, outputs, samples, seed) for metric, scorer in scorers.items()]
 
 
 def _compare(
-    metric: str, scorer: Scorer, references: Sequence[str], ours: Sequence[str], theirs: Sequence[str], samples: int
+    metric: str,
+    scorer: Scorer,
+    references: Sequence[str],
+    outputs: Mapping[str, Sequence[str]],
+    samples: int,
+    seed: int,
 ) -> Comparison:
-    test = PairedTest(
-        [("theirs", list(theirs)), ("ours", list(ours))],
-        {metric: cast(SacreMetric, scorer)},
-        [list(references)],
-        test_type="bs",
-        n_samples=samples,
-    )
+    with _seeded(seed):
+        test = PairedTest(
+            list(outputs.items()),
+            {metric: cast(SacreMetric, scorer)},
+            [list(references)],
+            test_type="bs",
+            n_samples=samples,
+        )
     signatures, columns = test()
     (name,) = signatures  # the metric's own, such as chrF2
     baseline, system = cast(list[Result], columns[name])
@@ -94,13 +102,14 @@ def _resampled(result: Result) -> Resampled:
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Give sacreBLEU its seed, which it reads from the environment."""
-    before = os.environ.get(_SEED_VARIABLE)
-    os.environ[_SEED_VARIABLE] = str(seed)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[_SEED_VARIABLE]
-        else:
-            os.environ[_SEED_VARIABLE] = before
+    """Give sacreBLEU its seed, which a test reads from the environment as it is made, one thread at a time."""
+    with _environment:
+        before = os.environ.get(_SEED_VARIABLE)
+        os.environ[_SEED_VARIABLE] = str(seed)
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[_SEED_VARIABLE]
+            else:
+                os.environ[_SEED_VARIABLE] = before

@@ -9,7 +9,7 @@ from typing import Final, TypeVar, final
 
 import torch
 
-from transduce.kernels import run_safely, work_on_one_core
+from transduce.kernels import run_safely, start_threads
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -29,9 +29,7 @@ class _Pool:
 
     @classmethod
     def of(cls, number: int) -> "_Pool":
-        # The cores of other threads, the host program's among them, are none of ours to set.
-        threads = ThreadPoolExecutor(number, thread_name_prefix="search", initializer=work_on_one_core)
-        return cls(os.getpid(), number, threads)
+        return cls(os.getpid(), number, start_threads(number, "search"))
 
     def serves(self, number: int) -> bool:
         return self.process == os.getpid() and self.number >= number

@@ -16,7 +16,7 @@ from transduce.kernels.products import Format, PackedMatrix, linear, pack, selec
 from transduce.kernels.ranking import rank_continuations
 from transduce.kernels.scores import Relative, Scoring
 from transduce.kernels.seeds import derive, make_seed
-from transduce.kernels.threads import run_safely, work_on_one_core
+from transduce.kernels.threads import run_safely, start_threads
 from transduce.kernels.transfer import send
 from transduce.kernels.transformer import (
     PackedLayer,
@@ -73,6 +73,6 @@ __all__ = [
     "select_outputs",
     "send",
     "smoothed_cross_entropy",
+    "start_threads",
     "step",
-    "work_on_one_core",
 ]

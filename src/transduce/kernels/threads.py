@@ -2,8 +2,8 @@
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from threading import Lock, Thread
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from threading import Barrier, Lock, Thread
 from typing import Final, TypeVar
 
 import torch
@@ -16,12 +16,27 @@ _HOME: Final = os.getpid()
 _locks: Final[dict[int, Lock]] = {}
 
 
-def work_on_one_core() -> None:
-    """The first call of a new thread whose operations are to take one core; those of all other threads stay as they are.
+def start_threads(number: int, name: str) -> ThreadPoolExecutor:
+    """So many threads whose operations take one core each; those of all other threads take what they took.
 
-    torch has one way to say so, ``set_num_threads``, which also decides for all threads that are still to come. So
-    what they would have had is put back at once, by a thread that ends with that.
+    torch has one way to say so, ``set_num_threads``, which also decides for all threads that are still to come. So what
+    these would have had is put back at once. The threads have all begun when this returns: a caller that sets the
+    number next is not overtaken.
     """
+    threads = ThreadPoolExecutor(number, thread_name_prefix=name, initializer=_take_one_core)
+    begun = Barrier(number)
+    try:
+        done, _ = wait([threads.submit(begun.wait) for _ in range(number)], return_when=FIRST_EXCEPTION)
+        for each in done:
+            each.result()
+    except BaseException:  # where the system has no thread left, those that there are would wait for ever
+        begun.abort()
+        threads.shutdown(wait=False)
+        raise
+    return threads
+
+
+def _take_one_core() -> None:
     with _locks.setdefault(os.getpid(), Lock()):
         others = torch.get_num_threads()  # a thread's first look sets it to what was last set anywhere
         torch.set_num_threads(1)

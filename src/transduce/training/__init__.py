@@ -14,6 +14,7 @@ from transduce.training.circumstances import circumstances
 from transduce.training.loop import is_finished, is_over, is_stale, train, why_finished
 from transduce.training.memory import is_out_of_memory, keep_freed_memory
 from transduce.training.parallel import connect, gather_model, place_model
+from transduce.training.process import put_back
 from transduce.training.processes import Processes, join_processes
 from transduce.training.progress import Progress
 from transduce.training.report import Report
@@ -64,6 +65,7 @@ __all__ = [
     "make_optimizer",
     "pair_work",
     "place_model",
+    "put_back",
     "read_progress",
     "read_weights",
     "require_tensorboard",

@@ -19,6 +19,7 @@ from transduce.training.health import Examined, Examiner, Health
 from transduce.training.memory import KeptMemory, keep_freed_memory
 from transduce.training.pace import Pace
 from transduce.training.parallel import connect, gather_model
+from transduce.training.process import put_back
 from transduce.training.progress import Progress
 from transduce.training.requests import Abandoned
 from transduce.training.schedule import constant_rate, cooldown, learning_rate
@@ -46,6 +47,7 @@ def train(training: Training, progress: Progress) -> Progress:
     processes = training.processes
     seconds = None if processes.alone else 60 * training.config.hang_minutes
     with (
+        put_back(training.device),
         _open_writer(training) as writer,
         training.requests.within_steps(),
         Watch(seconds, str(processes)) as watch,
@@ -66,7 +68,8 @@ def train(training: Training, progress: Progress) -> Progress:
         network = connect(training.model, processes, training.config.parallel)
         share = Share(processes.rank, processes.number, training.config.accumulate)
         progress = progress.model_copy(update={"cuts": fit(training, progress, share)})
-        keep_freed_memory()  # from here on: what was tried in vain is given back
+        if training.own_process:
+            keep_freed_memory()  # from here on: what was tried in vain is given back
         while (progress := _train(training, network, share, progress, writer, watch)).health.lost:
             progress = _go_back(training, progress, writer)
         writer.finish()
@@ -89,7 +92,7 @@ def _train(
 ) -> Progress:
     config, requests, processes = training.config, training.requests, training.processes
     sums, examiner = Sums.zero(training.device), Examiner(behind=training.device.type == "cuda")
-    clock, kept = time.perf_counter(), KeptMemory()
+    clock, kept = time.perf_counter(), KeptMemory() if training.own_process else None
     pace, timed = Pace(progress.step, progress.seconds), training.sitting
     watch.beat(f"step {progress.step + 1}")
     for lesson in lessons(training.corpora, config, progress, share):
@@ -97,7 +100,8 @@ def _train(
         rate = _rate(training, step)
         work = join_work(step_work(lesson.batches), processes)
         taken, cuts = _take(training, network, lesson.batches, work.target, progress)
-        kept.look()
+        if kept is not None:
+            kept.look()
         sums = sums.add(taken.losses.nll.where(taken.gradient_norm.isfinite(), 0), work.target)
         own = taken.losses.nll / taken.losses.tokens
         examiner.add(step, lesson.places, work.target, own, taken.gradient_norm)

@@ -38,7 +38,10 @@ class Hooks:
 
 @dataclass(frozen=True)
 class Training:
-    """Everything that a training works with."""
+    """Everything that a training works with.
+
+    With ``own_process`` nothing else lives in this process: what its memory allocator does may be set for good.
+    """
 
     model: Transformer
     optimizer: torch.optim.Adam
@@ -50,6 +53,7 @@ class Training:
     requests: Requests = field(default_factory=Requests)
     processes: Processes = ALONE
     sitting: bool = False  # max_minutes ends this sitting only, and the training goes on another time
+    own_process: bool = False
 
     @property
     def device(self) -> torch.device:

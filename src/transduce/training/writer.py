@@ -5,7 +5,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, final
@@ -16,7 +16,7 @@ from torch import nn
 from transduce.bundle import save_tensors
 from transduce.config import TransduceError
 from transduce.config.disk import flush, replace_directory, write_flushed
-from transduce.kernels import work_on_one_core
+from transduce.kernels import start_threads
 from transduce.training.checkpoint import MODEL, OPTIMIZER, STATE, list_checkpoints, list_regular
 from transduce.training.manifest import write_manifest
 from transduce.training.processes import ALONE, Processes
@@ -56,8 +56,8 @@ class CheckpointWriter:
         self._folder, self._model, self._optimizer, self._keep, self._before = folder, model, optimizer, keep, before
         self._copies, self._processes = Copies(), processes
         # OpenMP would keep a team of threads for this one. With more threads than processors, even if they all sleep,
-        # GNU's lets the training's own sleep after every operation too, and small models' steps take half as long again.
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint", initializer=work_on_one_core)
+        # GNU's lets the training's own sleep after every operation too: small models' steps take half as long again.
+        self._thread = start_threads(1, "checkpoint")
         self._busy: Future[OSError | None] = self._thread.submit(self._reserve)
 
     def __enter__(self) -> Self:

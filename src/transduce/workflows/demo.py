@@ -41,8 +41,12 @@ class DemoScore:
     lookup_exact: float
 
 
-def demo(run: RunDirectory, say: Callable[[str], None], minutes: float = _MINUTES) -> dict[str, DemoScore]:
+def demo(
+    run: RunDirectory, say: Callable[[str], None], minutes: float = _MINUTES, *, own_process: bool = False
+) -> dict[str, DemoScore]:
     """Make the corpus, train for at most ``minutes``, and score lines that the training never saw.
+
+    ``own_process`` is as for ``train_run``.
 
     Raises:
         TransduceError: Babel is not installed.
@@ -63,7 +67,7 @@ def demo(run: RunDirectory, say: Callable[[str], None], minutes: float = _MINUTE
     say(f"{len(corpus.train):,} English-German pairs, made up, in {text}; for example")
     for source, target in corpus.train[:3]:
         say(f"    {source}  ->  {target}")
-    train_run(_configuration(run, minutes), run, resume=False)
+    train_run(_configuration(run, minutes), run, resume=False, own_process=own_process)
     translator = load(run.root)
     scores = {name: _score(translator, corpus.train, pairs) for name, pairs in tests.items()}
     _tell(run, translator, tests, scores, say)

@@ -41,6 +41,7 @@ class Plan:
     rows: Sequence[Table3Row] = TABLE3
     seeds: int = 3
     steps: int | None = None
+    own_process: bool = False  # as for ``train_run``
 
 
 def reproduce_table3(plan: Plan, out: Path, say: Callable[[str], None], budget: float = math.inf) -> None:
@@ -66,7 +67,7 @@ def reproduce_table3(plan: Plan, out: Path, say: Callable[[str], None], budget: 
         if (left := end - time.monotonic()) <= 0:
             break
         say(f"training {number} of {len(trainings)}: {run.root.name}")
-        if not _train(training, run, base, left):
+        if not _train(training, run, base, left, own_process=plan.own_process):
             break
         measured = measure(run)
         write_table3(out, config, draw)
@@ -149,13 +150,13 @@ def _configure(base: RunConfig, row: Table3Row, seed: int) -> RunConfig:
     return RunConfig(data=base.data, model=scale_preset(row.preset), train=base.train.model_copy(update=changes))
 
 
-def _train(config: RunConfig, run: RunDirectory, base: RunDirectory, seconds: float) -> bool:
+def _train(config: RunConfig, run: RunDirectory, base: RunDirectory, seconds: float, *, own_process: bool) -> bool:
     """Go on for at most so long; whether it is finished."""
     share_preparation(base, run)
     checkpoints = list_checkpoints(run.checkpoints)
     before = read_progress(checkpoints[-1][1]).seconds if checkpoints else 0.0
     limit = (before + seconds) / 60 if math.isfinite(seconds) else None
     limited = config.model_copy(update={"train": config.train.model_copy(update={"max_minutes": limit})})
-    progress = train_run(limited, run, resume=run.has_checkpoints, sitting=True)
+    progress = train_run(limited, run, resume=run.has_checkpoints, sitting=True, own_process=own_process)
     write_run(config, run.config)  # the limit was this sitting's, not the training's
     return progress.step >= config.train.max_steps

@@ -37,6 +37,7 @@ from transduce.training import (
     load_newest,
     make_optimizer,
     place_model,
+    put_back,
     require_tensorboard,
     train,
     why_finished,
@@ -62,6 +63,7 @@ def train_run(
     stop_after: int | None = None,
     sitting: bool = False,
     processes: Processes | None = None,
+    own_process: bool = False,
 ) -> Progress:
     """Prepare where needed, then train to ``max_steps``; with ``resume``, go on from the newest checkpoint.
 
@@ -70,7 +72,9 @@ def train_run(
     ``init`` is a finished model whose weights a training begins with; dev is measured before the first step, too. A
     training that is resumed may be given the one that it began with.
     ``stop_after`` is a step behind which it is interrupted, as by a signal. With ``sitting``, ``max_minutes`` is the
-    end of this call only: the training will go on another time.
+    end of this call only: the training will go on another time. Torch's generators are put back at the end,
+    and so are handlers of signals; with ``own_process``, which is for programs that do nothing but train, the C
+    library's allocator is set to keep what it frees, which cannot be undone.
 
     Raises:
         BadInputError: The directory already holds a training and ``resume`` was not given, another process trains in
@@ -80,9 +84,15 @@ def train_run(
         TransduceError: The last checkpoint could not be written.
     """
     requests, processes = Requests(stop_after), processes or Processes.single()
+    sharded = not processes.alone and config.train.parallel == "sharded"  # torch warns of what is no danger here
     try:
-        with listen(requests), _alone(run) if processes.first else nullcontext():
-            progress = _train_run(config, run, processes, requests, resume, init, carry_vocabulary, sitting)
+        with (
+            listen(requests),
+            _alone(run) if processes.first else nullcontext(),
+            put_back(processes.device, with_warnings=sharded),
+        ):
+            how = resume, init, carry_vocabulary, sitting, own_process
+            progress = _train_run(config, run, processes, requests, *how)
     except Abandoned:
         progress = None
     if requests.stopped_by is None:
@@ -123,6 +133,7 @@ def _train_run(
     init: Path | None,
     carry_vocabulary: bool,
     sitting: bool,
+    own_process: bool,
 ) -> Progress:
     checkpoints = list_checkpoints(run.checkpoints)
     if config.train.tensorboard:
@@ -181,6 +192,7 @@ def _train_run(
             requests=requests,
             processes=processes,
             sitting=sitting,
+            own_process=own_process,
         )
         progress = train(training, progress)
         if (why := why_finished(settings, progress)) is None:

@@ -15,7 +15,7 @@ from transduce.config import ModelConfig, TrainConfig
 from transduce.data import Batch
 from transduce.kernels import resolve_precision
 from transduce.models import Transformer, build
-from transduce.training import is_out_of_memory, make_optimizer, train_step
+from transduce.training import is_out_of_memory, make_optimizer, put_back, train_step
 
 _RATE: Final = 1e-6  # any that lets the weights stay finite
 _STEPS: Final = 3
@@ -62,11 +62,18 @@ def try_training(
     *,
     other_threads: bool = True,
 ) -> Trial:
-    """Take a few steps on each of these batches; the first number of threads is torch's own.
+    """Take a few steps on each of these batches; the first number of threads is torch's own, as it is again at the end.
 
     Raises:
         OutOfMemoryError: The memory of the device is too small for one of them.
     """
+    with put_back(device):
+        return _try_training(model, config, batches, device, other_threads)
+
+
+def _try_training(
+    model: ModelConfig, config: TrainConfig, batches: Sequence[Batch], device: torch.device, other_threads: bool
+) -> Trial:
     network = build(model).to(device)
     optimizer, dtype = make_optimizer(network, config), resolve_precision(config.precision, device)
     before = _held(device)

@@ -52,7 +52,8 @@ def verify_resume(
 def _train_elsewhere(config: RunConfig, run: RunDirectory, stop_after: int | None) -> None:
     """In a process of its own, which begins with nothing but the files."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-        process.submit(train_run, config, run, resume=run.has_checkpoints, stop_after=stop_after).result()
+        going_on = run.has_checkpoints
+        process.submit(train_run, config, run, resume=going_on, stop_after=stop_after, own_process=True).result()
 
 
 def _compare(name: str, one: Mapping[str, Tensor], other: Mapping[str, Tensor], say: Callable[[str], None]) -> bool:
