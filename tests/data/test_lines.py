@@ -4,9 +4,9 @@ from itertools import islice
 import pytest
 
 from transduce.config import BadInputError
-from transduce.data import is_text, open_binary, read_lines, read_pairs
+from transduce.data import bare, is_text, open_binary, read_lines, read_pairs
 
-NOT_LINE_ENDS = ["\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029"]
+NOT_LINE_ENDS = ["\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029"]
 
 
 def write(path, content):
@@ -26,6 +26,44 @@ class TestPlainAndGzip:
     def test_only_a_line_feed_ends_a_line(self, tmp_path, name, mark):
         path = write(tmp_path / name, f"one{mark}two\n{mark}three{mark}\n".encode())
         assert list(read_lines(path)) == [f"one{mark}two", f"{mark}three{mark}"]
+
+    def test_a_carriage_return_within_a_line_is_text(self, tmp_path, name):
+        path = write(tmp_path / name, b"one\rtwo\n\rthree\r four\n")
+        assert list(read_lines(path)) == ["one\rtwo", "\rthree\r four"]
+
+    @pytest.mark.parametrize(
+        ("content", "lines", "told"),
+        [
+            (b"one\r\ntwo\r\n", ["one", "two"], ["line 1: a carriage return"]),
+            (b"one\ntwo\r\nthree\nfour\r", ["one", "two", "three", "four"], ["line 2: a carriage return"]),
+            (b"\r\none\r\r\n", ["", "one"], ["line 1: a carriage return"]),
+            (b"\xef\xbb\xbfone\ntwo\n", ["one", "two"], ["line 1: a byte-order mark"]),
+            (b"\xef\xbb\xbf", [], []),
+            (b"\xef\xbb\xbf\r\n", [""], ["line 1: a byte-order mark", "line 1: a carriage return"]),
+            # Two files from Windows, one behind the other.
+            (
+                b"\xef\xbb\xbfone\r\n\xef\xbb\xbftwo\r\n",
+                ["one", "two"],
+                ["line 1: a byte-order mark", "line 1: a carriage return"],
+            ),
+            ("mid\ufeffdle\n".encode(), ["mid\ufeffdle"], []),
+        ],
+    )
+    def test_what_windows_writes_beside_the_text(self, tmp_path, name, content, lines, told, caplog):
+        path = write(tmp_path / name, content)
+        for _ in range(2):  # however often a file is read, it is said once
+            assert list(read_lines(path)) == lines
+        assert len(caplog.messages) == len(told)
+        for message, beginning in zip(caplog.messages, told, strict=True):
+            assert message.startswith(f"{path} {beginning}")
+
+    @pytest.mark.parametrize("encoding", ["UTF-16", "UTF-32"])
+    @pytest.mark.parametrize("order", ["-LE", "-BE"])
+    @pytest.mark.parametrize("keep_invalid", [False, True])
+    def test_other_encodings_are_named(self, tmp_path, name, encoding, order, keep_invalid):
+        path = write(tmp_path / name, "\ufeffone\n".encode(encoding + order))
+        message = complaint(read_lines(path, keep_invalid=keep_invalid))
+        assert message.startswith(f"{path} line 1: begins with the byte-order mark of {encoding}: convert it to UTF-8")
 
     @pytest.mark.parametrize(
         ("content", "lines"),
@@ -118,3 +156,26 @@ class TestPairs:
     def test_a_missing_side_is_named(self, tmp_path):
         source = write(tmp_path / "a", b"one\n")
         assert complaint(read_pairs(source, tmp_path / "b")) == f"{tmp_path / 'b'}: no such file"
+
+
+def test_a_file_that_has_changed_is_spoken_of_anew(tmp_path, caplog):
+    path = write(tmp_path / "text", b"one\r\n")
+    list(read_lines(path))
+    write(path, b"one\r\ntwo\r\n")
+    list(read_lines(path))
+    assert len(caplog.messages) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("A dog runs.\r\n", "A dog runs."),
+        ("\ufeffA dog runs.\n\n", "A dog runs."),
+        ("\r\n", ""),
+        ("one\r\ntwo", "one\r\ntwo"),
+        (" A dog runs. ", " A dog runs. "),
+        ("A dog runs.\u2028", "A dog runs.\u2028"),
+    ],
+)
+def test_the_one_rule_for_all_text(text, found):
+    assert bare(text) == found

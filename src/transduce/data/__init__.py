@@ -5,12 +5,23 @@ from transduce.data.block import EncodedPair, Ids
 from transduce.data.corpus import corpus_paths, name_corpus, read_corpus, read_numbered
 from transduce.data.filters import DuplicateFinder, HeldOut, PairFilter, Tally, text_flaw
 from transduce.data.lexicon import Lexicon, learn_lexicon
-from transduce.data.lines import is_text, open_binary, raw_lines, read_lines, read_pairs
+from transduce.data.lines import (
+    Bare,
+    bare,
+    check_length,
+    is_text,
+    open_binary,
+    raw_lines,
+    read_lines,
+    read_pairs,
+    refuse_other_encodings,
+)
 from transduce.data.plan import Plan, padding_share, plan_epoch, plan_window
 from transduce.data.share import Share, deal, divide
 from transduce.data.store import Store, write_store
 
 __all__ = [
+    "Bare",
     "Batch",
     "DuplicateFinder",
     "EncodedPair",
@@ -23,6 +34,8 @@ __all__ = [
     "Share",
     "Store",
     "Tally",
+    "bare",
+    "check_length",
     "corpus_paths",
     "deal",
     "divide",
@@ -43,6 +56,7 @@ __all__ = [
     "read_lines",
     "read_numbered",
     "read_pairs",
+    "refuse_other_encodings",
     "text_flaw",
     "write_store",
 ]

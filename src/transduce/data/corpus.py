@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from transduce.config import BadInputError, Corpus
-from transduce.data.lines import is_text, read_lines, read_pairs
+from transduce.data.lines import Bare, is_text, read_lines, read_pairs, tell_once
 from transduce.data.made_up import make_task
 
 _COMPRESSED: Final = (".gz", ".zst")
@@ -27,6 +27,11 @@ class _File:
     path: Path
     corpus: Corpus
     keep_invalid: bool
+
+    def sides(self) -> Callable[[str, str, str], tuple[str, str]]:
+        """Makes a pair of two sides and their place: a side may have been a line of a file from Windows itself."""
+        texts = Bare(tell_once(self.path))
+        return lambda source, target, place: (texts.text(source, place), texts.text(target, place))
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """Each line with its place, for messages."""
@@ -92,22 +97,24 @@ def _reader(path: Path) -> Callable[[_File], Pairs]:
 
 
 def _read_matches(file: _File, pattern: str) -> Pairs:
-    expression = re.compile(pattern)
+    expression, pair = re.compile(pattern), file.sides()
     for place, line in file.lines():
         if (match := expression.fullmatch(line)) is None:
             raise BadInputError(f"{place}: does not fit the pattern {pattern}: {line[:80]}")
-        yield match["source"] or "", match["target"] or ""
+        yield pair(match["source"] or "", match["target"] or "", place)
 
 
 def _read_tsv(file: _File) -> Pairs:
+    pair = file.sides()
     for place, line in file.lines():
         source, *targets = line.split("\t")
         if len(targets) != 1:
             raise BadInputError(f"{place}: has {len(targets)} tabs, a pair has one between its sides")
-        yield source, targets[0]
+        yield pair(source, targets[0], place)
 
 
 def _read_jsonl(file: _File) -> Pairs:
+    pair = file.sides()
     for place, line in file.lines():
         try:
             record = json.loads(line)
@@ -118,7 +125,7 @@ def _read_jsonl(file: _File) -> Pairs:
         source, target = (_text(record, field, place) for field in file.corpus.fields)
         if not file.keep_invalid and not (is_text(source) and is_text(target)):
             raise BadInputError(f"{place}: half a surrogate pair (\\ud800 to \\udfff) stands alone, which is no text")
-        yield source, target
+        yield pair(source, target, place)
 
 
 def _text(record: dict[str, object], field: str, place: str) -> str:
@@ -129,7 +136,7 @@ def _text(record: dict[str, object], field: str, place: str) -> str:
 
 
 def _read_parquet(file: _File) -> Pairs:
-    path, fields = file.path, file.corpus.fields
+    path, fields, pair = file.path, file.corpus.fields, file.sides()
     row = 0
     try:
         with parquet.ParquetFile(path) as table:
@@ -137,11 +144,11 @@ def _read_parquet(file: _File) -> Pairs:
             if missing:
                 raise BadInputError(f"{path}: column {missing[0]} is missing: {_advice(table.schema_arrow.names)}")
             for batch in table.iter_batches(columns=list(fields)):
-                for pair in zip(*(batch.column(field).to_pylist() for field in fields), strict=True):
+                for source, target in zip(*(batch.column(field).to_pylist() for field in fields), strict=True):
                     row += 1
-                    if not all(isinstance(side, str) for side in pair):
+                    if not (isinstance(source, str) and isinstance(target, str)):
                         raise BadInputError(f"{path} row {row}: a side is no text")
-                    yield pair
+                    yield pair(source, target, f"{path} row {row}")
     except (pa.ArrowException, OSError) as error:
         raise BadInputError(f"{path}: not a readable Parquet file: {' '.join(str(error).split())}") from error
     except UnicodeDecodeError as error:  # Arrow reads a block at a time

@@ -1,13 +1,18 @@
-"""Lines of text files, plain, gzip or zstd: only a line feed ends a line, and only UTF-8 is text."""
+"""Lines of text files, plain, gzip or zstd: only a line feed ends a line, and only UTF-8 is text.
 
+What Windows writes beside the text is left out, by one rule: ``bare``.
+"""
+
+import codecs
 import gzip
 import io
+import logging
 import zlib
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import BinaryIO, Final, cast
+from typing import BinaryIO, Final, cast, final
 
 import pyarrow as pa
 
@@ -15,6 +20,77 @@ from transduce.config import BadInputError
 
 # A small compressed file may hold a line of any length.
 LONGEST_LINE: Final = 2**24  # bytes
+_MARK: Final = "\ufeff"
+_LINE_ENDS: Final = "\r\n"
+# What files in other encodings begin with, the longer marks first: UTF-32's begins as UTF-16's does.
+_OTHERS: Final = {
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
+_TOLD: Final = 1024  # messages that are remembered, to be said once
+_log = logging.getLogger(__name__)
+
+
+def bare(text: str) -> str:
+    """A text without what Windows writes beside it: a byte-order mark before, carriage returns and line feeds behind.
+
+    The one rule for all text, of training, translating and evaluating, from files and in Python. Within a text a
+    carriage return is a character like any other.
+    """
+    return text.removeprefix(_MARK).rstrip(_LINE_ENDS)
+
+
+@final
+class Bare:
+    """``bare`` for the texts of one file; of the first that has a mark, or line ends, is said what was left out."""
+
+    def __init__(self, tell: Callable[[str], None] = _log.warning) -> None:
+        self._tell = tell
+        self._mark_told = self._end_told = False
+
+    def text(self, text: str, place: str) -> str:
+        """The text itself; ``place`` is where it stands, for people."""
+        found = bare(text)
+        if len(found) == len(text):
+            return found
+        if not self._mark_told and text.startswith(_MARK):
+            self._mark_told = True
+            self._tell(f"{place}: a byte-order mark stands before the text: such are left out")
+        if not self._end_told and text.endswith(tuple(_LINE_ENDS)):
+            self._end_told = True
+            name = "a carriage return, as in files from Windows," if text.endswith("\r") else "a line feed"
+            self._tell(f"{place}: {name} stands behind the text: such are left out, here and on all other lines")
+        return found
+
+
+def tell_once(path: Path) -> Callable[[str], None]:
+    """For warnings about a file, which is read several times: each is given once, while the file stays as it is."""
+    try:
+        found = path.stat()
+    except OSError:  # reading it will say why
+        return _log.warning
+    return partial(_tell_once, found.st_mtime_ns, found.st_size)
+
+
+@lru_cache(_TOLD)
+def _tell_once(_time: int, _size: int, message: str) -> None:
+    _log.warning(message)
+
+
+def refuse_other_encodings(beginning: bytes, name: object) -> None:
+    """Look at how a file begins.
+
+    Raises:
+        BadInputError: It says itself that it is no UTF-8.
+    """
+    for mark, encoding in _OTHERS.items():
+        if beginning.startswith(mark):
+            raise BadInputError(
+                f"{name} line 1: begins with the byte-order mark of {encoding}: convert it to UTF-8 "
+                f"(iconv -f {encoding} -t UTF-8)"
+            )
 
 
 def open_binary(path: Path) -> BinaryIO:
@@ -39,20 +115,33 @@ def open_binary(path: Path) -> BinaryIO:
         raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error
 
 
+def check_length(length: int, name: object, number: int) -> None:
+    """Look at the number of bytes of a line, which may be cut.
+
+    Raises:
+        BadInputError: It has more than ``LONGEST_LINE``.
+    """
+    if length > LONGEST_LINE:
+        raise BadInputError(
+            f"{name} line {number}: is longer than {LONGEST_LINE:,} bytes: break it (only a line feed ends a line)"
+        )
+
+
 def raw_lines(stream: BinaryIO, name: object) -> Iterator[bytes]:
     """The lines of an open file as bytes, with their line feeds.
 
     Raises:
-        BadInputError: It is a compressed file that is damaged or cut short; the line is named.
+        BadInputError: It is a compressed file that is damaged or cut short, a line is too long, or the file begins as
+            UTF-16 or UTF-32 does; the line is named.
     """
     number = 0
     try:
         for number, raw in enumerate(iter(partial(stream.readline, LONGEST_LINE + 1), b""), start=1):
-            if len(raw) > LONGEST_LINE:
-                raise BadInputError(
-                    f"{name} line {number}: is longer than {LONGEST_LINE:,} bytes: break it (only a line feed ends a "
-                    f"line)"
-                )
+            check_length(len(raw), name, number)
+            if number == 1:
+                refuse_other_encodings(raw, name)
+                if raw == codecs.BOM_UTF8:  # and nothing else: an empty file
+                    return
             yield raw
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise BadInputError(f"{name}: damaged gzip file after line {number}: {error}") from error
@@ -64,24 +153,25 @@ def raw_lines(stream: BinaryIO, name: object) -> Iterator[bytes]:
 
 
 def read_lines(path: Path, *, keep_invalid: bool = False) -> Iterator[str]:
-    """The lines of a file, without their line feeds.
+    """The lines of a file, ``bare`` of their line ends; a warning names the first that had more than a line feed.
 
     With ``keep_invalid``, bytes that are no UTF-8 come as surrogates, which no valid text has (see ``is_text``).
 
     Raises:
         BadInputError: The file cannot be read, is cut short, or holds invalid UTF-8 (file and line are named).
     """
-    errors = "surrogateescape" if keep_invalid else "strict"
+    errors, texts = "surrogateescape" if keep_invalid else "strict", Bare(tell_once(path))
     with open_binary(path) as stream:
         for number, raw in enumerate(raw_lines(stream, path), start=1):
             try:
-                yield raw.removesuffix(b"\n").decode("utf-8", errors)
+                line = raw.removesuffix(b"\n").decode("utf-8", errors)
             except UnicodeDecodeError as error:
                 raise BadInputError(
                     f"{path} line {number}: invalid UTF-8 (byte 0x{error.object[error.start]:02x} "
                     f"at column {error.start + 1}): convert the file to UTF-8 (of training text, "
                     f'data.invalid_utf8 = "drop" leaves such lines out)'
                 ) from error
+            yield texts.text(line, f"{path} line {number}")
 
 
 def is_text(line: str) -> bool:

@@ -11,6 +11,7 @@ import torch
 
 from transduce.bundle import Bundle, load_bundle, load_shortlist
 from transduce.config import BadInputError, GenerationChanges, GenerationConfig, Precision
+from transduce.data import bare
 from transduce.inference.alignment import align, word_numbers
 from transduce.inference.engine import Attention, Engine
 from transduce.inference.paragraphs import check_options, translate_paragraphs
@@ -78,7 +79,8 @@ class Translator:
     ) -> list[Translation]:
         """Translate texts, one sentence each. None means what the model's ``generation_config.json`` says.
 
-        Text of nothing but white space is empty. No text is cut. An output that reached the length limit may lack its
+        Text of nothing but white space is empty. Line ends behind a text are no part of it, nor is a byte-order mark
+        before it (``data.bare``), as in files; with ``paragraphs``, white space stays. No text is cut. An output that reached the length limit may lack its
         end: a warning names the numbers of such texts.
 
         Args:
@@ -121,7 +123,9 @@ class Translator:
             }
             check_options(n_best, asked)
             results = translate_paragraphs(
-                texts, language or "en", lambda each: self._translate(each, generation, settings, wishes, looks, None)
+                texts,
+                language or "en",
+                lambda each: self._translate(each, generation, settings, wishes, looks, None),
             )
         elif language is not None:
             raise BadInputError(f"language {language!r}: is for splitting paragraphs, and none are to be split")
@@ -132,7 +136,7 @@ class Translator:
         return results
 
     def score(self, sources: Sequence[str], targets: Sequence[str], *, first_number: int = 1) -> list[float]:
-        """The natural log-probability of each target given its source, end symbol counted.
+        """The natural log-probability of each target given its source, both ``bare``, end symbol counted.
 
         Raises:
             BadInputError: A side of a pair, the first being number ``first_number``, is longer than the positions that
@@ -140,13 +144,13 @@ class Translator:
         """
         remedy = "leave the pair out"
         return self._engine.score(
-            self._encode(self._source, sources, first_number, "source", remedy),
-            self._encode(self._target, targets, first_number, "target", remedy),
+            self._encode(self._source, [bare(text) for text in sources], first_number, "source", remedy),
+            self._encode(self._target, [bare(text) for text in targets], first_number, "target", remedy),
         )
 
     def count_tokens(self, texts: Sequence[str]) -> int:
         """How many symbols the texts have as targets, end symbols counted."""
-        return sum(len(ids) + 1 for ids in self._target.encode(texts))
+        return sum(len(ids) + 1 for ids in self._target.encode([bare(text) for text in texts]))
 
     def _encode(
         self, tokenizer: Tokenizer, texts: Sequence[str], first_number: int | None, name: str, remedy: str
@@ -200,6 +204,7 @@ class Translator:
         looks: tuple[bool, bool],
         first_number: int | None,
     ) -> list[Translation]:
+        texts = [bare(text) for text in texts]
         full = [index for index, text in enumerate(texts) if text.strip()]
         # White space alone is never read, and so never too long.
         read = [text if text.strip() else "" for text in texts]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, TypeVar, final
 
 from transduce.config import BadInputError
-from transduce.data import raw_lines, read_lines
+from transduce.data import Bare, check_length, raw_lines, read_lines, refuse_other_encodings
 
 # As many lines as arrive within the pause are translated together: a file fills whole batches, a person who types is
 # answered line by line. The first lines of a long input come in smaller groups, so that its first results come soon.
@@ -72,18 +72,25 @@ def translate_stream(
 
     ``translate`` takes lines and the number of the first of them, and gives what ``write`` takes of each. No more than
     a group of lines is kept, however long the stream is. Only a line feed ends a line. Invalid UTF-8 is
-    replaced, and its line named in a warning.
+    replaced, and its line named in a warning; so is the first line with more than a line feed at its end, or with a
+    byte-order mark, which are left out (``data.bare``).
+
+    Raises:
+        BadInputError: The stream is damaged, begins as UTF-16 does, or has a line of more than 16 MiB.
     """
-    count = 0
-    for arrived in _arrivals(stream):
+    count, bare, name = 0, Bare(), getattr(stream, "name", "the input")
+    for arrived in _arrivals(stream, name):
+        if count == 0:
+            refuse_other_encodings(arrived[0], name)
         texts = []
         for number, raw in enumerate(arrived, start=count + 1):
             line = raw.removesuffix(b"\n")
             try:
-                texts.append(line.decode("utf-8"))
+                text = line.decode("utf-8")
             except UnicodeDecodeError:
                 _log.warning(f"line {number}: invalid UTF-8 was replaced")
-                texts.append(line.decode("utf-8", errors="replace"))
+                text = line.decode("utf-8", errors="replace")
+            texts.append(bare.text(text, f"line {number}"))
         began = time.perf_counter()
         for result in translate(texts, count + 1):
             write(result)
@@ -97,11 +104,11 @@ def one_line(text: str) -> str:
     return text.replace("\n", " ")
 
 
-def _arrivals(stream: BinaryIO) -> Iterator[list[bytes]]:
+def _arrivals(stream: BinaryIO, name: object) -> Iterator[list[bytes]]:
     """Lines in the groups in which they are translated: a file's in full ones, a pipe's or a person's as they come."""
     if _waits(stream):
-        return _as_they_come(stream.fileno())
-    lines = raw_lines(stream, getattr(stream, "name", "the input"))
+        return _as_they_come(stream.fileno(), name)
+    lines = raw_lines(stream, name)
     return takewhile(bool, (list(islice(lines, size)) for size in _group_sizes()))
 
 
@@ -122,10 +129,10 @@ def _waits(stream: BinaryIO) -> bool:
     return not (stat.S_ISREG(mode) or stat.S_ISBLK(mode))
 
 
-def _as_they_come(descriptor: int) -> Iterator[list[bytes]]:
+def _as_they_come(descriptor: int, name: object) -> Iterator[list[bytes]]:
     """Full groups while lines keep coming, and what there is as soon as they pause."""
     waiting: list[bytes] = []
-    rest = b""
+    rest, number = b"", 1  # the line that has not ended yet
     sizes = _group_sizes()
     size = next(sizes)
     while True:
@@ -135,6 +142,13 @@ def _as_they_come(descriptor: int) -> Iterator[list[bytes]]:
             waiting = []
         block = os.read(descriptor, _BLOCK_BYTES)
         *lines, rest = (rest + block).split(b"\n")
+        number += len(lines)
+        try:
+            check_length(len(rest), name, number)
+        except BadInputError:
+            if before := [*waiting, *lines]:  # is translated first
+                yield before
+            raise
         waiting += lines if block or not rest else [*lines, rest]
         while len(waiting) >= size:
             yield waiting[:size]
