@@ -65,7 +65,7 @@ def test_verbs_give_the_same(both, arguments, trained_run, capfdbinary, monkeypa
         wanted=["hax", "", "", "mup\tnal"],
         banned=["sor", "nal"],
         objects=[json.dumps({"text": text}) for text in SOURCES],
-        other=REFERENCES[:2] + ["hax", "sor"],
+        other=[*REFERENCES[:2], "hax", "sor"],
     ):
         monkeypatch.chdir(folder)
         status = _run(

@@ -80,8 +80,8 @@ class Translator:
         """Translate texts, one sentence each. None means what the model's ``generation_config.json`` says.
 
         Text of nothing but white space is empty. Line ends behind a text are no part of it, nor is a byte-order mark
-        before it (``data.bare``), as in files; with ``paragraphs``, white space stays. No text is cut. An output that reached the length limit may lack its
-        end: a warning names the numbers of such texts.
+        before it (``data.bare``), as in files; with ``paragraphs``, white space stays. No text is cut. An output that
+        reached the length limit may lack its end: a warning names the numbers of such texts.
 
         Args:
             texts: The sources.
