@@ -112,3 +112,23 @@ def test_a_file_that_asks_for_cutting_and_padding_gets_neither(tokenizer, tmp_pa
     text = "the cat sat on the mat"
     assert Tokenizer.load(tmp_path / "tokenizer.json").encode([text]) == tokenizer.encode([text])
     assert len(tokenizer.encode([text])[0]) > 3
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_a_file_that_asks_for_bpe_dropout_gets_none(tokenizer, saved, share):
+    stored = json.loads(saved.read_text())
+    stored["model"]["dropout"] = share
+    saved.write_text(json.dumps(stored))
+    loaded = Tokenizer.load(saved)
+    for _ in range(20):
+        assert loaded.encode(TEXTS) == tokenizer.encode(TEXTS)
+    assert loaded.to_json() == tokenizer.to_json()  # so that nobody who writes it again hands it on
+
+
+def test_unigram_is_not_sampled():
+    pieces = [*(("<pad>", 0.0), ("<s>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)), ("a", -1.0), ("b", -1.5), ("ab", -2.0)]
+    backend = tokenizers.Tokenizer(tokenizers.models.Unigram(pieces, 3))
+    best = backend.encode("ab" * 20).ids
+    backend.model.alpha, backend.model.nbest_size = 0.1, 64
+    tokenizer = Tokenizer(backend)
+    assert tokenizer.encode(["ab" * 20] * 20) == [best] * 20

@@ -1,13 +1,14 @@
 """Strings to ids and back. The file format is the ``tokenizers`` library's own JSON."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 from typing import Final, final
 
 import tokenizers
-from tokenizers import AddedToken
+from tokenizers import AddedToken, models
 
 from transduce.config import BadInputError
 from transduce.text.guard import guarded
@@ -45,6 +46,7 @@ class Tokenizer:
         # Files of other libraries may ask for both: no text is cut, and padding is the batch's.
         backend.no_truncation()
         backend.no_padding()
+        _leave_nothing_to_chance(backend)
         self._backend = backend
         self.special = SpecialIds(*map(self._id, SPECIAL_SYMBOLS))
 
@@ -112,6 +114,16 @@ class Tokenizer:
         index = self._backend.token_to_id(symbol)
         assert index is not None
         return index
+
+
+def _leave_nothing_to_chance(backend: tokenizers.Tokenizer) -> None:
+    """Switch off what is meant for training alone, and would tokenize the same text otherwise each time."""
+    match backend.model:
+        case models.BPE() as model:
+            model.dropout = None
+        case models.Unigram() as model:
+            with suppress(AttributeError):  # older versions of the library cannot sample
+                model.alpha = model.nbest_size = None
 
 
 def add_special(backend: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
