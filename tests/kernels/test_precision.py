@@ -1,23 +1,17 @@
 import time
-from itertools import count
 
 import pytest
 import torch
 
-from transduce.kernels import has_native, resolve_format, resolve_precision
-from transduce.kernels.precision import widest
+from transduce.kernels import has_native, precision, resolve_format, resolve_precision
 
 CPU = torch.device("cpu")
+X86 = {"avx2": True, "avx512_f": True, "avx512_bf16": False, "avx512_vnni": False, "amx_bf16": False}
 
 
 def test_named_formats():
     assert resolve_precision("float32", CPU) == torch.float32
     assert resolve_precision("bfloat16", CPU) == torch.bfloat16
-
-
-def test_auto_is_the_same_every_time():
-    assert resolve_precision("auto", CPU) == resolve_precision("auto", CPU)
-    assert resolve_precision("auto", CPU) in {torch.float32, torch.bfloat16}
 
 
 def test_named_formats_of_products():
@@ -26,30 +20,64 @@ def test_named_formats_of_products():
         assert resolve_format(name, packed=False, device=CPU) == name
 
 
-def test_auto_is_int8_only_where_its_kernel_is():
-    assert resolve_format("auto", packed=False, device=CPU) in {"float32", "bfloat16"}
-    found = resolve_format("auto", packed=True, device=CPU)
-    assert found in ({"float32", "bfloat16", "int8"} if has_native(torch.empty(0)) else {"float32"})
-    assert resolve_format("auto", packed=True, device=CPU) == found
+def test_auto_looks_at_no_clock(monkeypatch):
+    """However busy the machine is, the same model gets the same format."""
+
+    def look():
+        raise AssertionError("the time")
+
+    for clock in ("perf_counter", "process_time", "monotonic", "time"):
+        monkeypatch.setattr(time, clock, look)
+    resolve_precision("auto", CPU)
+    for packed in (True, False):
+        resolve_format("auto", packed=packed, device=CPU)
 
 
 @pytest.mark.parametrize(
-    ("seconds", "chosen"),
+    ("narrow", "capability", "chosen"),
     [
-        ({"float32": 10, "bfloat16": 5, "int8": 3}, "int8"),
-        ({"float32": 10, "bfloat16": 5, "int8": 4.5}, "bfloat16"),
-        ({"float32": 10, "bfloat16": 9, "int8": 7}, "int8"),
-        ({"float32": 10, "bfloat16": 20, "int8": 9}, "float32"),
+        (True, "AVX512", "int8"),
+        (False, "AVX512", "int8"),
+        (False, "AVX2", "float32"),
+        (False, "DEFAULT", "float32"),
+        (False, "SVE256", "float32"),
     ],
 )
-def test_the_widest_that_no_narrower_one_beats_by_far(seconds, chosen, monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    calls = count()
+def test_the_table_of_packed_models(monkeypatch, narrow, capability, chosen):
+    monkeypatch.setattr(precision, "has_native", lambda _: True)
+    monkeypatch.setattr(precision, "multiplies_narrow_numbers", lambda: narrow)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    assert resolve_format("auto", packed=True, device=CPU) == chosen
+    monkeypatch.setattr(precision, "has_native", lambda _: False)
+    assert resolve_format("auto", packed=True, device=CPU) == "float32"
 
-    def product(takes):
-        # Three of four calls meet something else that the machine does.
-        now[0] += takes * (1 if next(calls) % 4 == 0 else 10)
 
-    products = {each: lambda takes=takes: product(takes) for each, takes in seconds.items()}
-    assert widest(products) == chosen
+@pytest.mark.parametrize(
+    ("abilities", "chosen"),
+    [
+        (X86, "float32"),
+        (X86 | {"avx512_vnni": True}, "float32"),
+        (X86 | {"avx512_bf16": True, "avx512_vnni": True}, "bfloat16"),
+        (X86 | {"avx512_bf16": True, "amx_bf16": True}, "bfloat16"),
+        ({"architecture": "aarch64", "neon": True, "bf16": True, "sve": True}, "float32"),
+        ({}, "float32"),
+    ],
+)
+def test_the_table_of_training_and_of_pytorchs_operations(monkeypatch, abilities, chosen):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: abilities)
+    assert resolve_precision("auto", CPU) == getattr(torch, chosen)
+    assert resolve_format("auto", packed=False, device=CPU) == chosen
+
+
+@pytest.mark.parametrize(("capability", "chosen"), [((7, 5), "float32"), ((8, 0), "bfloat16"), ((12, 0), "bfloat16")])
+def test_the_table_of_cuda_devices(monkeypatch, capability, chosen):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    device = torch.device("cuda")
+    assert resolve_precision("auto", device) == getattr(torch, chosen)
+    assert resolve_format("auto", packed=False, device=device) == chosen
+
+
+def test_the_kernels_of_this_processor_are_in_the_table():
+    if not has_native(torch.empty(0)):
+        pytest.skip("installed without a C++ compiler")
+    assert precision.kernels_of_processor() in precision.PACKED

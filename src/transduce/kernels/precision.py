@@ -1,33 +1,46 @@
-"""Which number format multiplies fast on this hardware."""
+"""Which number format is used where none was named: a table over what processors can do, measured beforehand.
 
-import math
-import time
-from collections.abc import Callable, Hashable, Mapping
-from functools import lru_cache, partial
-from typing import Final, TypeVar
+The same model on the same machine always gets the same format, and so writes the same outputs. The figures are in
+docs/performance.md; ``python -m benchmarks.format_speed`` measures them anew.
+"""
+
+from typing import Final
 
 import torch
 
 from transduce.config import Precision, TrainingPrecision
-from transduce.kernels.native import has_native
-from transduce.kernels.products import Format, linear, pack
+from transduce.kernels.native import has_native, multiplies_narrow_numbers
+from transduce.kernels.products import Format
 
-K = TypeVar("K", bound=Hashable)
-
-_FAST_ENOUGH: Final = 1.25  # a narrower format must win by this much to be worth its rounding
-_ROUNDS: Final = 20
+# Of a packed model, by what the C++ kernels find in the processor: the widest format that no narrower one beats by a
+# quarter. Processors with matrix units (AMX) have VNNI and BF16 too, and these kernels use nothing else of them.
+PACKED: Final[dict[str, Format]] = {
+    "AVX2": "float32",
+    "AVX512": "int8",
+    "AVX512 with VNNI and BF16": "int8",
+}
+# With any of these, PyTorch's operations multiply bfloat16 twice as fast as float32 and more; elsewhere they emulate
+# it, several times slower. ARM's abilities were not measured: float32 is never a mistake there.
+MULTIPLY_BFLOAT16: Final = ("avx512_bf16", "amx_bf16")
+# From this compute capability on, tensor cores multiply bfloat16 (Ampere).
+CUDA_BFLOAT16: Final = (8, 0)
 
 
 def resolve_format(precision: Precision, *, packed: bool, device: torch.device) -> Format:
     """The format that a setting means for a model that runs on a device, packed or in PyTorch's operations.
 
-    ``auto`` is the widest one that no narrower one beats by far; int8 is among them where its C++ kernel is.
+    ``auto`` follows from what the processor can do: int8 only where its C++ kernel is fast.
     """
     if precision != "auto":
         return precision
     if packed:
-        return _fastest_packed()
+        return PACKED.get(kernels_of_processor(), "float32") if has_native(torch.empty(0)) else "float32"
     return "bfloat16" if resolve_precision("auto", device) == torch.bfloat16 else "float32"
+
+
+def kernels_of_processor() -> str:
+    """Which of the C++ kernels this processor runs, where they are built, as the table names them."""
+    return "AVX512 with VNNI and BF16" if multiplies_narrow_numbers() else torch.backends.cpu.get_cpu_capability()
 
 
 def resolve_precision(precision: TrainingPrecision, device: torch.device) -> torch.dtype:
@@ -41,38 +54,8 @@ def resolve_precision(precision: TrainingPrecision, device: torch.device) -> tor
             return torch.bfloat16 if _multiplies_bfloat16_fast(device) else torch.float32
 
 
-@lru_cache
-def _fastest_packed() -> Format:
-    if not has_native(torch.empty(0)):
-        return "float32"
-    rows = torch.ones(64, 512)
-    formats: tuple[Format, ...] = ("float32", "bfloat16", "int8")
-    return widest({each: partial(linear, rows, pack(torch.ones(512, 512), None, each)) for each in formats})
-
-
-@lru_cache
 def _multiplies_bfloat16_fast(device: torch.device) -> bool:
     if device.type == "cuda":
-        return torch.cuda.get_device_capability(device) >= (8, 0)
-    # Measured, not looked up: there is no public name for every unit that can (AMX, AVX512-BF16, SVE). Hardware that
-    # multiplies bfloat16 does so several times as fast; hardware that emulates it is slower.
-    squares = (torch.ones(512, 512, dtype=dtype) for dtype in (torch.float32, torch.bfloat16))
-    return widest({square.dtype: partial(torch.mm, square, square) for square in squares}) == torch.bfloat16
-
-
-def widest(products: Mapping[K, Callable[[], object]]) -> K:
-    """The first format, or a later one where that is so much faster that it is worth its rounding.
-
-    The fastest of many calls counts, and the formats take turns: whatever else the machine does meets all alike.
-    """
-    seconds = dict.fromkeys(products, math.inf)
-    for _ in range(_ROUNDS):
-        for each, product in products.items():
-            start = time.perf_counter()
-            product()
-            seconds[each] = min(seconds[each], time.perf_counter() - start)
-    chosen, *narrower = products
-    for each in narrower:
-        if seconds[chosen] > _FAST_ENOUGH * seconds[each]:
-            chosen = each
-    return chosen
+        return torch.cuda.get_device_capability(device) >= CUDA_BFLOAT16
+    abilities = torch.cpu.get_capabilities()
+    return any(abilities.get(each) for each in MULTIPLY_BFLOAT16)

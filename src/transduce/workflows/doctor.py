@@ -24,6 +24,7 @@ from transduce.workflows.run_directory import RunDirectory, check_room
 from transduce.workflows.trial import (
     OutOfMemoryError,
     Trial,
+    bfloat16_gain,
     full_batch,
     try_batch_sizes,
     try_training,
@@ -32,6 +33,7 @@ from transduce.workflows.trial import (
 
 _TYPICAL: Final = 25  # tokens of a sentence, where nothing is known of the corpus
 _GIB: Final = 2**30
+_WORTH: Final = 1.25  # times as fast a narrower format has to be, to be worth its rounding
 
 
 def examine(config: RunConfig, run: RunDirectory) -> Iterator[Finding]:
@@ -136,9 +138,7 @@ def _training(
     train = config.train
     longest, typical = _lengths(config, prepared)
     batches = [full_batch(model, train.batch_tokens, length) for length in dict.fromkeys((typical, longest))]
-    precision = str(resolve_precision(train.precision, device)).removeprefix("torch.")
-    chosen = f"{precision}, which auto means on this machine" if train.precision == "auto" else precision
-    yield Finding("ok", f"matrix products in {chosen}")
+    yield from _precision(train, device)
     yield from (_attention(model, batch.target_lengths, train, device) for batch in batches)
     try:
         speed = try_training(model, train, batches[:1], device)
@@ -153,6 +153,24 @@ def _training(
     yield from _speed(config, speed)
     yield _memory(max(speed.memory, widest.memory), device)
     yield _batch_size(train, try_batch_sizes(model, train, typical, device, speed.speeds[speed.now]))
+
+
+def _precision(train: TrainConfig, device: torch.device) -> Iterator[Finding]:
+    """The number format. ``auto`` follows from a table, and looks at no clock; here alone it is measured beside it."""
+    format_ = resolve_precision(train.precision, device)
+    name = str(format_).removeprefix("torch.")
+    if train.precision != "auto":
+        yield Finding("ok", f"matrix products in {name}")
+        return
+    yield Finding("ok", f"matrix products in {name}, which auto means on this machine")
+    gain = bfloat16_gain(device)
+    text = f"measured now, products in bfloat16 are {gain:.1f} times as fast as in float32"
+    if format_ == torch.float32 and gain > _WORTH:
+        yield Finding("warning", f'{text}: train.precision = "bfloat16" makes use of it')
+    elif format_ == torch.bfloat16 and gain < 1:
+        yield Finding("warning", f'{text}: look once more, and if it stays so set train.precision = "float32"')
+    else:
+        yield Finding("ok", text)
 
 
 def _attention(model: ModelConfig, lengths: NDArray[np.int64], train: TrainConfig, device: torch.device) -> Finding:

@@ -1,6 +1,7 @@
 """A few training steps, to see how fast they are and what memory they take before a training begins."""
 
 import gc
+import math
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from transduce.training import is_out_of_memory, make_optimizer, put_back, train
 
 _RATE: Final = 1e-6  # any that lets the weights stay finite
 _STEPS: Final = 3
+_PRODUCTS: Final = 20
 # Below this gain another number of threads, or another batch size, is no advice.
 _GAIN: Final = 1.1
 # Steps that take longer than this are not tried with twice the tokens.
@@ -110,6 +112,18 @@ def try_batch_sizes(
             continue
         speeds[tokens] = trial.speeds[trial.now]
     return speeds
+
+
+def bfloat16_gain(device: torch.device) -> float:
+    """How many times as fast as float32 PyTorch multiplies bfloat16: the fastest of many products, by turns."""
+    squares = [torch.ones(512, 512, dtype=dtype, device=device) for dtype in (torch.float32, torch.bfloat16)]
+    fastest = [math.inf, math.inf]
+    for _ in range(_PRODUCTS):
+        for number, square in enumerate(squares):
+            start = time.perf_counter()
+            (square @ square)[0, 0].item()  # waits for the device
+            fastest[number] = min(fastest[number], time.perf_counter() - start)
+    return fastest[0] / fastest[1]
 
 
 def _measure(network: Transformer, optimizer: torch.optim.Adam, batches: Sequence[Batch], dtype: torch.dtype) -> float:

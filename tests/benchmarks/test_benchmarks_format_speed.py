@@ -1,0 +1,35 @@
+import pytest
+
+from benchmarks import format_speed
+from benchmarks.format_speed import widest
+from transduce.kernels.precision import PACKED
+
+
+@pytest.mark.parametrize(
+    ("seconds", "chosen"),
+    [
+        ({"float32": 10, "bfloat16": 5, "int8": 3}, "int8"),
+        ({"float32": 10, "bfloat16": 5, "int8": 4.5}, "bfloat16"),
+        ({"float32": 10, "bfloat16": 9, "int8": 7}, "int8"),
+        ({"float32": 10, "bfloat16": 20, "int8": 9}, "float32"),
+    ],
+)
+def test_the_widest_that_no_narrower_one_beats_by_far(seconds, chosen):
+    assert widest(seconds) == chosen
+
+
+def test_every_kind_of_kernels_is_in_the_table():
+    assert list(format_speed.LIBRARIES) == list(PACKED)
+
+
+def test_the_page(monkeypatch, capsys):
+    """All of it, with a clock of our own: int8 at a third of float32's time, whatever multiplies."""
+    takes = {"float32": 3e-4, "bfloat16": 2e-4, "int8": 1e-4}
+    monkeypatch.setattr(format_speed, "fastest", lambda products, _: {each: takes[each] for each in products})
+    monkeypatch.setattr("sys.argv", ["format_speed", "--only-print"])
+    monkeypatch.setattr(format_speed, "able", lambda: iter(["AVX2", "AVX512"]))
+    with pytest.raises(SystemExit, match="the table says otherwise for C\\+\\+ kernels, AVX2, 64 rows"):
+        format_speed.main()
+    shown = capsys.readouterr().out
+    assert "| C++ kernels, AVX512, 64 rows | 300 | 200 | 100 | int8 | int8 |" in shown
+    assert "| PyTorch's operations, and training | 300 | 200 |  | bfloat16 | " in shown
