@@ -1,4 +1,6 @@
+import copy
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -6,7 +8,7 @@ import torch
 
 import transduce
 from transduce.bundle import load_bundle
-from transduce.config import BadInputError
+from transduce.config import BadInputError, TransduceError
 from transduce.inference import Engine
 from transduce.text import SpecialIds
 
@@ -199,3 +201,9 @@ def test_scores_do_not_depend_on_the_budget_of_a_batch(trained_run):
     sources = tokenizer.encode(SENTENCES)
     small, large = (Engine(bundle.model, special, "float32", batch_tokens=size) for size in (1, 4096))
     assert small.score(sources, sources[::-1]) == pytest.approx(large.score(sources, sources[::-1]), abs=1e-3)
+
+
+@pytest.mark.parametrize("take", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_it_says_that_it_cannot_be_sent_to_another_process(translator, take):
+    with pytest.raises(TransduceError, match="load the model in each process"):
+        take(translator)

@@ -65,21 +65,21 @@ def paired_bootstrap(
         raise BadInputError(f"{samples} samples: one or more can be drawn")
     if seed < 1:
         raise BadInputError(f"seed {seed}: must be 1 or more")  # sacreBLEU takes 0 for no seed at all
-    outputs = {"theirs": list(theirs), "ours": list(ours)}
-    return [_compare(metric, scorer, references, outputs, samples, seed) for metric, scorer in scorers.items()]
+    systems = {"theirs": list(theirs), "ours": list(ours)}
+    return [_compare(metric, scorer, references, systems, samples, seed) for metric, scorer in scorers.items()]
 
 
 def _compare(
     metric: str,
     scorer: Scorer,
     references: Sequence[str],
-    outputs: Mapping[str, Sequence[str]],
+    systems: Mapping[str, Sequence[str]],
     samples: int,
     seed: int,
 ) -> Comparison:
     with _seeded(seed):
         test = PairedTest(
-            list(outputs.items()),
+            list(systems.items()),
             {metric: cast(SacreMetric, scorer)},
             [list(references)],
             test_type="bs",

@@ -5,12 +5,12 @@ from dataclasses import replace
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import Final, Unpack, final
+from typing import Final, NoReturn, Unpack, final
 
 import torch
 
 from transduce.bundle import Bundle, load_bundle, load_shortlist
-from transduce.config import BadInputError, GenerationChanges, GenerationConfig, Precision
+from transduce.config import BadInputError, GenerationChanges, GenerationConfig, Precision, TransduceError
 from transduce.data import bare
 from transduce.inference.alignment import align, word_numbers
 from transduce.inference.engine import Attention, Engine
@@ -151,6 +151,17 @@ class Translator:
     def count_tokens(self, texts: Sequence[str]) -> int:
         """How many symbols the texts have as targets, end symbols counted."""
         return sum(len(ids) + 1 for ids in self._target.encode([bare(text) for text in texts]))
+
+    def __reduce__(self) -> NoReturn:
+        """What pickle and copy ask for.
+
+        Raises:
+            TransduceError: Always: addresses and threads of this process mean nothing elsewhere.
+        """
+        raise TransduceError(
+            "a Translator cannot be pickled or copied: load the model in each process (transduce.load), or start the "
+            'processes by "fork"; threads may share one'
+        )
 
     def _encode(
         self, tokenizer: Tokenizer, texts: Sequence[str], first_number: int | None, name: str, remedy: str
