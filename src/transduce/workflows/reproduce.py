@@ -67,7 +67,7 @@ def reproduce_table3(plan: Plan, out: Path, say: Callable[[str], None], budget: 
         if (left := end - time.monotonic()) <= 0:
             break
         say(f"training {number} of {len(trainings)}: {run.root.name}")
-        if not _train(training, run, base, left, own_process=plan.own_process):
+        if not _train(training, run, base, left, plan.own_process):
             break
         measured = measure(run)
         write_table3(out, config, draw)
@@ -150,7 +150,7 @@ def _configure(base: RunConfig, row: Table3Row, seed: int) -> RunConfig:
     return RunConfig(data=base.data, model=scale_preset(row.preset), train=base.train.model_copy(update=changes))
 
 
-def _train(config: RunConfig, run: RunDirectory, base: RunDirectory, seconds: float, *, own_process: bool) -> bool:
+def _train(config: RunConfig, run: RunDirectory, base: RunDirectory, seconds: float, own_process: bool) -> bool:
     """Go on for at most so long; whether it is finished."""
     share_preparation(base, run)
     checkpoints = list_checkpoints(run.checkpoints)
