@@ -5,10 +5,12 @@ import subprocess
 import threading
 import time
 import tracemalloc
+from contextlib import suppress
 
 import pytest
 
 from transduce.config import BadInputError
+from transduce.data.lines import LONGEST_LINE
 from transduce.inference import Translation
 from transduce.workflows.translate import one_line, translate_stream
 
@@ -167,3 +169,20 @@ def test_memory_is_bounded_whatever_the_length():
 
 def test_an_output_is_one_line_whatever_the_model_wrote():
     assert one_line("a\nb\rc\u2028d") == "a b\rc\u2028d"
+
+
+def test_a_line_without_end_in_a_pipe_is_named_behind_the_outputs_of_those_before_it():
+    """The memory for it is bounded, as for a file's."""
+    reading, writing = os.pipe()
+
+    def write():
+        with suppress(BrokenPipeError), os.fdopen(writing, "wb") as stream:
+            stream.write(b"one\ntwo\n" + b"x" * (LONGEST_LINE + 2**17))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    outputs = []
+    with os.fdopen(reading, "rb", buffering=0) as stream, pytest.raises(BadInputError, match="line 3: is longer than"):
+        translate_stream(stream, _echo, lambda each: outputs.append(each.text))
+    writer.join()
+    assert outputs == ["ONE", "TWO"]

@@ -52,7 +52,7 @@ def _encode(
 ) -> list[list[int]]:
     if isinstance(texts, str):
         raise BadInputError(f"{places[0]}: one string was given: give a list of phrases")
-    texts = [bare(text) for text in texts]  # one of readlines() is the phrase, not a phrase at a line's end
+    texts = [bare(text) for text in texts]  # such as readlines() gives them
     encoded = tokenizer.encode(texts)
     for text, place, ids in zip(texts, places, encoded, strict=True):
         if phrases and not text.strip():
