@@ -102,7 +102,9 @@ class Judge:
 
     def ours(self, source: Ids, target: Ids) -> float:
         """By our float32 model."""
-        return self._engine.score([source], [target])[0]
+        (score,) = self._engine.score([source], [target])
+        assert isinstance(score, float)
+        return score
 
     def theirs(self, source: Ids, target: Ids) -> float:
         """By CTranslate2's float32 model."""

@@ -77,7 +77,7 @@ def measure(model: Mapping[str, Any], sentences: int, rounds: int) -> dict[str, 
 
     def search(engine: Engine, changes: Mapping[str, Any]) -> None:
         found = engine.search(sources, replace(plain, **changes), 0, LENGTH)
-        assert all(len(each[0].ids) == LENGTH for each in found)
+        assert all(isinstance(each, list) and len(each[0].ids) == LENGTH for each in found)
 
     calls: dict[str, Callable[[], object]] = {
         name: partial(search, engine, changes) for name, changes in features(sentences).items()

@@ -12,13 +12,25 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from transduce import config
+    from transduce.config import BadInputError, TransduceError
     from transduce.inference import Translation, Translator, load
     from transduce.models import Transformer
 
 __version__ = "0.1.0"
-__all__ = ["Transformer", "Translation", "Translator", "__version__", "config", "load"]
+__all__ = [
+    "BadInputError",
+    "TransduceError",
+    "Transformer",
+    "Translation",
+    "Translator",
+    "__version__",
+    "config",
+    "load",
+]
 
 _HOME = {
+    "BadInputError": "transduce.config",
+    "TransduceError": "transduce.config",
     "Transformer": "transduce.models",
     "Translation": "transduce.inference",
     "Translator": "transduce.inference",

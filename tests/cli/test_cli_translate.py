@@ -98,6 +98,58 @@ def test_json_lines_come_with_an_id_and_fields_of_their_own(translate):
     assert all({"score", "log_probability", "tokens", "at_limit"} <= each.keys() for each in (first, second))
 
 
+def test_what_came_in_stays_and_ours_stand_beside_it(translate):
+    line = b'{"text": "wemo", "score": 7, "source": "news", "tokens": null, "translation_score": 8, "error": "none"}\n'
+    status, outputs, _ = translate(line, "--format", "jsonl")
+    assert status == 0
+    found = json.loads(outputs[0])
+    kept = {"id": 1, "score": 7, "source": "news", "tokens": None, "translation_score": 8, "error": "none"}
+    assert {name: found[name] for name in kept} == kept
+    assert (found["text"], found["translation_source"], found["translation_tokens"]) == ("yob", "wemo", [" yob"])
+    assert found["translation_translation_score"] < 0
+    assert found["log_probability"] < 0
+
+
+def test_the_text_that_was_translated_is_kept(translate):
+    _, outputs, _ = translate(b'{"id": 9, "text": "bamo\\ndulu"}\n\n', "--format", "jsonl")
+    assert [json.loads(line)["source"] for line in outputs[:-1]] == ["bamo\ndulu", ""]
+    _, outputs, _ = translate(b"wemo\n", "--format", "jsonl")
+    assert json.loads(outputs[0])["source"] == "wemo"
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        (b'{"text": "wemo"', "line 2: not readable JSON: "),
+        (b" {wemo}", "line 2: not readable JSON: "),
+        (b'{"text": 3}', 'line 2: no JSON object with a string "text": write {"text": "..."}'),
+        (b"{}", 'line 2: no JSON object with a string "text": write'),
+    ],
+    ids=["cut", "text", "number", "empty"],
+)
+def test_a_first_line_that_is_a_broken_object_is_an_error(translate, line, named):
+    """Translated as it stands, it would be nonsense with a score."""
+    status, outputs, errors = translate(b"\n" + line + b"\nwemo\n", "--format", "jsonl")
+    assert (status, len(outputs)) == (2, 2)
+    assert json.loads(outputs[0])["id"] == 1  # the blank line before it
+    assert errors.startswith(f"error: {named}")
+    assert "before it" not in errors
+    if "readable" in named:
+        assert 'of plain text, write each line as {"text": "..."}' in errors
+
+
+def test_what_came_before_a_line_that_is_no_request_is_written(translate):
+    status, outputs, errors = translate(b'{"text": "wemo"}\n{"text": "bamo"}\n{"txt": "kari"}\n', "--format", "jsonl")
+    assert status == 2
+    assert [json.loads(line)["text"] for line in outputs[:-1]] == ["yob", "ti"]
+    assert errors.startswith("error: line 3: no JSON object")
+
+
+def test_a_later_line_is_held_against_the_first(translate):
+    _, _, errors = translate(b'\n{"text": "wemo"}\n[]\n', "--format", "jsonl")
+    assert errors.startswith('error: line 3: no JSON object with a string "text", and line 2 is an object: write')
+
+
 def test_plain_text_has_the_numbers_of_its_lines_as_ids(translate):
     _, outputs, _ = translate(b'wemo\n{"text": "wemo"}\n', "--format", "jsonl")
     assert [json.loads(line)["id"] for line in outputs[:-1]] == [1, 2]
@@ -146,6 +198,104 @@ def test_n_best_gives_as_many_lines_for_every_line(translate, translator):
     assert lines == [*best["bamo dulu"], "", "", "", *best["wemo"], ""]
 
 
+LONG = b"bamo kari " * 2000
+
+
+def test_lines_without_an_output_fail_alone_and_are_named_at_the_end(translate, tmp_path):
+    (tmp_path / "prefixes").write_text("\n" * 3 + "ti " * 40 + "\n" * 2)
+    status, lines, errors = translate(
+        b"wemo\n" + LONG + b"\n\nkari\nbamo\n", f"--prefixes={tmp_path / 'prefixes'}", "--n-best", "2"
+    )
+    assert status == 1
+    assert len(lines) == 5 * 2 + 1
+    assert (lines[0], lines[8]) == ("yob", "ti")
+    assert lines[2:8] == [""] * 6
+    assert errors.startswith("error: 2 of 5 lines have no output (an empty one stands for each): line 2: ")
+    assert "; line 4: the search found no output" in errors
+    assert errors.count("\n") == 1
+
+
+def test_many_lines_without_an_output_are_counted(translate):
+    status, lines, errors = translate(b"bamo dulu\n" * 13, "--max-source-length", "1")
+    assert (status, lines) == (1, [""] * 14)
+    assert "error: 13 of 13 lines have no output" in errors
+    assert "line 10: 2 symbols, but at most 1 are read" in errors
+    assert errors.endswith("; and 3 more\n")
+
+
+def test_an_object_says_why_it_has_no_output(translate):
+    status, lines, _ = translate(b"wemo\n" + LONG + b"\n", "--format", "jsonl", "--n-best", "2")
+    first, second = map(json.loads, lines[:-1])
+    assert status == 1
+    assert "error" not in first
+    assert (second["text"], second["score"], second["log_probability"]) == ("", None, None)
+    assert "(max_source_length)" in second["error"]
+    assert "alternatives" not in second
+
+
+def test_n_best_lists_as_marian_writes_them(translate, translator):
+    options = {"n_best": 2, "return_alignment": True}
+    status, lines, _ = translate(b"bamo dulu\n\nwemo\n", "--n-best", "2", "--scores", "--alignment")
+    assert status == 0
+    found = [line.split(" ||| ") for line in lines[:-1]]
+    assert [line[0] for line in found] == ["0", "0", "1", "2", "2"]
+    assert lines[2] == "1 |||  ||| F0= 0.000000 ||| 0.000000"
+    for text, (one, other) in (("bamo dulu", found[:2]), ("wemo", found[3:])):
+        (best,) = translator.translate([text], **options)
+        for each, (_, output, pairs, feature, score) in ((best, one), (best.alternatives[0], other)):
+            assert (output, pairs) == (each.text, " ".join(f"{a}-{b}" for a, b in each.alignment))
+            assert feature.startswith("F0= ")
+            assert float(feature[4:]) == pytest.approx(each.log_probability, abs=1e-4)
+            assert float(score) == pytest.approx(each.score, abs=1e-4)
+
+
+def test_scores_of_one_output_and_of_none(translate):
+    status, lines, _ = translate(b"wemo\n" + LONG + b"\n", "--scores")
+    assert status == 1
+    assert lines[0].startswith("0 ||| yob ||| F0= -0.")
+    assert lines[1] == "1 |||  ||| F0= -inf ||| -inf"
+    status, lines, errors = translate(b"wemo\n", "--scores", "--format", "jsonl")
+    assert (status, lines) == (2, [""])
+    assert errors.startswith("error: --scores: is for --format text")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"bamo " * 1_000_000, b"q" * (2**24 - 1), b" " * 200_000, b"q" * 20_000],
+    ids=["1,000,000 words", "16 MiB", "spaces", "20,000 letters"],
+)
+def test_no_line_ends_the_process(trained_run, line):
+    done = subprocess.run(
+        [*COMMAND, "translate", str(trained_run), "--precision", "float32"],
+        input=b"wemo\n" + line + b"\nbamo\n",
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.stdout == b"yob\n\nti\n"
+    assert done.returncode == (0 if not line.strip() else 1)
+
+
+@pytest.mark.parametrize("pipe", [True, False])
+@pytest.mark.parametrize("length", [2**24, 2**24 + 1, 2**24 + 2**20])
+def test_a_line_longer_than_any_is_refused_and_what_came_before_is_written(trained_run, tmp_path, pipe, length):
+    """The line feed counts."""
+    content = b"wemo\nbamo\n" + b"q" * length + b"\nkari\n"
+    (tmp_path / "in").write_bytes(content)
+    given = {"input": content} if pipe else {"stdin": (tmp_path / "in").open("rb")}
+    done = subprocess.run(
+        [*COMMAND, "translate", str(trained_run), "--precision", "float32"], **given, capture_output=True, check=False
+    )
+    assert done.stdout == b"yob\nti\n"
+    assert done.returncode == 2
+    assert b"line 3: is longer than 16,777,216 bytes" in done.stderr
+
+
+def test_the_advice_about_a_limit_is_of_the_option_that_set_it(translate):
+    _, _, errors = translate(b"bamo dulu kari\n", "--max-length", "2")
+    assert "allow more (--max-length, or max_length in" in errors
+
+
 def test_options_reach_the_search(translate, translator):
     options = ("--beam-size", "1", "--length-penalty", "2", "--length-penalty-kind", "gnmt", "--format", "jsonl")
     _, lines, _ = translate(b"bamo dulu kari\n", *options)
@@ -170,7 +320,8 @@ def test_bad_input_is_named(translate, tmp_path, options, named):
     (tmp_path / "cut.gz").write_bytes(gzip.compress(b"wemo\n" * 9)[:-9])
     (tmp_path / "plain.gz").write_bytes(b"wemo\n")
     status, lines, errors = translate(b"wemo\n", *(option.format(folder=tmp_path) for option in options))
-    assert (status, lines) == (2, [""])
+    # What could be read before the place that is damaged is translated.
+    assert (status, lines) == (2, ["yob"] * (9 if "cut.gz" in named else 0) + [""])
     assert errors.startswith("error: ")
     assert named.format(folder=tmp_path) in errors
     assert errors.count("\n") == 1

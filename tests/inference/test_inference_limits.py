@@ -53,10 +53,11 @@ def test_score_names_the_line_of_the_file(bundle, tmp_path, capsys, monkeypatch)
     (tmp_path / "source").write_text(f"{GOOD}\n" * 5)
     (tmp_path / "target").write_text(f"{GOOD}\n" * 4 + f"{LONG}\n")
     files = ["--source", str(tmp_path / "source"), "--target", str(tmp_path / "target")]
-    assert main._run(["score", str(tmp_path / "model"), *files]) == 2
+    assert main._run(["score", str(tmp_path / "model"), *files]) == 1
     shown = capsys.readouterr()
-    assert len(shown.out.splitlines()) == 3
-    assert shown.err.startswith("error: target 5: 8 symbols")
+    assert [line == "nan" for line in shown.out.splitlines()] == [False] * 4 + [True]
+    assert shown.err.startswith("warning: target 5: 8 symbols")
+    assert shown.err.splitlines()[1] == "error: 1 of 5 lines have no score (nan stands for each): line 5"
 
 
 def test_an_output_cut_at_the_last_position_is_named_with_the_reason(limited, caplog):

@@ -9,7 +9,7 @@ import torch
 import transduce
 from transduce.bundle import load_bundle
 from transduce.config import BadInputError, TransduceError
-from transduce.inference import Engine
+from transduce.inference import Engine, Translation
 from transduce.text import SpecialIds
 
 pytest_plugins = ["tiny_run"]
@@ -57,7 +57,7 @@ def test_order_is_the_inputs(translator):
 
 
 def test_odd_lines_give_one_output_each(translator):
-    outputs = translator.translate(list(ODD_LINES.values()), beam_size=1)
+    outputs = translator.translate(list(ODD_LINES.values()), beam_size=1, max_source_length=3000)
     assert len(outputs) == len(ODD_LINES)
     empty = {"nothing", "spaces", "tab", "form feed"}
     for name, output in zip(ODD_LINES, outputs, strict=True):
@@ -154,9 +154,161 @@ def test_numbers_out_of_range_are_named(translator, options, named):
         translator.translate(["bamo"], **options)
 
 
-def test_a_string_is_no_list_of_strings(translator):
-    with pytest.raises(BadInputError, match="list"):
-        translator.translate("bamo")
+def test_a_string_gives_one_translation(translator):
+    assert translator.translate("bamo dulu") == translator.translate(["bamo dulu"])[0]
+    assert translator.translate("") == Translation("", 0.0, 0.0, ())
+    assert translator.score("bamo", "ti") == translator.score(["bamo"], ["ti"])[0]
+
+
+def test_any_iterable_of_strings_is_taken(translator):
+    texts = ["bamo", "wemo"]
+    expected = translator.translate(texts)
+    for given in (
+        tuple(texts),
+        (text for text in texts),
+        dict.fromkeys(texts).keys(),
+        np.array(texts),
+        np.array(texts, object),
+    ):
+        assert translator.translate(given) == expected
+    asked = {"prefixes": iter(["", ""]), "must_contain": (iter([phrase]) for phrase in ("ti", "yob"))}
+    assert [each.text for each in translator.translate(iter(texts), **asked)] == ["ti", "yob"]
+    assert translator.score(iter(texts), np.array(["ti", "yob"])) == translator.score(texts, ["ti", "yob"])
+
+
+@pytest.mark.parametrize(
+    ("texts", "named"),
+    [
+        (None, "text: None was given"),
+        (1, "text: an int was given"),
+        (b"bamo", "text: a bytes was given"),
+        ({"bamo": "ti"}, "text: a dict was given"),
+        (np.array("bamo"), "text: a ndarray was given"),
+        ([1], "text 1: 1 is an int"),
+        (["bamo", None], "text 2: None is None"),
+        (["bamo", float("nan")], "text 2: nan is a float"),
+        ([["bamo"]], r"text 1: \['bamo'\] is a list"),
+        (["\ud800"], "text 1: character 1 is half of a surrogate pair"),
+    ],
+)
+def test_what_is_no_text_is_named(translator, texts, named):
+    with pytest.raises(BadInputError, match=f"^{named}"):
+        translator.translate(texts)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"beamsize": 3}, "translate has no option 'beamsize': did you mean 'beam_size'"),
+        ({"beamsize": None}, "no option 'beamsize'"),
+        ({"nbest": 2}, "did you mean 'n_best'"),
+        ({"zzz": 2}, "it has beam_size, coverage_penalty"),
+        ({"beam_size": "three"}, "beam size 'three'"),
+        ({"beam_size": 2.5}, "beam size 2.5"),
+        ({"length_penalty": "long"}, "length penalty 'long'"),
+        ({"n_best": "2"}, "n-best '2': must be a whole number"),
+        ({"n_best": True}, "n-best True"),
+        ({"n_best": None}, "n-best None"),
+        ({"return_attention": 1}, "return attention 1: must be True or False"),
+        ({"return_alignment": "yes"}, "return alignment 'yes'"),
+        ({"paragraphs": None}, "paragraphs None"),
+        ({"language": 3}, "language 3"),
+        ({"first_number": "one"}, "first number 'one'"),
+        ({"first_number": -1}, "first number -1: must be 0 or more"),
+        ({"errors": "ignore"}, "errors 'ignore': there is no such choice: choose from raise, return"),
+        ({"errors": "retrun"}, "did you mean 'return'"),
+        ({"prefixes": 3}, "prefix of text: an int"),
+        ({"prefixes": ["ti \ud800"]}, "prefix of text 1: character 4 is half of a surrogate pair"),
+        ({"must_contain": [["\ud800"]]}, "must contain, text 1: character 1 is half"),
+        ({"must_not_contain": ["\ud800"]}, "must not contain: character 1 is half"),
+        ({"prefixes": [3]}, "prefix of text 1: 3 is an int"),
+        ({"must_contain": 3}, "lists of phrases that outputs must contain: an int"),
+        ({"must_contain": "ti"}, "lists of phrases that outputs must contain: one string"),
+        ({"must_contain": [3]}, "must contain, text 1, phrase: an int"),
+        ({"must_contain": [[3]]}, "must contain, text 1, phrase 1: 3 is an int"),
+        ({"must_contain": [None]}, "must contain, text 1, phrase: None"),
+        ({"must_not_contain": 3}, "must not contain, phrase: an int"),
+        ({"must_not_contain": "sor"}, "must not contain: one string"),
+        ({"must_not_contain": [["sor"]]}, "must not contain, phrase 1"),
+        ({"max_source_length": 0}, "max source length 0"),
+        ({"seed": "x", "sampling": True}, "seed 'x'"),
+        ({"sampling": "perhaps"}, "sampling 'perhaps'"),
+    ],
+)
+def test_options_of_the_wrong_kind_are_named(translator, options, named):
+    with pytest.raises(BadInputError, match=named):
+        translator.translate(["bamo"], **options)
+
+
+def test_numbers_of_numpy_are_numbers(translator):
+    options = {
+        "beam_size": np.int64(3),
+        "n_best": np.int32(2),
+        "length_penalty": np.float32(0.5),
+        "first_number": np.int64(5),
+    }
+    plain = {"beam_size": 3, "n_best": 2, "length_penalty": 0.5, "first_number": 5}
+    assert translator.translate(SENTENCES, **options) == translator.translate(SENTENCES, **plain)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"sources": ["a"], "targets": ["b", "c"]}, "1 sources and 2 targets"),
+        ({"sources": "a", "targets": ["b"]}, "one string was given"),
+        ({"sources": ["a"], "targets": "b"}, "one string was given"),
+        ({"sources": None, "targets": ["b"]}, "source: None was given"),
+        ({"sources": ["a"], "targets": [2]}, "target 1: 2 is an int"),
+        ({"sources": ["a"], "targets": ["b"], "errors": "skip"}, "errors 'skip'"),
+        ({"sources": ["a"], "targets": ["b"], "first_number": None}, "first number None"),
+        ({"sources": ["a"], "targets": ["b"], "max_source_length": -3}, "max source length -3"),
+    ],
+)
+def test_what_cannot_be_scored_is_named(translator, arguments, named):
+    with pytest.raises(BadInputError, match=named):
+        translator.score(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"precision": "int4"}, "precision 'int4': there is no such choice: did you mean 'int8'"),
+        ({"precision": None}, "precision None"),
+        ({"device": "gpu"}, "device 'gpu': torch knows no such device"),
+        ({"device": "meta"}, "device 'meta'"),
+        ({"device": 0}, "device 0: give a name"),
+        ({"shortlist": "no"}, "shortlist 'no'"),
+    ],
+)
+def test_what_cannot_be_loaded_so_is_named(trained_run, arguments, named):
+    with pytest.raises(BadInputError, match=named):
+        transduce.load(trained_run, **arguments)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+@pytest.mark.parametrize("device", ["cuda", "cuda:7"])
+def test_a_device_that_is_not_here_is_named(trained_run, device):
+    with pytest.raises(BadInputError, match=f"^device '{device}': is not here"):
+        transduce.load(trained_run, device=device)
+
+
+@pytest.mark.parametrize("path", [None, 3, [None], [[]]])
+def test_what_is_no_path_is_named(path):
+    with pytest.raises(BadInputError, match=r"^path .*: give a model or run directory"):
+        transduce.load(path)
+
+
+def test_it_says_what_is_loaded(trained_run, translator):
+    vocabulary = load_bundle(trained_run).config.vocab_size
+    size = f"1 + 1 layers, d_model 32, vocabulary {vocabulary:,}"
+    assert repr(translator) == f"Translator({str(trained_run)!r}, {size}, float32 on {translator._engine.device})"
+    both = transduce.load([trained_run, trained_run / "best"], "float32", "cpu")
+    assert "2 models: " in repr(both)
+
+
+def test_the_errors_stand_beside_the_translator():
+    assert issubclass(transduce.BadInputError, transduce.TransduceError)
+    assert {"BadInputError", "TransduceError"} <= set(dir(transduce))
 
 
 def test_attention_weighs_every_source_symbol_for_every_target_symbol(translator):

@@ -9,7 +9,7 @@ from hypothesis import settings as times
 from hypothesis import strategies as st
 
 from tests.tiny_search import END, SOURCE, best, contains, outputs, search_all, settings, tiny
-from transduce.search import Containing, NoRepeat, NothingFoundError, Prefixes, Without
+from transduce.search import Containing, NoRepeat, NothingFound, Prefixes, Without
 from transduce.search.phrases import Automaton
 
 WIDE, LIMIT = 130, 5
@@ -101,10 +101,12 @@ def test_all_at_once():
     [Prefixes({13: (4, 5, 6, 4, 5)}), Containing({13: [(4, 4, 4), (5, 5)]}, END), Without([(4,), (5,), (6,)])],
 )
 @pytest.mark.parametrize("beam", [1, 3])
-def test_what_does_not_fit_in_is_named(constraint, beam):
+def test_what_does_not_fit_in_fails_alone(constraint, beam):
     shortest = {"min_length": 1} if isinstance(constraint, Without) else {}
-    with pytest.raises(NothingFoundError):
-        search(tiny(0), constraint, beam_size=beam, n_best=1, **shortest)
+    found = search(tiny(0), constraint, beam_size=beam, n_best=1, **shortest)
+    assert found[1] == NothingFound(LIMIT)
+    # The other sentence goes on, but for a ban that is for both.
+    assert isinstance(found[0], NothingFound if isinstance(constraint, Without) else list)
 
 
 @times(max_examples=60)

@@ -101,7 +101,7 @@ def test_separators_are_the_white_space():
 
 @given(
     st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from(".!?。…\"'“”()[]1aB \n\r\t\u00a0\u3000")),
-    st.sampled_from(["en", "de", "fr", "ja", "hi", "th", "xx", "de-AT"]),
+    st.sampled_from(["en", "de", "fr", "ja", "hi", "th", "nds", "de-AT"]),
 )
 @example("Vitamin B\u00a0. Gut", "de")
 @example("B\u2028.", "en")
@@ -130,6 +130,24 @@ def test_a_region_and_capitals_count_for_nothing(code):
 def test_what_is_no_language_code_is_named(code):
     with pytest.raises(BadInputError, match=f"language '{code}'"):
         split_sentences("Gut.", code)
+
+
+@pytest.mark.parametrize(("code", "meant"), [("jp", "ja"), ("CZ", "cs"), ("gr", "el"), ("deu", "de"), ("eng-GB", "en")])
+def test_a_code_that_is_taken_for_anothers_is_named_with_it(code, meant):
+    """The library would take English's rules without a word."""
+    with pytest.raises(BadInputError, match=f"language '{code}': did you mean '{meant}'"):
+        split_sentences("Gut.", code)
+
+
+@pytest.mark.parametrize("code", ["xx", "qq", "zz-ZZ"])
+def test_a_language_that_there_is_not_is_named(code):
+    with pytest.raises(BadInputError, match=f"language '{code}': there is no such language"):
+        split_sentences("Gut.", code)
+
+
+@pytest.mark.parametrize("code", ["sv", "ko", "nds", "ast", "br"])
+def test_a_language_without_rules_of_its_own_is_split_by_anothers(code):
+    assert len(split_sentences("Ja. Nej.", code)) == 2
 
 
 def test_a_missing_extra_is_named(monkeypatch):

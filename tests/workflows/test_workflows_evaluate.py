@@ -51,6 +51,17 @@ def test_perplexity_is_exp_of_the_mean_over_tokens(translator):
     assert "tokens:11" in score.signature
 
 
+def test_a_source_without_an_output_counts_as_an_empty_one(translator, caplog):
+    sources = [*SOURCES, "bamo " * 3000, "wemo " * 3000]
+    references = [*REFERENCES, "ti", "yob"]
+    outputs = [*(each.text for each in translator.translate(SOURCES)), "", ""]
+    (score,) = evaluate(translator, Examples(sources, references), Measures(["bleu"]))
+    assert score == corpus_score("bleu", outputs, references)
+    (message,) = caplog.messages
+    assert message.startswith("source 4: ")
+    assert message.endswith("(and 1 more): counted as an empty output")
+
+
 def test_the_beam_and_the_tokenizer_reach_their_places(translator):
     greedy = [each.text for each in translator.translate(SOURCES, beam_size=1)]
     (score,) = evaluate(translator, EXAMPLES, Measures(["bleu"], tokenize="none"), beam_size=1)

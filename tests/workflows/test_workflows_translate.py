@@ -133,6 +133,27 @@ def test_the_first_results_of_a_full_pipe_come_soon(tmp_path):
     assert max(sizes) <= 2048
 
 
+@pytest.mark.parametrize("pipe", [True, False])
+def test_large_lines_come_in_small_groups(pipe):
+    """Lines of a fifth of what a group may hold: five at a time, or six where one more block has come."""
+    content = (b"q" * (LONGEST_LINE // 5) + b"\n") * 13
+    if not pipe:
+        assert sizes_of_groups(io.BytesIO(content)) == [5, 5, 3]
+        return
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        threading.Thread(target=lambda: (process.stdin.write(content), process.stdin.close())).start()
+        sizes = sizes_of_groups(process.stdout)
+    assert sum(sizes) == 13
+    assert max(sizes) <= 6
+
+
+def test_a_pipe_that_never_ends_a_line_is_refused_soon():
+    with subprocess.Popen(["cat", "/dev/zero"], stdout=subprocess.PIPE) as process:
+        with pytest.raises(BadInputError, match=r"line 1: is longer than 16,777,216 bytes"):
+            sizes_of_groups(process.stdout)
+        process.kill()
+
+
 class Endless(io.RawIOBase):
     """So many lines, none of which exists before it is read."""
 

@@ -15,6 +15,10 @@ Settings = Annotated[
 ]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A model or run directory.")]
 BeamSize = Annotated[int | None, typer.Option(help="Open hypotheses; 1 is greedy. [default: the model's]")]
+MaxSourceLength = Annotated[
+    int | None,
+    typer.Option(help="Most tokens of a line that is read; a longer one fails alone. [default: the model's]"),
+]
 PrecisionOption = Annotated[
     Literal["auto", "float32", "bfloat16", "int8"], typer.Option(help="Number format of the products.")
 ]

@@ -1,12 +1,13 @@
 """The verb ``score``."""
 
-from itertools import islice
+import math
+from itertools import repeat
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from transduce.cli.options import ModelPath, PrecisionOption
+from transduce.cli.options import MaxSourceLength, ModelPath, PrecisionOption
 
 _LINES_AT_A_TIME: Final = 2048
 
@@ -16,15 +17,28 @@ def score(
     source: Annotated[Path, typer.Option(metavar="F", help="What would be translated.")],
     target: Annotated[Path, typer.Option(metavar="F", help="What it would become.")],
     precision: PrecisionOption = "float32",
+    max_source_length: MaxSourceLength = None,
 ) -> None:
-    """Print each target's total log-probability (nats, end symbol counted), a line each."""
+    """Print each target's total log-probability (nats, end symbol counted), a line each.
+
+    A pair that cannot be scored (one side is too long) gives nan, and is named.
+    """
     from transduce.data import read_pairs
     from transduce.inference import load
+    from transduce.workflows.failures import Failures
+    from transduce.workflows.translate import in_groups
 
-    translator = load(model, precision)
-    pairs = read_pairs(source, target)
-    number = 1
-    while block := list(islice(pairs, _LINES_AT_A_TIME)):
-        for value in translator.score([pair[0] for pair in block], [pair[1] for pair in block], first_number=number):
+    translator, failures = load(model, precision), Failures()
+    pairs = in_groups(read_pairs(source, target), repeat(_LINES_AT_A_TIME), lambda pair: sum(map(len, pair)))
+    for block in pairs:
+        values = translator.score(
+            [pair[0] for pair in block],
+            [pair[1] for pair in block],
+            first_number=failures.lines + 1,
+            max_source_length=max_source_length,
+            errors="return",
+        )
+        for value in values:
             typer.echo(f"{value:.6f}")
-        number += len(block)
+            failures.count("" if math.isnan(value) else None)
+    failures.check("have no score", "nan stands for each")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final, Literal
 
 import typer
 
-from transduce.cli.options import BeamSize, PrecisionOption
+from transduce.cli.options import BeamSize, MaxSourceLength, PrecisionOption
 from transduce.cli.progress import line_bar
 
 if TYPE_CHECKING:
@@ -34,10 +34,14 @@ def translate(
     coverage_penalty: Annotated[float | None, typer.Option(help=f"Beta. {_DEFAULT}")] = None,
     min_length: Annotated[int | None, typer.Option(help=f"Fewest tokens of an output. {_DEFAULT}")] = None,
     max_length: Annotated[int | None, typer.Option(help=f"Most tokens of an output. {_DEFAULT}")] = None,
+    max_source_length: MaxSourceLength = None,
     max_extra_length: Annotated[int | None, typer.Option(help=f"Most tokens beyond the input's. {_DEFAULT}")] = None,
     no_repeat_ngram: Annotated[int | None, typer.Option(help=f"No so many tokens twice. {_DEFAULT}")] = None,
     diversity: Annotated[float | None, typer.Option(help=f"Gamma: how much the n best differ. {_DEFAULT}")] = None,
     n_best: Annotated[int, typer.Option(help="Outputs for each line, best first.")] = 1,
+    scores: Annotated[
+        bool, typer.Option("--scores", help="Marian's n-best lines: line's number ||| output ||| F0= log-p ||| score.")
+    ] = False,
     sampling: Annotated[
         bool | None, typer.Option("--sampling/--no-sampling", help=f"Draw outputs by chance. {_DEFAULT}")
     ] = None,
@@ -70,12 +74,20 @@ def translate(
         bool, typer.Option("--shortlist", help="Write with the model's shortlist alone: see transduce shortlist.")
     ] = False,
 ) -> None:
-    """Translate lines: one line out for one line in (--n-best lines, where more are asked for)."""
+    """Translate lines: one line out for one line in (--n-best lines, where more are asked for).
+
+    A line that has no output (too long, or what is asked of it cannot be) gives an empty one and is named at the end.
+    """
+    from transduce.config import BadInputError
     from transduce.data import open_binary, read_lines
     from transduce.inference import load
+    from transduce.workflows.failures import Failures
     from transduce.workflows.requests import RequestReader
     from transduce.workflows.translate import Beside, translate_stream
 
+    if scores and format_ == "jsonl":
+        raise BadInputError("--scores: is for --format text: objects of --format jsonl have their scores anyway")
+    failures = Failures()
     translator = load(model, precision, shortlist=shortlist)
     prefixes_, must_contain_ = Beside.open(prefixes), Beside.open(must_contain)
     banned = [] if must_not_contain is None else list(read_lines(must_not_contain))
@@ -87,8 +99,10 @@ def translate(
         advance = files.enter_context(line_bar(lambda: _count(input_), beside_terminal=typed))
 
         def write(answer: "Answer") -> None:
-            target.write(("\n".join(_lines(answer, format_, n_best)) + "\n").encode())
+            lines = _scored(answer, failures.lines) if scores else _lines(answer, format_, n_best)
+            target.write(("\n".join(lines) + "\n").encode())
             target.flush()
+            failures.count(answer.translation.error)
             advance()
 
         def translate_texts(texts: list[str], first_number: int) -> "list[Translation]":
@@ -105,11 +119,13 @@ def translate(
                 paragraphs=paragraphs,
                 language=language,
                 first_number=first_number,
+                errors="return",
                 length_penalty_kind=length_penalty_kind,
                 stopping=stopping,
                 coverage_penalty=coverage_penalty,
                 min_length=min_length,
                 max_length=max_length,
+                max_source_length=max_source_length,
                 max_extra_length=max_extra_length,
                 no_repeat_ngram=no_repeat_ngram,
                 diversity=diversity,
@@ -123,6 +139,7 @@ def translate(
         translate_stream(source, RequestReader(json=format_ == "jsonl").answering(translate_texts), write)
     for beside in (prefixes_, must_contain_):
         beside.check_end()
+    failures.check("have no output", "an empty one stands for each")
 
 
 def _create(path: Path, input_: str) -> BinaryIO:
@@ -150,9 +167,19 @@ def _lines(answer: "Answer", format_: Literal["text", "jsonl"], n_best: int) -> 
 
     translation = answer.translation
     if format_ == "jsonl":
-        return [json.dumps(answer.request.fields | _describe(translation), ensure_ascii=False)]
+        return [json.dumps(answer.request.beside(_describe(translation)), ensure_ascii=False)]
     lines = [one_line(each.text) + _aligned(each) for each in (translation, *translation.alternatives)]
     return lines + [""] * (n_best - len(lines))  # an empty input has one output: readers count lines
+
+
+def _scored(answer: "Answer", number: int) -> list[str]:
+    """As Marian writes its n-best lists; lines are counted from 0, and their numbers tell whose an output is."""
+    from transduce.workflows.translate import one_line
+
+    return [
+        f"{number} ||| {one_line(each.text)}{_aligned(each)} ||| F0= {each.log_probability:.6f} ||| {each.score:.6f}"
+        for each in (answer.translation, *answer.translation.alternatives)
+    ]
 
 
 def _aligned(translation: "Translation") -> str:
@@ -164,15 +191,18 @@ def _aligned(translation: "Translation") -> str:
 def _describe(translation: "Translation") -> dict[str, Any]:
     from transduce.inference import pharaoh
 
+    none = translation.error is not None  # JSON has no number for the logarithm of nothing
     described: dict[str, Any] = {
         "text": translation.text,
-        "score": translation.score,
-        "log_probability": translation.log_probability,
+        "score": None if none else translation.score,
+        "log_probability": None if none else translation.log_probability,
         "tokens": translation.tokens,
         "at_limit": translation.at_limit,
     }
     if translation.alignment is not None:
         described["alignment"] = pharaoh(translation.alignment)
+    if none:
+        described["error"] = translation.error
     if translation.alternatives:
         described["alternatives"] = [_describe(each) for each in translation.alternatives]
     return described

@@ -1,6 +1,7 @@
 """How a model writes."""
 
 from collections.abc import Mapping
+from numbers import Integral, Real
 from typing import Final, Literal, TypedDict
 
 from pydantic import Field, ValidationError, model_validator
@@ -48,6 +49,9 @@ class GenerationConfig(Section):
         le=MAX_TOKENS,
         description="longest output in tokens, whatever the input's length, in place of max_extra_length",
     )
+    max_source_length: int = Field(
+        2048, ge=1, le=MAX_TOKENS, description="longest input in tokens: a longer one fails, and the others go on"
+    )
     min_length: int = Field(0, ge=0, le=MAX_TOKENS, description="shortest output in tokens")
     no_repeat_ngram: int | None = Field(
         None, ge=1, le=MAX_TOKENS, description="no so many tokens stand twice in an output"
@@ -87,7 +91,7 @@ class GenerationConfig(Section):
         Raises:
             BadInputError: A value is out of range, or two exclude each other.
         """
-        given = {name: value for name, value in changes.items() if value is not None}
+        given = {name: as_plain(value) for name, value in changes.items() if value is not None}
         kept = self.model_dump(exclude=set(given))
         if given.get("sampling", self.sampling) != self.sampling:
             kept = {name: value for name, value in kept.items() if name not in _OF_BEAMS | _OF_SAMPLES}
@@ -100,6 +104,15 @@ class GenerationConfig(Section):
             raise BadInputError(place + message) from error
 
 
+def as_plain(value: object) -> object:
+    """NumPy's numbers as Python's, which are all that settings know; anything else as it is."""
+    if isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, Real) else value
+
+
 class GenerationChanges(TypedDict, total=False):
     """Settings of one call in the place of the model's own ones; what each means stands in ``GenerationConfig``."""
 
@@ -109,6 +122,7 @@ class GenerationChanges(TypedDict, total=False):
     diversity: float | None
     max_extra_length: int | None
     max_length: int | None
+    max_source_length: int | None
     min_length: int | None
     no_repeat_ngram: int | None
     sampling: bool | None

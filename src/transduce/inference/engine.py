@@ -1,11 +1,11 @@
 """The engine: a model made ready to run, over batches of ids."""
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 import torch
 from jaxtyping import Float
@@ -15,12 +15,21 @@ from transduce.config import Precision
 from transduce.data import pad
 from transduce.inference.queue import Queue
 from transduce.inference.workers import Workers
-from transduce.kernels import resolve_format, run_safely
+from transduce.kernels import is_out_of_memory, resolve_format, run_safely
 from transduce.models import Ensemble, Model, Tokens, Transformer, can_pack, make_ready
-from transduce.search import Hypothesis, Newcomers, SearchSettings, beam_search, score_targets
+from transduce.search import (
+    Failure,
+    Hypothesis,
+    Newcomers,
+    SearchSettings,
+    TooLittleMemory,
+    beam_search,
+    score_targets,
+)
 from transduce.text import SpecialIds
 
 Ids = list[int]
+T = TypeVar("T")
 
 
 @final
@@ -88,8 +97,8 @@ class Engine:
         max_extra_length: int,
         max_length: int | None = None,
         numbers: Sequence[int] | None = None,
-    ) -> list[list[Hypothesis]]:
-        """The best outputs of each source (ids without end symbol), in the order of the sources.
+    ) -> list[list[Hypothesis] | Failure]:
+        """The best outputs of each source (ids without end symbol), in the order of the sources, or why it has none.
 
         ``numbers`` are what the constraints and the samples know the sources by, each its own; from 0 if nothing is
         said.
@@ -106,45 +115,64 @@ class Engine:
             limits = [self.limit(source, max_extra_length, max_length) for source in some]
             return Newcomers(self._source(some), limits, taken) if taken else None
 
-        def search(number: int) -> dict[int, list[Hypothesis]]:
+        def search(number: int) -> dict[int, list[Hypothesis] | Failure]:
             with queue:
                 return dict(beam_search(self._model, partial(take, number), settings))
 
         found = dict(chain.from_iterable(each.items() for each in self._workers.map(search, range(searches))))
         return [found[number] for number in known]
 
-    def score(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[float]:
+    def score(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[float | TooLittleMemory]:
         """The natural log-probability of each target given its source, end symbol counted."""
-        return run_safely(partial(self._score, sources, targets))
 
-    def _score(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[float]:
-        results = [0.0] * len(sources)
-        lengths = [max(len(s), len(t)) + 1 for s, t in zip(sources, targets, strict=True)]
-        for rows in self._batches(lengths):
+        def score(rows: list[int]) -> list[float]:
             source = self._source([sources[row] for row in rows])
             target = self._tokens([[self._special.begin, *targets[row]] for row in rows])
             labels = self._tokens([[*targets[row], self._special.end] for row in rows])
-            scores = score_targets(self._model, source, target, labels.ids)
-            for row, score in zip(rows, scores.tolist(), strict=True):
-                results[row] = score
-        return results
+            scores: list[float] = score_targets(self._model, source, target, labels.ids).tolist()
+            return scores
 
-    def attention(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[Attention]:
+        return run_safely(partial(self._within_memory, score, sources, targets))
+
+    def attention(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[Attention | TooLittleMemory]:
         """What each target has looked at in its source, from one forced pass over it."""
-        return run_safely(partial(self._attention, sources, targets))
 
-    @torch.inference_mode()
-    def _attention(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[Attention]:
-        results: dict[int, Attention] = {}
-        lengths = [max(len(s), len(t)) + 1 for s, t in zip(sources, targets, strict=True)]
-        for rows in self._batches(lengths):
+        @torch.inference_mode()
+        def look(rows: list[int]) -> list[Attention]:
             memory = self._model.encode(self._source([sources[row] for row in rows]))
             target = self._tokens([[self._special.begin, *targets[row]] for row in rows])
             layers = self._model.decode(memory, target, want_attention=True).attention
             last, aligned = layers[-1].float(), layers[-2 if len(layers) > 1 else -1].float().mean(dim=1)
-            for index, row in enumerate(rows):
-                place = slice(len(targets[row]) + 1), slice(len(sources[row]) + 1)
-                results[row] = Attention(last[(index, slice(None), *place)].cpu(), aligned[(index, *place)].cpu())
+            places = [(slice(len(targets[row]) + 1), slice(len(sources[row]) + 1)) for row in rows]
+            return [
+                Attention(last[(index, slice(None), *place)].cpu(), aligned[(index, *place)].cpu())
+                for index, place in enumerate(places)
+            ]
+
+        return run_safely(partial(self._within_memory, look, sources, targets))
+
+    def _within_memory(
+        self, work: Callable[[list[int]], list[T]], sources: Sequence[Ids], targets: Sequence[Ids]
+    ) -> list[T | TooLittleMemory]:
+        """What ``work`` makes of each pair, in batches; a batch that memory is too small for goes in halves."""
+        lengths = [max(len(s), len(t)) + 1 for s, t in zip(sources, targets, strict=True)]
+        results: dict[int, T | TooLittleMemory] = {}
+        waiting = list(self._batches(lengths))[::-1]
+        while waiting:
+            rows = waiting.pop()
+            try:
+                results |= zip(rows, work(rows), strict=True)
+                continue
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                reason = str(error) or type(error).__name__
+            # Only here have the failed work's tensors gone with its error.
+            if len(rows) == 1:
+                results[rows[0]] = TooLittleMemory(reason)
+            else:
+                half = len(rows) // 2
+                waiting += [rows[half:], rows[:half]]
         return [results[row] for row in range(len(lengths))]
 
     def _batches(self, lengths: list[int]) -> Iterator[list[int]]:

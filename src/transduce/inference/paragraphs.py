@@ -5,7 +5,9 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, islice
 
-from transduce.config import BadInputError
+from transduce.config import BadInputError, TransduceError
+from transduce.data.lines import is_text
+from transduce.inference.arguments import shorten
 from transduce.inference.translation import Translation
 from transduce.text import split_sentences
 
@@ -26,11 +28,12 @@ def check_options(n_best: int, asked: Mapping[str, bool]) -> None:
 
 
 def translate_paragraphs(
-    texts: Sequence[str], language: str, translate: Callable[[list[str]], list[Translation]]
-) -> list[Translation]:
+    texts: Sequence[str], language: str, translate: Callable[[list[str]], Sequence[Translation | TransduceError]]
+) -> list[Translation | TransduceError]:
     """Translate texts of several sentences; what stood between the sentences stands between their translations.
 
-    A text of one sentence, or of none, is translated as it stands.
+    A text of one sentence, or of none, is translated as it stands. Where a sentence has no output, neither has its
+    text: the error names the sentence.
     """
     paragraphs = [_split(text, language) for text in texts]
     translations = iter(translate([sentence for parts in paragraphs for sentence, _ in parts]))
@@ -38,11 +41,17 @@ def translate_paragraphs(
 
 
 def _split(text: str, language: str) -> Parts:
+    if not is_text(text):
+        return [(text, "")]  # it fails as a text does
     parts = split_sentences(text, language)
     return parts if sum(bool(sentence) for sentence, _ in parts) > 1 else [(text, "")]
 
 
-def _join(parts: Parts, translations: list[Translation]) -> Translation:
+def _join(parts: Parts, outcomes: Sequence[Translation | TransduceError]) -> Translation | TransduceError:
+    for (sentence, _), outcome in zip(parts, outcomes, strict=True):
+        if isinstance(outcome, TransduceError):
+            return type(outcome)(f"{shorten(sentence)}: {outcome}")
+    translations = [each for each in outcomes if isinstance(each, Translation)]
     if len(translations) == 1:
         return translations[0]
     texts = [each.text for each in translations]

@@ -1,9 +1,10 @@
 """What a translation is, and what is said of one that may be incomplete."""
 
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Final, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,8 @@ class Translation:
     word, output word), counted from 0. ``at_limit`` says that the output is as long as the search allows, so that its
     end may be missing.
 
+    ``error`` says why there is no output; then the text is empty, and its log-probability and score are minus infinity.
+
     Of a paragraph, ``log_probability`` and ``score`` are the sums over its sentences, ``tokens`` those of all of them,
     and ``at_limit`` is true where it is for any of them.
     """
@@ -38,15 +41,35 @@ class Translation:
     alternatives: tuple["Translation", ...] = ()
     alignment: Alignment | None = None
     at_limit: bool = False
+    error: str | None = None
 
 
 EMPTY: Final = Translation("", 0.0, 0.0, ())
 
 
-def warn_of_limits(translations: Sequence[Translation], first_number: int, longest: int | None = None) -> None:
+def failed(error: str) -> Translation:
+    """What stands for an output that there is not."""
+    return Translation("", -math.inf, -math.inf, (), error=error)
+
+
+def warn_of_failures(failures: Sequence[str]) -> None:
+    """Log a warning for each of what failed, or for the first of many."""
+    for failure in failures[:_MOST_NAMED]:
+        _log.warning(failure)
+    if len(failures) > _MOST_NAMED:
+        _log.warning(f"{len(failures) - _MOST_NAMED:,} more failed")
+
+
+def warn_of_limits(
+    translations: Sequence[Translation],
+    first_number: int,
+    longest: int | None = None,
+    option: Literal["max_length", "max_extra_length"] = "max_extra_length",
+) -> None:
     """Log a warning that names the outputs whose end may be missing, the first being number ``first_number``.
 
-    ``longest`` is the most symbols, end symbol counted, that the model can write at all, where there is such a limit.
+    ``longest`` is the most symbols, end symbol counted, that the model can write at all, where there is such a limit;
+    ``option`` is the setting that says how long outputs may be.
     """
     numbers = [str(number) for number, each in enumerate(translations, first_number) if each.at_limit]
     if numbers:
@@ -54,6 +77,6 @@ def warn_of_limits(translations: Sequence[Translation], first_number: int, longe
         _log.warning(
             f"text {', '.join(numbers[:_MOST_NAMED])}{more}: the output reached the length limit, and its end may be "
             f"missing: split what has several sentences (--paragraphs, or paragraphs=True), or allow "
-            f"more (--max-extra-length, or max_extra_length in the model's generation_config.json)"
+            f"more (--{option.replace('_', '-')}, or {option} in the model's generation_config.json)"
             + (f" (to no avail beyond the {longest:,} positions that this model has learned)" if longest else "")
         )

@@ -1,37 +1,72 @@
 """The Translator: text in, text out."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import Final, NoReturn, Unpack, final
+from typing import Final, Literal, NoReturn, Unpack, assert_never, final, get_args, overload
 
 import torch
 
 from transduce.bundle import Bundle, load_bundle, load_shortlist
 from transduce.config import BadInputError, GenerationChanges, GenerationConfig, Precision, TransduceError
+from transduce.config.generation import MAX_SEED
 from transduce.data import bare
 from transduce.inference.alignment import align, word_numbers
+from transduce.inference.arguments import (
+    check_choice,
+    check_flag,
+    check_names,
+    check_number,
+    read_device,
+    read_precision,
+    read_texts,
+    shorten,
+)
+from transduce.inference.encoding import TooLong, encode_within
 from transduce.inference.engine import Attention, Engine
 from transduce.inference.paragraphs import check_options, translate_paragraphs
-from transduce.inference.translation import EMPTY, Translation, warn_of_limits
+from transduce.inference.translation import EMPTY, Translation, failed, warn_of_failures, warn_of_limits
 from transduce.inference.wishes import Wishes
 from transduce.kernels import run_safely
 from transduce.models import Shortlist
 from transduce.search import (
-    Constraint,
+    Failure,
     Hypothesis,
     LengthPenalty,
     NoRepeat,
-    NothingFoundError,
+    NothingFound,
+    Prefixes,
     Sampling,
     SearchSettings,
+    TooLittleMemory,
 )
 from transduce.text import Tokenizer
 
-# Of a text that an error shows, so many characters.
-_SHOWN: Final = 40
+Errors = Literal["raise", "return"]
+
+
+class TranslationOptions(GenerationChanges, total=False):
+    """The options of ``Translator.translate`` that are given by name; what each means stands there."""
+
+    return_alignment: bool
+    prefixes: Iterable[str] | None
+    must_contain: Iterable[Iterable[str]] | None
+    must_not_contain: Iterable[str]
+    paragraphs: bool
+    language: str | None
+    first_number: int | None
+    errors: Errors
+
+
+_OPTIONS: Final = frozenset(TranslationOptions.__annotations__) | {
+    "beam_size",
+    "length_penalty",
+    "n_best",
+    "return_attention",
+}
 
 
 @final
@@ -40,7 +75,7 @@ class Translator:
 
     Several bundles are an ensemble: the mean of their probabilities. How it writes is the first one's to say. With a
     shortlist, it writes each output with what is in its text's list. With ``consume`` it takes the bundles' models
-    themselves, in place of copies.
+    themselves, in place of copies. ``name`` is for people to know it by.
     """
 
     def __init__(
@@ -51,32 +86,72 @@ class Translator:
         shortlist: Shortlist | None = None,
         *,
         consume: bool = False,
+        name: str = "",
     ) -> None:
         bundles = [bundle] if isinstance(bundle, Bundle) else bundle
         first = bundles[0]
+        self._name = name
+        self._configs = [each.config for each in bundles]
         self._source, self._target = first.tokenizers.source, first.tokenizers.target
         self._defaults = first.generation
         models, special = [each.model for each in bundles], first.tokenizers.special
         self._engine = Engine(models, special, precision, device, consume=consume)
         self._shortlist = None if shortlist is None else shortlist.to(self._engine.device)
 
+    def __repr__(self) -> str:
+        """What is loaded: from where, of which size, in which number format, on which device."""
+        models = [
+            f"{each.encoder_layers} + {each.decoder_layers} layers, d_model {each.d_model:,}, vocabulary "
+            + " to ".join(f"{size:,}" for size in (each.source_vocab_size, each.vocab_size) if size is not None)
+            for each in self._configs
+        ]
+        several = f"{len(models)} models: " if len(models) > 1 else ""
+        shortlist = "" if self._shortlist is None else ", shortlist"
+        name = f"{self._name!r}, " if self._name else ""
+        size = several + "; ".join(dict.fromkeys(models))
+        return f"Translator({name}{size}, {self._engine.format} on {self._engine.device}{shortlist})"
+
+    # A string is an iterable of strings as well: the type checker cannot be told that the first one goes before.
+    @overload
+    def translate(  # type: ignore[overload-overlap]
+        self,
+        texts: str,
+        beam_size: int | None = ...,
+        length_penalty: float | None = ...,
+        n_best: int = ...,
+        return_attention: bool = ...,
+        **options: Unpack[TranslationOptions],
+    ) -> Translation: ...
+
+    @overload
     def translate(
         self,
-        texts: list[str],
+        texts: Iterable[str],
+        beam_size: int | None = ...,
+        length_penalty: float | None = ...,
+        n_best: int = ...,
+        return_attention: bool = ...,
+        **options: Unpack[TranslationOptions],
+    ) -> list[Translation]: ...
+
+    def translate(
+        self,
+        texts: str | Iterable[str],
         beam_size: int | None = None,
         length_penalty: float | None = None,
         n_best: int = 1,
         return_attention: bool = False,
         *,
         return_alignment: bool = False,
-        prefixes: Sequence[str] | None = None,
-        must_contain: Sequence[Sequence[str]] | None = None,
-        must_not_contain: Sequence[str] = (),
+        prefixes: Iterable[str] | None = None,
+        must_contain: Iterable[Iterable[str]] | None = None,
+        must_not_contain: Iterable[str] = (),
         paragraphs: bool = False,
         language: str | None = None,
         first_number: int | None = 1,
+        errors: Errors = "raise",
         **changes: Unpack[GenerationChanges],
-    ) -> list[Translation]:
+    ) -> Translation | list[Translation]:
         """Translate texts, one sentence each. None means what the model's ``generation_config.json`` says.
 
         Text of nothing but white space is empty. Line ends behind a text are no part of it, nor is a byte-order mark
@@ -84,7 +159,7 @@ class Translator:
         reached the length limit may lack its end: a warning names the numbers of such texts.
 
         Args:
-            texts: The sources.
+            texts: The sources: strings in a list or any other iterable; one string gives one translation.
             beam_size: Open hypotheses; 1 is greedy search.
             length_penalty: Alpha.
             n_best: Outputs for each text, the best one first; with ``sampling``, how many are drawn. Fewer come where
@@ -99,20 +174,39 @@ class Translator:
             language: The language of the sources, for splitting paragraphs: a code such as ``de``. None means ``en``.
             first_number: The number that a warning gives the first text; None leaves the warning out. Samples follow
                 from the numbers too: a text of the same number and seed gets the same ones (None counts from 1).
+            errors: What becomes of a text that has no output: ``raise`` an error that names it, or ``return`` an empty
+                translation whose ``error`` says why; the others are translated.
             **changes: Any other setting of ``config.GenerationConfig``, by its name.
 
         Raises:
-            BadInputError: A number is out of range, options exclude each other, what is asked of an output cannot be
-                met, or a text is longer than the positions that the model has learned.
+            BadInputError: An argument is of the wrong type or out of range, there is no option of a name, or options
+                exclude each other. With ``errors="raise"``: what is asked of an output cannot be met, or a text is
+                longer than ``max_source_length`` or the positions that the model has learned.
+            TransduceError: With ``errors="raise"``, memory is too small for a text.
         """
-        if isinstance(texts, str):
-            raise BadInputError("translate takes a list of texts, not one string: put it in brackets")
+        check_names(changes, _OPTIONS, "translate")
+        for name, flag in (
+            ("return attention", return_attention),
+            ("return alignment", return_alignment),
+            ("paragraphs", paragraphs),
+        ):
+            check_flag(name, flag)
+        check_choice("errors", errors, get_args(Errors))
+        first = 1 if first_number is None else check_number("first number", first_number, 0, MAX_SEED)
+        if language is not None and not isinstance(language, str):
+            raise BadInputError(f"language {language!r}: give a code such as 'de'")
+        several = [texts] if isinstance(texts, str) else read_texts(texts, "text", first)
         generation = self._defaults.changed({"beam_size": beam_size, "length_penalty": length_penalty, **changes})
         if generation.sampling and beam_size is not None:
             raise BadInputError(f"beam size {beam_size}: sampling has no beam: leave it out (n-best says how many)")
-        settings = self._settings(generation, n_best)
-        wishes = Wishes(prefixes, must_contain, must_not_contain)
-        looks = return_attention, return_alignment
+        request = _Request(
+            generation,
+            self._settings(generation, check_number("n-best", n_best, 1)),
+            Wishes.read(several, first, prefixes, must_contain, must_not_contain),
+            (return_attention, return_alignment),
+            first,
+            hurry=errors == "raise",
+        )
         if paragraphs:
             asked = {
                 "attention weights": return_attention,
@@ -122,35 +216,120 @@ class Translator:
                 "samples": generation.sampling,
             }
             check_options(n_best, asked)
-            results = translate_paragraphs(
-                texts,
-                language or "en",
-                lambda each: self._translate(each, generation, settings, wishes, looks, None),
-            )
+            # Its sentences have numbers of their own.
+            request = replace(request, first=1)
+            outcomes = translate_paragraphs(several, language or "en", lambda each: self._translate(each, request))
         elif language is not None:
             raise BadInputError(f"language {language!r}: is for splitting paragraphs, and none are to be split")
         else:
-            results = self._translate(texts, generation, settings, wishes, looks, first_number)
+            outcomes = self._translate(several, request)
+        results = []
+        for index, outcome in enumerate(outcomes):
+            if isinstance(outcome, Translation):
+                results.append(outcome)
+            elif errors == "return":
+                results.append(failed(str(outcome)))
+            else:
+                place = shorten(several[index]) if first_number is None else f"text {first + index:,}"
+                raise type(outcome)(f"{place}: {outcome}")
         if first_number is not None:
-            warn_of_limits(results, first_number, self._engine.longest)
-        return results
+            warn_of_limits(results, first_number, self._engine.longest, _length_option(generation))
+        return results[0] if isinstance(texts, str) else results
 
-    def score(self, sources: Sequence[str], targets: Sequence[str], *, first_number: int = 1) -> list[float]:
+    @overload
+    def score(  # type: ignore[overload-overlap]
+        self,
+        sources: str,
+        targets: str,
+        *,
+        first_number: int = ...,
+        max_source_length: int | None = ...,
+        errors: Errors = ...,
+    ) -> float: ...
+
+    @overload
+    def score(
+        self,
+        sources: Iterable[str],
+        targets: Iterable[str],
+        *,
+        first_number: int = ...,
+        max_source_length: int | None = ...,
+        errors: Errors = ...,
+    ) -> list[float]: ...
+
+    def score(
+        self,
+        sources: str | Iterable[str],
+        targets: str | Iterable[str],
+        *,
+        first_number: int = 1,
+        max_source_length: int | None = None,
+        errors: Errors = "raise",
+    ) -> float | list[float]:
         """The natural log-probability of each target given its source, both ``bare``, end symbol counted.
 
-        Raises:
-            BadInputError: A side of a pair, the first being number ``first_number``, is longer than the positions that
-                the model has learned.
-        """
-        remedy = "leave the pair out"
-        return self._engine.score(
-            self._encode(self._source, [bare(text) for text in sources], first_number, "source", remedy),
-            self._encode(self._target, [bare(text) for text in targets], first_number, "target", remedy),
-        )
+        Args:
+            sources: Strings in a list or any other iterable; one string, and one target, give one number.
+            targets: As many.
+            first_number: The number of the first pair, for errors and warnings.
+            max_source_length: The most symbols of either side. None means what the model's ``generation_config.json``
+                says.
+            errors: What becomes of a pair that cannot be scored: ``raise`` an error that names it, or ``return`` nan in
+                its place, with a warning that names it.
 
-    def count_tokens(self, texts: Sequence[str]) -> int:
+        Raises:
+            BadInputError: An argument is of the wrong type, or there are more sources than targets, or fewer. With
+                ``errors="raise"``: a side of a pair is longer than it may be.
+            TransduceError: With ``errors="raise"``, memory is too small for a pair.
+        """
+        check_choice("errors", errors, get_args(Errors))
+        first = check_number("first number", first_number, 0)
+        one = isinstance(sources, str)
+        if one != isinstance(targets, str):
+            raise BadInputError("score takes a source and a target, or several of each: one string was given")
+        limit = self._defaults.changed({"max_source_length": max_source_length}).max_source_length
+        sides = [
+            (name, tokenizer, [texts] if isinstance(texts, str) else read_texts(texts, name, first))
+            for name, tokenizer, texts in (("source", self._source, sources), ("target", self._target, targets))
+        ]
+        if len(sides[0][2]) != len(sides[1][2]):
+            raise BadInputError(
+                f"{len(sides[0][2]):,} sources and {len(sides[1][2]):,} targets: give one target for each source"
+            )
+        failures: dict[int, TransduceError] = {}
+        encoded = []
+        for name, tokenizer, texts in sides:
+            found = self._encode(tokenizer, [bare(text) for text in texts], limit, "leave the pair out")
+            wrong = {index: each for index, each in enumerate(found) if isinstance(each, TransduceError)}
+            failures = {
+                index: type(each)(f"{name} {first + index:,}: {each}") for index, each in wrong.items()
+            } | failures
+            encoded.append(found)
+        if failures and errors == "raise":
+            raise failures[min(failures)]
+        pairs = {
+            index: (source, target)
+            for index, (source, target) in enumerate(zip(*encoded, strict=True))
+            if isinstance(source, list) and isinstance(target, list)
+        }
+        scores = self._engine.score(*([pair[side] for pair in pairs.values()] for side in (0, 1)))
+        results = [math.nan] * len(sides[0][2])
+        for index, score in zip(pairs, scores, strict=True):
+            if isinstance(score, float):
+                results[index] = score
+            else:
+                symbols = sum(map(len, pairs[index]))
+                reason = f"too little memory for {symbols:,} symbols ({score.reason}): leave the pair out"
+                failures[index] = TransduceError(f"pair {first + index:,}: {reason}")
+        if failures and errors == "raise":
+            raise failures[min(failures)]
+        warn_of_failures([str(failures[index]) for index in sorted(failures)])
+        return results[0] if one else results
+
+    def count_tokens(self, texts: Iterable[str]) -> int:
         """How many symbols the texts have as targets, end symbols counted."""
-        return sum(len(ids) + 1 for ids in self._target.encode([bare(text) for text in texts]))
+        return sum(len(ids) + 1 for ids in self._target.encode([bare(text) for text in read_texts(texts)]))
 
     def __reduce__(self) -> NoReturn:
         """What pickle and copy ask for.
@@ -164,26 +343,36 @@ class Translator:
         )
 
     def _encode(
-        self, tokenizer: Tokenizer, texts: Sequence[str], first_number: int | None, name: str, remedy: str
-    ) -> list[list[int]]:
-        encoded, longest = tokenizer.encode(texts), self._engine.longest
-        for index, ids in enumerate(encoded):
-            if longest is not None and len(ids) >= longest:
-                # A sentence of a paragraph has no number that its reader would know.
-                place = repr(texts[index][:_SHOWN]) if first_number is None else f"{name} {first_number + index:,}"
-                raise BadInputError(
-                    f"{place}: {len(ids) + 1:,} symbols with the end symbol, but the model has learned {longest:,} "
-                    f"positions (max_positions): {remedy}"
+        self, tokenizer: Tokenizer, texts: Sequence[str], limit: int, remedy: str
+    ) -> list[list[int] | BadInputError]:
+        """The ids of each text, or why it cannot be read."""
+        longest = self._engine.longest
+        most = limit if longest is None else min(limit, longest - 1)
+        found: list[list[int] | BadInputError] = []
+        for ids in encode_within(tokenizer, texts, most):
+            if isinstance(ids, BadInputError) or (isinstance(ids, list) and len(ids) <= most):
+                found.append(ids)
+                continue
+            number = f"more than {most:,}" if isinstance(ids, TooLong) else f"{len(ids):,}"
+            if longest is not None and most == longest - 1:
+                with_end = f"more than {longest:,}" if isinstance(ids, TooLong) else f"{len(ids) + 1:,}"
+                reason = (
+                    f"{with_end} symbols with the end symbol, but the model has learned {longest:,} positions "
+                    f"(max_positions): {remedy}"
                 )
-        return encoded
+            else:
+                reason = (
+                    f"{number} symbols, but at most {limit:,} are read (max_source_length): {remedy}, or allow more "
+                    f"(--max-source-length, or max_source_length in the model's generation_config.json)"
+                )
+            found.append(BadInputError(reason))
+        return found
 
     def _settings(self, generation: GenerationConfig, n_best: int) -> SearchSettings:
         beam_size = generation.beam_size
         if generation.sampling:
-            if n_best < 1:
-                raise BadInputError(f"n-best {n_best}: must be 1 or more")
             beam_size = n_best  # every sample is a row of its own
-        elif not 1 <= n_best <= beam_size:
+        elif n_best > beam_size:
             raise BadInputError(f"n-best {n_best}: must be between 1 and the beam size, {beam_size}")
         elif beam_size > self._target.vocab_size:
             raise BadInputError(
@@ -206,60 +395,75 @@ class Translator:
             shortlist=self._shortlist,
         )
 
-    def _translate(
-        self,
-        texts: Sequence[str],
-        generation: GenerationConfig,
-        settings: SearchSettings,
-        wishes: Wishes,
-        looks: tuple[bool, bool],
-        first_number: int | None,
-    ) -> list[Translation]:
+    def _translate(self, texts: Sequence[str], request: "_Request") -> list[Translation | TransduceError]:
+        """Each text's translation, or why it has none."""
         texts = [bare(text) for text in texts]
-        full = [index for index, text in enumerate(texts) if text.strip()]
+        results: list[Translation | TransduceError] = [EMPTY] * len(texts)
+        generation, settings, first = request.generation, request.settings, request.first
         # White space alone is never read, and so never too long.
-        read = [text if text.strip() else "" for text in texts]
+        full = [index for index, text in enumerate(texts) if text.strip()]
         remedy = "split it (--paragraphs, or paragraphs=True)"
-        sources = self._encode(self._source, read, first_number, "text", remedy)
-        first = 1 if first_number is None else first_number
-        constraints: tuple[Constraint, ...] = (*settings.constraints, *wishes.constraints(texts, first, self._target))
-        try:
-            found = self._engine.search(
-                [sources[index] for index in full],
-                replace(settings, constraints=constraints),
-                generation.max_extra_length,
-                generation.max_length,
-                [first + index for index in full],
-            )
-        except NothingFoundError as error:
-            text = texts[error.number - first]
-            place = repr(text[:_SHOWN]) if first_number is None else f"text {error.number:,}"
-            raise BadInputError(
-                f"{place}: the search found no output of at most {error.limit - 1:,} tokens that is all that was asked "
-                f"for (prefix, phrases, shortest length, n-grams): ask for less, widen the beam, or raise max_length"
-            ) from error
-        results = [EMPTY] * len(texts)
-        outputs = self._outputs([sources[index] for index in full], found, looks)
-        for index, several in zip(full, outputs, strict=True):
-            limit = self._engine.limit(sources[index], generation.max_extra_length, generation.max_length)
+        encoded = self._encode(self._source, [texts[index] for index in full], generation.max_source_length, remedy)
+        wishes = request.wishes.constraints(first, self._target)
+        prefixes = next((each.ids for each in wishes if isinstance(each, Prefixes)), {})
+        sources: dict[int, list[int]] = {}
+        for index, ids in zip(full, encoded, strict=True):
+            if isinstance(ids, BadInputError):
+                results[index] = ids
+            elif len(prefixes.get(first + index, ())) >= (limit := self._limit(ids, generation)):
+                results[index] = _explain(NothingFound(limit), len(ids), generation)
+            else:
+                sources[index] = ids
+        if request.hurry and len(sources) < len(full):
+            return results
+        found = self._engine.search(
+            list(sources.values()),
+            replace(settings, constraints=(*settings.constraints, *wishes)),
+            generation.max_extra_length,
+            generation.max_length,
+            [first + index for index in sources],
+        )
+        searched = dict(zip(sources, found, strict=True))
+        written = {index: outcome for index, outcome in searched.items() if isinstance(outcome, list)}
+        outputs = self._outputs([sources[index] for index in written], list(written.values()), request.looks)
+        failures = {index: outcome for index, outcome in searched.items() if not isinstance(outcome, list)}
+        for index, several in zip(written, outputs, strict=True):
+            if isinstance(several, TooLittleMemory):
+                failures[index] = several
+                continue
+            limit = self._limit(sources[index], generation)
             best, *others = (replace(each, at_limit=len(each.tokens) + 1 >= limit) for each in several)
             results[index] = replace(best, alternatives=tuple(others))
+        for index, failure in failures.items():
+            results[index] = _explain(failure, len(sources[index]), generation)
         return results
+
+    def _limit(self, source: list[int], generation: GenerationConfig) -> int:
+        return self._engine.limit(source, generation.max_extra_length, generation.max_length)
 
     def _outputs(
         self, sources: list[list[int]], found: list[list[Hypothesis]], looks: tuple[bool, bool]
-    ) -> list[list[Translation]]:
+    ) -> list[list[Translation] | TooLittleMemory]:
         """Each source's outputs, best first, with what they have looked at where that is asked for."""
         pairs = [(source, each) for source, several in zip(sources, found, strict=True) for each in several]
-        attention: Sequence[Attention | None] = [None] * len(pairs)
+        attention: Sequence[Attention | TooLittleMemory | None] = [None] * len(pairs)
         if any(looks):
             attention = self._engine.attention([source for source, _ in pairs], [list(each.ids) for _, each in pairs])
         texts = self._target.decode([each.ids for _, each in pairs])
-        every = (
-            self._output(source, hypothesis, text, looked, looks)
-            for (source, hypothesis), text, looked in zip(pairs, texts, attention, strict=True)
-        )
-        return [list(islice(every, len(several))) for several in found]
+        every = zip(pairs, texts, attention, strict=True)
+        return [self._several(list(islice(every, len(several))), looks) for several in found]
+
+    def _several(
+        self,
+        outputs: Sequence[tuple[tuple[list[int], Hypothesis], str, Attention | TooLittleMemory | None]],
+        looks: tuple[bool, bool],
+    ) -> list[Translation] | TooLittleMemory:
+        translations = []
+        for (source, hypothesis), text, looked in outputs:
+            if isinstance(looked, TooLittleMemory):
+                return looked
+            translations.append(self._output(source, hypothesis, text, looked, looks))
+        return translations
 
     def _output(
         self, source: list[int], hypothesis: Hypothesis, text: str, looked: Attention | None, looks: tuple[bool, bool]
@@ -277,6 +481,42 @@ class Translator:
         )
 
 
+@final
+@dataclass(frozen=True)
+class _Request:
+    """What is asked for in one call; ``hurry`` says that nothing is worth doing once a text has failed."""
+
+    generation: GenerationConfig
+    settings: SearchSettings
+    wishes: Wishes
+    looks: tuple[bool, bool]
+    first: int
+    hurry: bool
+
+
+def _explain(failure: Failure, symbols: int, generation: GenerationConfig) -> TransduceError:
+    """Why a text of so many symbols has no output, and what to do."""
+    match failure:
+        case NothingFound(limit):
+            return BadInputError(
+                f"the search found no output of at most {limit - 1:,} tokens that is all that was asked for (prefix, "
+                f"phrases, shortest length, n-grams): ask for less, widen the beam, or raise "
+                f"{_length_option(generation)}"
+            )
+        case TooLittleMemory(reason):
+            return TransduceError(
+                f"too little memory for its {symbols:,} symbols ({reason}): split it (--paragraphs, or "
+                f"paragraphs=True), or take a smaller beam"
+            )
+        case _:
+            assert_never(failure)
+
+
+def _length_option(generation: GenerationConfig) -> Literal["max_length", "max_extra_length"]:
+    """The setting that says how long outputs may be."""
+    return "max_extra_length" if generation.max_length is None else "max_length"
+
+
 def _sampling(generation: GenerationConfig) -> Sampling | None:
     if not generation.sampling:
         return None
@@ -286,7 +526,7 @@ def _sampling(generation: GenerationConfig) -> Sampling | None:
 def load(
     path: str | PathLike[str] | Sequence[str | PathLike[str]],
     precision: Precision = "auto",
-    device: str | None = None,
+    device: str | torch.device | None = None,
     *,
     shortlist: bool = False,
 ) -> Translator:
@@ -295,11 +535,12 @@ def load(
     With ``shortlist``, outputs are written with what the first one's shortlist allows (``transduce shortlist``).
 
     Raises:
-        BadInputError: One is no model directory, a file in it is missing or damaged, or two differ in a vocabulary.
+        BadInputError: An argument is wrong, the device is not here, a path is no model directory, a file in it is
+            missing or damaged, or two models differ in a vocabulary.
     """
-    paths = [Path(each) for each in ([path] if isinstance(path, (str, PathLike)) else path)]
-    if not paths:
-        raise BadInputError("no model was given: name a model or run directory")
+    precision, place = read_precision(precision), read_device(device)
+    check_flag("shortlist", shortlist)
+    paths = _read_paths(path)
     bundles = run_safely(lambda: [load_bundle(each) for each in paths])
     for other, bundle in zip(paths[1:], bundles[1:], strict=True):
         for side in ("source", "target"):
@@ -309,4 +550,14 @@ def load(
                     f"{other}: has another {side} vocabulary than {paths[0]}: an ensemble shares both vocabularies"
                 )
     lists = load_shortlist(paths[0], bundles[0].config) if shortlist else None
-    return Translator(bundles, precision, torch.device(device) if device else None, lists, consume=True)
+    return Translator(bundles, precision, place, lists, consume=True, name=", ".join(map(str, paths)))
+
+
+def _read_paths(path: object) -> list[Path]:
+    given = [path] if isinstance(path, str | PathLike) else list(path) if isinstance(path, Iterable) else [path]
+    paths = [Path(each) for each in given if isinstance(each, str | PathLike)]
+    if len(paths) < len(given):
+        raise BadInputError(f"path {path!r}: give a model or run directory, or several in a list")
+    if not paths:
+        raise BadInputError("no model was given: name a model or run directory")
+    return paths

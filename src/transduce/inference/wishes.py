@@ -1,11 +1,12 @@
 """What people ask of the words of an output, turned into constraints over ids."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import final
 
 from transduce.config import BadInputError
 from transduce.data import bare
+from transduce.inference.arguments import check_text, name_kind, read_texts
 from transduce.search import Constraint, Containing, Prefixes, Without
 from transduce.text import Tokenizer
 
@@ -19,52 +20,92 @@ class Wishes:
     must_contain: Sequence[Sequence[str]] | None = None
     must_not_contain: Sequence[str] = ()
 
-    def constraints(self, texts: Sequence[str], first_number: int, tokenizer: Tokenizer) -> tuple[Constraint, ...]:
+    @classmethod
+    def read(
+        cls,
+        texts: Sequence[str],
+        first_number: int,
+        prefixes: Iterable[str] | None,
+        must_contain: Iterable[Iterable[str]] | None,
+        must_not_contain: Iterable[str] | None,
+    ) -> "Wishes":
+        """What is asked of the outputs of texts, which are numbered from ``first_number``.
+
+        Raises:
+            BadInputError: Something has not the shape that it should have: there are more or fewer prefixes or lists of
+                phrases than texts, something is no string, a text is empty and yet something is asked, or a phrase is.
+        """
+        if isinstance(must_not_contain, str):
+            raise BadInputError("must not contain: one string was given: give a list of phrases")
+        banned = [] if must_not_contain is None else read_texts(must_not_contain, "must not contain, phrase")
+        _check_phrases("must not contain", banned)
+        numbers = range(first_number, first_number + len(texts))
+        if prefixes is not None:
+            if isinstance(prefixes, str):
+                raise BadInputError("prefixes: one string was given: give one for each text, in brackets")
+            prefixes = read_texts(prefixes, "prefix of text", first_number)
+            _check_number("prefixes", prefixes, texts)
+            _check_emptiness("a prefix", [prefix.strip() for prefix in prefixes], texts, numbers)
+        wanted = None
+        if must_contain is not None:
+            name = "lists of phrases that outputs must contain"
+            if isinstance(must_contain, str) or not isinstance(must_contain, Iterable):
+                raise BadInputError(f"{name}: {name_kind(must_contain)} was given: give one for each text, in brackets")
+            given = list(must_contain)
+            _check_number(name, given, texts)
+            wanted = [_phrases(phrases, number) for number, phrases in zip(numbers, given, strict=True)]
+            _check_emptiness("something to contain", wanted, texts, numbers)
+        return cls(prefixes, wanted, banned)
+
+    def constraints(self, first_number: int, tokenizer: Tokenizer) -> tuple[Constraint, ...]:
         """What search has to follow; the texts are numbered from ``first_number``.
 
         Raises:
-            BadInputError: There are more or fewer prefixes or lists of phrases than texts, a text is empty and yet
-                something is asked, a phrase is empty, or the vocabulary lacks a symbol of what is asked.
+            BadInputError: The vocabulary lacks a symbol of what is asked.
         """
-        numbers = range(first_number, first_number + len(texts))
         found: list[Constraint] = []
         if self.prefixes is not None:
-            _check_number("prefixes", self.prefixes, texts)
-            _check_emptiness("a prefix", [prefix.strip() for prefix in self.prefixes], texts, numbers)
+            numbers = range(first_number, first_number + len(self.prefixes))
             places = [f"prefix of text {number:,}" for number in numbers]
             found.append(Prefixes(dict(zip(numbers, _encode(tokenizer, self.prefixes, places), strict=True))))
         if self.must_contain is not None:
-            _check_number("lists of phrases that outputs must contain", self.must_contain, texts)
-            _check_emptiness("something to contain", self.must_contain, texts, numbers)
             wanted = {
-                number: _encode(tokenizer, phrases, [f"must contain, text {number:,}"] * len(phrases), phrases=True)
-                for number, phrases in zip(numbers, self.must_contain, strict=True)
+                number: _encode(tokenizer, phrases, [f"must contain, text {number:,}"] * len(phrases))
+                for number, phrases in enumerate(self.must_contain, first_number)
             }
             found.append(Containing(wanted, tokenizer.special.end))
         if self.must_not_contain:
             places = ["must not contain"] * len(self.must_not_contain)
-            found.append(Without(_encode(tokenizer, self.must_not_contain, places, phrases=True)))
+            found.append(Without(_encode(tokenizer, self.must_not_contain, places)))
         return tuple(found)
 
 
-def _encode(
-    tokenizer: Tokenizer, texts: Sequence[str], places: Sequence[str], *, phrases: bool = False
-) -> list[list[int]]:
-    if isinstance(texts, str):
-        raise BadInputError(f"{places[0]}: one string was given: give a list of phrases")
+def _phrases(phrases: object, number: int) -> list[str]:
+    place = f"must contain, text {number:,}"
+    if isinstance(phrases, str):
+        raise BadInputError(f"{place}: one string was given: give a list of phrases")
+    found = read_texts(phrases, f"{place}, phrase")
+    _check_phrases(place, found)
+    return found
+
+
+def _encode(tokenizer: Tokenizer, texts: Sequence[str], places: Sequence[str]) -> list[list[int]]:
+    for text, place in zip(texts, places, strict=True):
+        check_text(text, place)
     texts = [bare(text) for text in texts]  # such as readlines() gives them
     encoded = tokenizer.encode(texts)
     for text, place, ids in zip(texts, places, encoded, strict=True):
-        if phrases and not text.strip():
-            raise BadInputError(f"{place}: a phrase is empty: leave it out")
         if tokenizer.special.unknown in ids:
             raise BadInputError(f"{place}: the vocabulary cannot write {text!r}")
     return encoded
 
 
+def _check_phrases(place: str, phrases: Sequence[str]) -> None:
+    if not all(phrase.strip() for phrase in phrases):
+        raise BadInputError(f"{place}: a phrase is empty: leave it out")
+
+
 def _check_number(name: str, given: Sequence[object], texts: Sequence[str]) -> None:
-    if isinstance(given, str):
-        raise BadInputError(f"{name}: one string was given: give one for each text, in brackets")
     if len(given) != len(texts):
         raise BadInputError(f"{len(given):,} {name} for {len(texts):,} texts: give one for each, in their order")
 

@@ -8,6 +8,7 @@ from transduce.kernels.feed_forward import feed_forward
 from transduce.kernels.linear_maps import Maps, linear_maps
 from transduce.kernels.loss import projected_cross_entropy, smoothed_cross_entropy
 from transduce.kernels.mask import Mask
+from transduce.kernels.memory import is_out_of_memory
 from transduce.kernels.native import has_native
 from transduce.kernels.packed import Heads, PackedAttention, attend_between, attend_packed, packed_way
 from transduce.kernels.packing import Packing
@@ -58,6 +59,7 @@ __all__ = [
     "encode",
     "feed_forward",
     "has_native",
+    "is_out_of_memory",
     "join_writable",
     "linear",
     "linear_maps",

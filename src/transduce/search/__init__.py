@@ -5,22 +5,32 @@ from transduce.search.constraint import Constraint, Following, Proposals
 from transduce.search.limits import NoRepeat, Prefixes, Without
 from transduce.search.phrases import Containing
 from transduce.search.scoring import score_targets
-from transduce.search.settings import Hypothesis, LengthPenalty, NothingFoundError, Sampling, SearchSettings
+from transduce.search.settings import (
+    Failure,
+    Hypothesis,
+    LengthPenalty,
+    NothingFound,
+    Sampling,
+    SearchSettings,
+    TooLittleMemory,
+)
 
 __all__ = [
     "Constraint",
     "Containing",
+    "Failure",
     "Following",
     "Hypothesis",
     "LengthPenalty",
     "Newcomers",
     "NoRepeat",
-    "NothingFoundError",
+    "NothingFound",
     "Prefixes",
     "Proposals",
     "Sampling",
     "SearchSettings",
     "Take",
+    "TooLittleMemory",
     "Without",
     "beam_search",
     "score_targets",

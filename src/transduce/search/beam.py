@@ -4,25 +4,26 @@ Each round reads one symbol in every open hypothesis and ranks all continuations
 that ends among the best ``beam`` continuations has ended; the best ``beam`` that do not end stay open. A sentence is
 done when the stopping rule says so: it leaves at once, and others that wait take its place. So the sentences of one
 round may have written differently much. Sampling is the same loop, with hypotheses that do not compete: each has one
-continuation, which is drawn.
+continuation, which is drawn. Where memory is too small for the sentences of a round, they begin anew in smaller groups.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Generic, TypeVar, final
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
-from transduce.kernels import rank_continuations
+from transduce.kernels import is_out_of_memory, rank_continuations
 from transduce.models import Model, State, Step, Tokens
 from transduce.search.constraint import Following
 from transduce.search.coverage import Coverage
 from transduce.search.hypotheses import Candidate, Sentence
 from transduce.search.ranking import Ranked, draw_samples, rank_by_probability, rank_diversely, rank_in_banks
-from transduce.search.settings import Hypothesis, NothingFoundError, SearchSettings
+from transduce.search.settings import Failure, Hypothesis, NothingFound, SearchSettings, TooLittleMemory
 
 M = TypeVar("M")
 S = TypeVar("S", bound=State)
@@ -40,6 +41,20 @@ class Newcomers:
     source: Tokens
     limits: Sequence[int]
     numbers: Sequence[int]
+
+    def alone(self, row: int) -> "Newcomers":
+        """One of them as if it came alone."""
+        lengths = self.source.lengths[row : row + 1]
+        source = Tokens(self.source.ids[row : row + 1, : int(lengths)], lengths)
+        return Newcomers(source, [self.limits[row]], [self.numbers[row]])
+
+    @classmethod
+    def together(cls, each: Sequence["Newcomers"]) -> "Newcomers":
+        """Several as if they came at once."""
+        longest = max(one.source.ids.shape[1] for one in each)
+        ids = [F.pad(one.source.ids, (0, longest - one.source.ids.shape[1])) for one in each]
+        source = Tokens(torch.cat(ids), torch.cat([one.source.lengths for one in each]))
+        return cls(source, [x for one in each for x in one.limits], [x for one in each for x in one.numbers])
 
 
 # What a search asks for sentences: it says the numbers of those that it still has, and gets more, or for now nothing.
@@ -59,16 +74,80 @@ class _Open(Generic[S]):
     coverage: Coverage | None
 
 
+# A sentence's outputs, best first, or why it has none.
+Outcome = list[Hypothesis] | Failure
+
+
+@final
+@dataclass
+class _Roster:
+    """What a search has taken and not yet finished, so that nothing is lost where memory is too small for all of it.
+
+    ``begun`` are the sentences under way: with whom each came, and its row there. ``waiting`` are those that begin
+    anew. No more than ``room`` are under way at a time, where there is such a limit.
+    """
+
+    source: Take
+    begun: dict[int, tuple[Newcomers, int]] = field(default_factory=dict)
+    waiting: list[Newcomers] = field(default_factory=list)
+    room: int | None = None
+
+    def take(self, held: Sequence[int]) -> Newcomers | None:
+        """The next sentences beside those that are held: what has to begin anew comes first."""
+        free = None if self.room is None else max(self.room - len(held), 0)
+        if free == 0:
+            return None
+        newcomers = None
+        if not self.waiting:
+            newcomers = self.source(held)
+            if newcomers is not None and free is not None:
+                self.waiting = [newcomers.alone(row) for row in range(len(newcomers.numbers))]
+        if self.waiting:
+            newcomers = Newcomers.together(self.waiting[:free])
+            del self.waiting[:free]
+        if newcomers is not None:
+            self.begun |= {number: (newcomers, row) for row, number in enumerate(newcomers.numbers)}
+        return newcomers
+
+    def begin_anew(self) -> int | None:
+        """All that is under way, in groups half as large; the number of a sentence that was alone and cannot."""
+        begun, self.begun = self.begun, {}
+        if len(begun) == 1:
+            self.room = None  # it was this one's fault: the others need not suffer
+            return next(iter(begun))
+        self.waiting = [newcomers.alone(row) for newcomers, row in begun.values()] + self.waiting
+        self.room = len(begun) // 2
+        return None
+
+
 @torch.inference_mode()
-def beam_search(model: Model[M, S], take: Take, settings: SearchSettings) -> Iterator[tuple[int, list[Hypothesis]]]:
+def beam_search(model: Model[M, S], take: Take, settings: SearchSettings) -> Iterator[tuple[int, Outcome]]:
     """Each sentence's number and its ``n_best`` best outputs, best first, as soon as they are certain.
 
-    There are fewer outputs where the constraints leave no more.
+    There are fewer outputs where the constraints leave no more, and where they leave none, or memory is too small for
+    the sentence even alone, its failure comes in their place: the others go on.
 
     Raises:
-        NothingFoundError: A sentence has no output that the constraints allow.
         TransduceError: The model's scores are no numbers.
     """
+    roster = _Roster(take)
+    while True:
+        try:
+            for number, outcome in _search(model, roster.take, settings):
+                roster.begun.pop(number)
+                yield number, outcome
+            break
+        except (RuntimeError, MemoryError) as error:
+            if not (is_out_of_memory(error) and roster.begun):
+                raise
+            reason = str(error) or type(error).__name__
+        # Only here have the failed search's tensors gone with its error.
+        if (failed := roster.begin_anew()) is not None:
+            yield failed, TooLittleMemory(reason)
+
+
+def _search(model: Model[M, S], take: Take, settings: SearchSettings) -> Iterator[tuple[int, Outcome]]:
+    """``beam_search`` where memory is enough."""
     newcomers = take(())
     if newcomers is None:
         return
@@ -76,9 +155,7 @@ def beam_search(model: Model[M, S], take: Take, settings: SearchSettings) -> Ite
     while open_.sentences:
         open_, done = _leave(_advance(model, open_, settings), settings)
         for sentence in done:
-            if not sentence.ended:
-                raise NothingFoundError(sentence.number, sentence.limit)
-            yield sentence.number, sentence.ended[: settings.n_best]
+            yield sentence.number, sentence.ended[: settings.n_best] or NothingFound(sentence.limit)
         if done and (newcomers := take([sentence.number for sentence in open_.sentences])) is not None:
             open_ = _admit(open_, _begin(model, newcomers, settings))
 

@@ -1,6 +1,6 @@
 """Forced scoring: how probable given outputs are."""
 
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import torch
 from jaxtyping import Float, Int
@@ -11,14 +11,32 @@ from transduce.models import Model, State, Tokens
 M = TypeVar("M")
 S = TypeVar("S", bound=State)
 
+# So many logits are a gibibyte in float32. A batch of 4,096 symbols is one piece up to a vocabulary of 65,536.
+_LOGITS: Final = 2**28
+
 
 @torch.inference_mode()
 def score_targets(
     model: Model[M, S], source: Tokens, target: Tokens, labels: Int[Tensor, "batch length"]
 ) -> Float[Tensor, " batch"]:
-    """The natural log-probability of each target, end symbol counted; ``target`` and ``labels`` as in training."""
+    """The natural log-probability of each target, end symbol counted; ``target`` and ``labels`` as in training.
+
+    The logits of a large batch are computed in pieces, so that they never exist at once.
+    """
     hidden = model.decode(model.encode(source), target).hidden
     packing = target.packing()
-    log_probability = torch.log_softmax(model.project(hidden).float(), dim=-1)
-    chosen = log_probability.gather(-1, packing.pack(labels).unsqueeze(-1)).squeeze(-1)
+    chosen = _chosen(model, hidden, packing.pack(labels))
     return packing.pad(chosen).sum(dim=1)
+
+
+def _chosen(
+    model: Model[M, S], hidden: Float[Tensor, "tokens model"], labels: Int[Tensor, " tokens"]
+) -> Float[Tensor, " tokens"]:
+    """The log-probability of each label behind its hidden state."""
+    # How many symbols there are is a model's own matter: its first row of logits says it.
+    rows = max(1, _LOGITS // model.project(hidden[:1]).shape[-1])
+    parts = []
+    for some, wanted in zip(torch.split(hidden, rows), torch.split(labels, rows), strict=True):
+        log_probability = torch.log_softmax(model.project(some).float(), dim=-1)
+        parts.append(log_probability.gather(-1, wanted.unsqueeze(-1)).squeeze(-1))
+    return torch.cat(parts)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from transduce.config import LengthPenaltyKind, Stopping, TransduceError
+from transduce.config import LengthPenaltyKind, Stopping
 from transduce.kernels import Writable
 from transduce.models import Shortlist, Tokens
 from transduce.search.constraint import Constraint
@@ -98,12 +98,19 @@ class Hypothesis:
     score: float
 
 
-class NothingFoundError(TransduceError):
-    """No output of a sentence, known to the caller by its number, is what it has to be and within its limit."""
+@dataclass(frozen=True)
+class NothingFound:
+    """A sentence has no output of at most ``limit`` symbols, end symbol counted, that is what it has to be."""
 
-    def __init__(self, number: int, limit: int) -> None:
-        self.number, self.limit = number, limit
-        super().__init__(
-            f"sentence {number}: the search found no output of at most {limit} symbols, end symbol counted, that is "
-            f"what it has to be: loosen a constraint or raise the limit"
-        )
+    limit: int
+
+
+@dataclass(frozen=True)
+class TooLittleMemory:
+    """Memory is too small for a sentence, even alone; ``reason`` is what the allocator said."""
+
+    reason: str
+
+
+# Why a sentence has no output: its own matter, not that of the others.
+Failure = NothingFound | TooLittleMemory

@@ -7,6 +7,24 @@ from typing import Final
 
 from transduce.config import BadInputError, TransduceError
 
+# The codes of ISO 639-1.
+_CODES: Final = (
+    "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en "
+    "eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu ja jv "
+    "ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne "
+    "ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg sh si sk sl sm sn so sq sr ss "
+    "st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu"
+)
+# What is often taken for one: codes of countries, and ISO 639-2's of three letters.
+_MEANT: Final = {
+    "at": "de", "au": "en", "cn": "zh", "cz": "cs", "dk": "da", "gb": "en", "gr": "el", "ir": "fa",
+    "jp": "ja", "mx": "es", "ua": "uk", "us": "en", "vn": "vi", "ara": "ar", "ces": "cs", "chi": "zh",
+    "cze": "cs", "dan": "da", "deu": "de", "dut": "nl", "ell": "el", "eng": "en", "fas": "fa", "fin": "fi",
+    "fra": "fr", "fre": "fr", "ger": "de", "gre": "el", "heb": "he", "hin": "hi", "hun": "hu", "ita": "it",
+    "jpn": "ja", "kor": "ko", "nld": "nl", "nor": "no", "per": "fa", "pol": "pl", "por": "pt", "ron": "ro",
+    "rum": "ro", "rus": "ru", "slk": "sk", "slo": "sk", "spa": "es", "swe": "sv", "tur": "tr", "ukr": "uk",
+    "vie": "vi", "zho": "zh",
+}  # fmt: skip
 _LANGUAGE: Final = re.compile(r"([A-Za-z]{2,3})([-_][A-Za-z0-9_-]+)?")
 # The library takes some of these for one byte long, and panics: "Vitamin B\u00a0." was enough. Its rules see plain
 # spaces instead, one for each, so that every place stays where it is.
@@ -22,11 +40,12 @@ def split_sentences(text: str, language: str = "en") -> list[tuple[str, str]]:
 
     Args:
         text: Any text.
-        language: An ISO 639-1 code such as ``de``; a region behind it (``de-AT``) counts for nothing. A language that
-            the library does not know has the rules of a related one, or English's.
+        language: An ISO 639-1 code such as ``de``; a region behind it (``de-AT``) counts for nothing. Three letters
+            are for languages that have no such code. A language that the library does not know has the rules of a
+            related one, or English's.
 
     Raises:
-        BadInputError: ``language`` is no language code.
+        BadInputError: ``language`` is no language code, or one of a country, or there is a shorter one.
         TransduceError: The extra ``paragraphs`` is not installed.
     """
     spans = list(_spans(text, _code(language)))
@@ -40,7 +59,14 @@ def _code(language: str) -> str:
     match = _LANGUAGE.fullmatch(language)
     if match is None:
         raise BadInputError(f"language {language!r}: not a language code: give one such as 'de' or 'en'")
-    return match[1].lower()
+    code = match[1].lower()
+    if code in _CODES.split():
+        return code
+    if code in _MEANT:
+        raise BadInputError(f"language {language!r}: did you mean {_MEANT[code]!r}?")
+    if len(code) == 2:  # as those of ISO 639-1 have; with three letters there are thousands
+        raise BadInputError(f"language {language!r}: there is no such language: give its code of ISO 639-1, as 'de'")
+    return code
 
 
 def _spans(text: str, code: str) -> Iterator[tuple[int, int]]:

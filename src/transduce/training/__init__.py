@@ -12,7 +12,7 @@ from transduce.training.checkpoint import (
 )
 from transduce.training.circumstances import circumstances
 from transduce.training.loop import is_finished, is_over, is_stale, train, why_finished
-from transduce.training.memory import is_out_of_memory, keep_freed_memory
+from transduce.training.memory import keep_freed_memory
 from transduce.training.parallel import connect, gather_model, place_model
 from transduce.training.process import put_back
 from transduce.training.processes import Processes, join_processes
@@ -51,7 +51,6 @@ __all__ = [
     "cooldown",
     "gather_model",
     "is_finished",
-    "is_out_of_memory",
     "is_over",
     "is_stale",
     "join_processes",

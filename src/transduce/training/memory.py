@@ -1,4 +1,4 @@
-"""Memory: how the C library treats what a step has done with, and what it says where there is too little."""
+"""Memory: how the C library treats what a step has done with."""
 
 import ctypes
 import gc
@@ -17,8 +17,6 @@ _KEPT: Final = {
 # How much a process may grow by what it keeps, over the size that a first step leaves; and what tells its size.
 _GROWTH: Final = 1.5
 _STATM: Final = Path("/proc/self/statm")
-# What torch's allocator of the processor's memory says, on Windows and elsewhere.
-_TOO_LITTLE: Final = ("not enough memory", "can't allocate memory")
 
 
 def keep_freed_memory() -> bool:
@@ -71,13 +69,6 @@ def _resident_pages() -> int:
         return int(_STATM.read_text(encoding="ascii").split()[1])
     except OSError:
         return 0
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that a device has too little memory; torch has a class of its own for some of them only."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    return any(words in str(error) for words in _TOO_LITTLE)
 
 
 def _glibc() -> ctypes.CDLL | None:

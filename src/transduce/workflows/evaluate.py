@@ -1,5 +1,6 @@
 """Scores of a model on a test set, alone or beside another system's."""
 
+import logging
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from transduce.evaluation import (
 )
 from transduce.inference import Translator, load
 from transduce.workflows.run_directory import RunDirectory
+
+_log = logging.getLogger(__name__)
 
 EvaluationMetric = Literal[Metric, "comet", "perplexity"]
 
@@ -79,7 +82,7 @@ def evaluate(
         TransduceError: A metric's extra is not installed.
     """
     scorers = _scorers(measures, examples.sources)
-    outputs = _outputs(translator, examples.sources, beam_size) if scorers else []
+    outputs = translate_all(translator, examples.sources, beam_size) if scorers else []
     return [
         score_with(scorers[metric], metric, outputs, examples.references)
         if metric in scorers
@@ -112,13 +115,13 @@ def compare(
         raise BadInputError("perplexity is of a model and not of its outputs: leave it out of --metric with --against")
     scorers = _scorers(measures, examples.sources)
     theirs = _other_outputs(other, examples.sources, precision, beam_size)
-    ours = _outputs(translator, examples.sources, beam_size)
+    ours = translate_all(translator, examples.sources, beam_size)
     return paired_bootstrap(scorers, examples.references, ours, theirs, samples=samples, seed=seed)
 
 
 def _other_outputs(other: Path, sources: list[str], precision: Precision, beam_size: int | None) -> list[str]:
     if other.is_dir():
-        return _outputs(load(other, precision), sources, beam_size)
+        return translate_all(load(other, precision), sources, beam_size)
     outputs = list(read_lines(other))
     if len(outputs) != len(sources):
         raise BadInputError(
@@ -127,8 +130,19 @@ def _other_outputs(other: Path, sources: list[str], precision: Precision, beam_s
     return outputs
 
 
-def _outputs(translator: Translator, sources: list[str], beam_size: int | None) -> list[str]:
-    return [translation.text for translation in translator.translate(sources, beam_size=beam_size)]
+def translate_all(
+    translator: Translator, sources: list[str], beam_size: int | None = None, *, first_number: int | None = 1
+) -> list[str]:
+    """The outputs of a test set's sources; where there is none, an empty one counts, and a warning says so.
+
+    ``first_number`` is as in ``Translator.translate``.
+    """
+    found = translator.translate(sources, beam_size, first_number=first_number, errors="return")
+    failed = [f"source {number:,}: {each.error}" for number, each in enumerate(found, 1) if each.error is not None]
+    if failed:
+        more = f" (and {len(failed) - 1:,} more)" if len(failed) > 1 else ""
+        _log.warning(f"{failed[0]}{more}: counted as an empty output")
+    return [each.text for each in found]
 
 
 def _examples(pairs: Iterable[tuple[str, str]], name: object) -> Examples:

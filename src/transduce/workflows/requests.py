@@ -1,7 +1,7 @@
 """What a line asks for: its text, or a JSON object with a text, an id and fields of its owner's."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, final
 
@@ -10,6 +10,8 @@ from transduce.inference import Translation
 
 TEXT: Final = "text"
 ID: Final = "id"
+SOURCE: Final = "source"  # in what is written: the text that was translated
+_OURS: Final = "translation_"
 
 
 @final
@@ -19,6 +21,15 @@ class Request:
 
     text: str
     fields: dict[str, Any]
+
+    def beside(self, ours: Mapping[str, Any]) -> dict[str, Any]:
+        """The request's own fields, and ours behind them: as ``translation_NAME`` where it has one of that name."""
+        answer = dict(self.fields)
+        for name, value in {SOURCE: self.text, **ours}.items():
+            while name in answer:
+                name = f"{_OURS}{name}"  # noqa: PLW2901 - until it is free
+            answer[name] = value
+        return answer
 
 
 @final
@@ -34,43 +45,54 @@ class Answer:
 class RequestReader:
     """Reads lines as requests.
 
-    With ``json``, the first line that is not blank decides: where it is a JSON object, every line has to be one, or
-    blank. A blank line is an empty text.
+    With ``json``, the first line that is not blank decides: where it begins as a JSON object does, every line has to be
+    one, or blank. A blank line is an empty text.
     """
 
     def __init__(self, *, json: bool) -> None:
         self._objects = None if json else False
+        self._first = 0  # the number of the line that has decided
 
     def answering(
         self, translate: Callable[[list[str], int], list[Translation]]
-    ) -> Callable[[list[str], int], list[Answer]]:
+    ) -> Callable[[list[str], int], Iterator[Answer]]:
         """From lines and the number of the first of them to answers, by a translation of texts."""
 
-        def answer(lines: list[str], first_number: int) -> list[Answer]:
-            requests = self.read(lines, first_number)
-            translations = translate([request.text for request in requests], first_number)
-            return [Answer(*pair) for pair in zip(requests, translations, strict=True)]
+        def answer(lines: list[str], first_number: int) -> Iterator[Answer]:
+            requests, error = self.read(lines, first_number)
+            translations = translate([request.text for request in requests], first_number) if requests else []
+            for pair in zip(requests, translations, strict=True):
+                yield Answer(*pair)
+            if error is not None:
+                raise error
 
         return answer
 
-    def read(self, lines: list[str], first_number: int) -> list[Request]:
-        """The requests of lines, the first of them number ``first_number``.
+    def read(self, lines: list[str], first_number: int) -> tuple[list[Request], BadInputError | None]:
+        """The requests of lines, the first of them number ``first_number``, up to the first that is none.
 
-        Raises:
-            BadInputError: The lines are JSON objects, and one of them is none, or has no text; it is named.
+        The error says of that one that it is no JSON object where lines are, or has no text.
         """
         if self._objects is None:
-            first = next((line for line in lines if line.strip()), None)
-            self._objects = None if first is None else _is_object(first)
-        read = _read_object if self._objects else _read_text
-        return [read(line, number) for number, line in enumerate(lines, first_number)]
+            full = ((number, line) for number, line in enumerate(lines, first_number) if line.strip())
+            self._first, line = next(full, (0, ""))
+            self._objects = line.lstrip().startswith("{") if line else None
+        if not self._objects:
+            return [_read_text(line, number) for number, line in enumerate(lines, first_number)], None
+        requests: list[Request] = []
+        for number, line in enumerate(lines, first_number):
+            try:
+                requests.append(_read_object(line, number, self._first))
+            except BadInputError as error:
+                return requests, error
+        return requests, None
 
 
 def _read_text(line: str, number: int) -> Request:
     return Request(line, {ID: number})
 
 
-def _read_object(line: str, number: int) -> Request:
+def _read_object(line: str, number: int, first: int) -> Request:
     if not line.strip():
         return _read_text("", number)
     try:
@@ -78,21 +100,16 @@ def _read_object(line: str, number: int) -> Request:
         # What could not be written again must not come in: numbers without end, half of a surrogate pair.
         json.dumps(fields, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError) as error:
-        raise BadInputError(f"line {number:,}: not readable JSON: {error}") from error
+        # Plain text may begin with a brace too; but text that was meant as an object must not be translated as it is.
+        plain = f': of plain text, write each line as {{"{TEXT}": "..."}}' if number == first else ""
+        raise BadInputError(f"line {number:,}: not readable JSON: {error}{plain}") from error
     if not isinstance(fields, dict) or not isinstance(fields.get(TEXT), str):
+        others = "" if number == first else f", and line {first:,} is an object"
         raise BadInputError(
-            f'line {number:,}: no JSON object with a string "{TEXT}", as the lines before it are: write '
-            f'{{"{TEXT}": "..."}}'
+            f'line {number:,}: no JSON object with a string "{TEXT}"{others}: write {{"{TEXT}": "..."}}'
         )
     text = fields.pop(TEXT)
     return Request(text, {ID: number} | fields)
-
-
-def _is_object(line: str) -> bool:
-    try:
-        return isinstance(json.loads(line), dict)
-    except (ValueError, RecursionError):
-        return False
 
 
 def _refuse(constant: str) -> NoReturn:

@@ -44,6 +44,7 @@ from transduce.training import (
 )
 from transduce.workflows.changes import fix, tell_changes, tell_circumstances
 from transduce.workflows.cost import describe_cost
+from transduce.workflows.evaluate import translate_all
 from transduce.workflows.initialize import began_with, check_init, initialize, name_init
 from transduce.workflows.prepare import Prepared, load_prepared, prepare
 from transduce.workflows.run_directory import RunDirectory
@@ -320,7 +321,7 @@ def _dev_bleu(
     def measure(model: Transformer) -> float:
         translator = Translator(bundle(model), precision, next(model.parameters()).device)
         # A model that has just begun to learn finds no end: no reason to warn.
-        outputs = translator.translate(sources, beam_size=1, first_number=None)
-        return corpus_score("bleu", [output.text for output in outputs], references).value
+        outputs = translate_all(translator, sources, beam_size=1, first_number=None)
+        return corpus_score("bleu", outputs, references).value
 
     return measure

@@ -5,8 +5,8 @@ import os
 import select
 import stat
 import time
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice, takewhile
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Final, TypeVar, final
 
@@ -19,6 +19,8 @@ _FIRST_LINES: Final = 64
 _LINES_AT_A_TIME: Final = 2048
 _PAUSE_SECONDS: Final = 0.05
 _BLOCK_BYTES: Final = 65_536
+# However few lines that are: those of a group are all kept at a time.
+_GROUP_BYTES: Final = LONGEST_LINE
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -65,7 +67,7 @@ class Beside:
 
 def translate_stream(
     stream: BinaryIO,
-    translate: Callable[[list[str], int], Sequence[T]],
+    translate: Callable[[list[str], int], Iterable[T]],
     write: Callable[[T], None],
 ) -> int:
     """Translate every line of a stream in order and return their number.
@@ -104,12 +106,33 @@ def one_line(text: str) -> str:
     return text.replace("\n", " ")
 
 
+def in_groups(items: Iterable[T], sizes: Iterator[int], weigh: Callable[[T], int]) -> Iterator[list[T]]:
+    """Items in groups of these sizes, or smaller ones where the items of one are so large that memory could end.
+
+    Where reading the items fails, what came before is a group too, and the error follows.
+    """
+    group: list[T] = []
+    size, weight = next(sizes), 0
+    try:
+        for item in items:
+            group.append(item)
+            weight += weigh(item)
+            if len(group) == size or weight >= _GROUP_BYTES:
+                yield group
+                group, size, weight = [], next(sizes), 0
+    except BadInputError:
+        if group:
+            yield group
+        raise
+    if group:
+        yield group
+
+
 def _arrivals(stream: BinaryIO, name: object) -> Iterator[list[bytes]]:
     """Lines in the groups in which they are translated: a file's in full ones, a pipe's or a person's as they come."""
     if _waits(stream):
         return _as_they_come(stream.fileno(), name)
-    lines = raw_lines(stream, name)
-    return takewhile(bool, (list(islice(lines, size)) for size in _group_sizes()))
+    return in_groups(raw_lines(stream, name), _group_sizes(), len)
 
 
 def _group_sizes() -> Iterator[int]:
@@ -130,27 +153,37 @@ def _waits(stream: BinaryIO) -> bool:
 
 
 def _as_they_come(descriptor: int, name: object) -> Iterator[list[bytes]]:
-    """Full groups while lines keep coming, and what there is as soon as they pause."""
+    """Full groups while lines keep coming, and what there is as soon as they pause.
+
+    Raises:
+        BadInputError: A line is longer than any line may be; what came before it has come out.
+    """
     waiting: list[bytes] = []
-    rest, number = b"", 1  # the line that has not ended yet
+    rest: list[bytes] = []  # the parts of a line whose end has not come
     sizes = _group_sizes()
-    size = next(sizes)
+    size, number = next(sizes), 1
     while True:
         # Unbuffered and without a thread: an interrupt ends the wait, and nothing is left half read.
         if waiting and not select.select([descriptor], [], [], _PAUSE_SECONDS)[0]:
             yield waiting
             waiting = []
         block = os.read(descriptor, _BLOCK_BYTES)
-        *lines, rest = (rest + block).split(b"\n")
-        number += len(lines)
+        first, *others = block.split(b"\n")
+        rest.append(first)
+        # Only a line of several blocks can be too long. With its line feed, as the reader of files counts it.
         try:
-            check_length(len(rest), name, number)
+            check_length(sum(map(len, rest)) + bool(others), name, number)
         except BadInputError:
-            if before := [*waiting, *lines]:  # is translated first
-                yield before
+            if waiting:
+                yield waiting
             raise
-        waiting += lines if block or not rest else [*lines, rest]
-        while len(waiting) >= size:
+        if others or not block:
+            lines = [b"".join(rest), *others]
+            # What stands behind the last line feed is a line where there is anything.
+            rest = [lines.pop()] if block or not lines[-1] else []
+            number += len(lines)
+            waiting += lines
+        while len(waiting) >= size or sum(map(len, waiting)) >= _GROUP_BYTES:
             yield waiting[:size]
             del waiting[:size]
             size = next(sizes)

@@ -14,9 +14,9 @@ import torch
 
 from transduce.config import ModelConfig, TrainConfig
 from transduce.data import Batch
-from transduce.kernels import resolve_precision
+from transduce.kernels import is_out_of_memory, resolve_precision
 from transduce.models import Transformer, build
-from transduce.training import is_out_of_memory, make_optimizer, put_back, train_step
+from transduce.training import make_optimizer, put_back, train_step
 
 _RATE: Final = 1e-6  # any that lets the weights stay finite
 _STEPS: Final = 3

@@ -1,0 +1,60 @@
+"""Texts to ids where a text may be of any size: what is certainly too long is not read to its end."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, final
+
+from transduce.config import BadInputError
+from transduce.inference.arguments import check_text
+from transduce.text import Tokenizer
+
+# A text of more characters than this for each symbol that it may have is looked at by its beginning first.
+_CHARACTERS: Final = 32
+# A beginning may have more symbols than it has within its text: where it is cut, a word that is one symbol, or unknown
+# as a whole, falls apart. Even so they are no more than a tokenizer takes a word apart into.
+_SPARE: Final = 1000
+
+
+@final
+@dataclass(frozen=True)
+class TooLong:
+    """A text has more symbols than it may have, and nobody has counted them."""
+
+
+def encode_within(tokenizer: Tokenizer, texts: Sequence[str], most: int) -> list[list[int] | TooLong | BadInputError]:
+    """The ids of each text; of a very long one, whose beginning has more than ``most`` symbols already, that it has.
+
+    A tokenizer takes much more memory than a text, and for its normalizations and splits as much time. What it cannot
+    encode (half of a surrogate pair) gives its error.
+    """
+    reach = _CHARACTERS * most
+    results: list[list[int] | TooLong | BadInputError] = [[]] * len(texts)
+    short = []
+    for index, text in enumerate(texts):
+        if len(text) > reach:
+            (beginning,) = _encode(tokenizer, [text[:reach]])
+            if isinstance(beginning, list) and len(beginning) > 2 * most + _SPARE:
+                results[index] = TooLong()
+                continue
+        short.append(index)
+    for index, ids in zip(short, _encode(tokenizer, [texts[index] for index in short]), strict=True):
+        results[index] = ids
+    return results
+
+
+def _encode(tokenizer: Tokenizer, texts: Sequence[str]) -> Sequence[list[int] | BadInputError]:
+    try:
+        return tokenizer.encode(texts)
+    except BadInputError as error:
+        if len(texts) == 1:
+            return [_explain(texts[0], error)]
+    return [ids for text in texts for ids in _encode(tokenizer, [text])]
+
+
+def _explain(text: str, error: BadInputError) -> BadInputError:
+    """The usual cause, which the tokenizer does not tell, or what it tells."""
+    try:
+        check_text(text)
+    except BadInputError as cause:
+        return cause
+    return error
