@@ -12,6 +12,7 @@ from typing import BinaryIO, Final, TypeVar, final
 
 from transduce.config import BadInputError
 from transduce.data import Bare, check_length, raw_lines, read_lines, refuse_other_encodings
+from transduce.data.lines import LONGEST_LINE
 
 # As many lines as arrive within the pause are translated together: a file fills whole batches, a person who types is
 # answered line by line. The first lines of a long input come in smaller groups, so that its first results come soon.
