@@ -100,7 +100,7 @@ def test_a_second_signal_ends_it_at_once(train, tmp_path):
 
 def test_a_stop_before_the_first_step_has_nothing_to_write(tmp_path):
     said, root, run_file = tmp_path / "said", tmp_path / "run", tmp_path / "long.toml"
-    corpora = ('train = { made_up = "copy", count = 100_000_000 }', 'dev = { made_up = "copy", count = 10 }')
+    corpora = ('train = { made_up = "copy", count = 100_000_000 }', 'dev = { made_up = "copy", count = 10, seed = 2 }')
     run_file.write_text("\n".join(["[data]", *corpora]))
     process = start(["train", str(run_file), "--out", str(root)], said)
     while not (root / "store").exists():

@@ -49,3 +49,10 @@ def test_what_fails_leaves_nothing_to_the_others():
     with pytest.raises(ValueError, match="failed"), queue:
         raise ValueError("failed")
     assert queue.take(1, []) == []
+
+
+def test_what_could_not_begin_waits_again_before_the_others():
+    queue = Queue(LENGTHS, 14, 1)
+    taken = queue.take(0, [])
+    queue.put_back(0, taken)
+    assert queue.take(0, []) == taken == [103, 109]

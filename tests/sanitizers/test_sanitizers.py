@@ -35,7 +35,7 @@ def test_random_shapes():
 def test_threads_share_a_model_beyond_its_table_of_positions(way):
     if way != "native_avx2":
         pytest.skip("once is enough")
-    threads.run(8, 24)
+    threads.run(8, 48)
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -118,7 +118,7 @@ def test_clean_under_sanitizers(instrumented, way):
     if kind == "address":
         jobs = [(HERE / "shapes.py", 10_000, 1), (*TESTS, "tests/kernels", "tests/models")]
     else:
-        jobs = [(HERE / "threads.py", 8, 200), (*TESTS, "tests/search")]
+        jobs = [(HERE / "threads.py", 8, 2000), (*TESTS, "tests/search")]
     for job in jobs:
         found = run(*job)
         sys.stdout.write(found.stdout[-400:])

@@ -110,10 +110,15 @@ class Engine:
         rows = {number: row for row, number in enumerate(known)}
 
         def take(search: int, held: Sequence[int]) -> Newcomers | None:
-            taken = queue.take(search, held)
+            if not (taken := queue.take(search, held)):
+                return None
             some = [sources[rows[number]] for number in taken]
             limits = [self.limit(source, max_extra_length, max_length) for source in some]
-            return Newcomers(self._source(some), limits, taken) if taken else None
+            try:
+                return Newcomers(self._source(some), limits, taken)
+            except (RuntimeError, MemoryError):
+                queue.put_back(search, taken)
+                raise
 
         def search(number: int) -> dict[int, list[Hypothesis] | Failure]:
             with queue:

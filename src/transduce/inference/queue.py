@@ -39,6 +39,11 @@ class Queue:
             del lane[: len(taken)]
             return taken
 
+    def put_back(self, search: int, taken: Sequence[int]) -> None:
+        """Sentences that a search has taken and could not begin: they wait again, before the others."""
+        with self._lock:
+            self._lanes[search][:0] = taken
+
     def __enter__(self) -> None:
         """Nothing has failed."""
 
