@@ -71,6 +71,7 @@ def test_each_engines_best_setting_goes_on():
     assert fastest(speeds) == [speeds[1], speeds[2]]
 
 
+@pytest.mark.slow  # a dozen processes; the engines themselves are tested above
 def test_a_contest(contestants, trained_run, tmp_path, monkeypatch):
     for name, lines in (("in", SOURCES), ("out", TARGETS)):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))

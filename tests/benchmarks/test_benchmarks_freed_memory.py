@@ -1,8 +1,11 @@
 import sys
 
+import pytest
+
 from benchmarks import freed_memory
 
 
+@pytest.mark.slow  # three trainings, each in a process of its own
 def test_processes_of_each_kind_are_timed(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(freed_memory, "RESULT", tmp_path / "freed_memory.md")
     arguments = ["--sizes", "tiny", "--processes", "1", "--steps", "1", "--warm-up", "0"]

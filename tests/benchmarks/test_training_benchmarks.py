@@ -69,6 +69,7 @@ def run_quickly(module, monkeypatch, data, *arguments):
     return (data / f"{name}.md").read_text(), json.loads((data / f"{name}.json").read_text())
 
 
+@pytest.mark.slow  # a process for each peer; test_training_on_one_device goes the same way
 def test_training_beside_its_peers(monkeypatch, data):
     page, figures = run_quickly(training, monkeypatch, data, "--threads", "1", "--curves", "2")
     real, fixed = figures["sections"]
