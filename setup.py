@@ -1,5 +1,6 @@
 """The optional C++ kernels; all else about the package stands in pyproject.toml."""
 
+import os
 import platform
 import sys
 from copy import copy
@@ -39,6 +40,8 @@ _FLAGS: Final = [
     "-fvisibility=hidden",
     "-Wno-psabi",  # vectors cross no border of a library
 ]
+# Behind all others, so that they can take something back: a sanitizer wants less optimization.
+_MORE: Final = os.environ.get("TRANSDUCE_CXXFLAGS", "").split()
 
 
 def extension(name: str, flags: list[str]) -> Extension:
@@ -48,7 +51,7 @@ def extension(name: str, flags: list[str]) -> Extension:
         f"transduce.kernels.{name}",
         [f"{_FOLDER}/{name}.cpp" for name in _SOURCES],
         depends=[f"{_FOLDER}/{name}.h" for name in _HEADERS],
-        extra_compile_args=[*_FLAGS, *flags, "-fopenmp"],
+        extra_compile_args=[*_FLAGS, *flags, "-fopenmp", *_MORE],
         optional=True,
     )
 

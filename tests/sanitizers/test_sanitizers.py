@@ -51,7 +51,8 @@ def instrumented(request, tmp_path_factory):
         shutil.copy(ROOT / name, copy)
     more = ",undefined" if request.param == "address" else ""
     flags = f"-fsanitize={request.param}{more} -g1 -fno-omit-frame-pointer"
-    build = {**os.environ, "CFLAGS": f"{flags} -O1", "LDFLAGS": flags}
+    # Without vectors of the compiler's own making, which ThreadSanitizer does not look at.
+    build = {**os.environ, "TRANSDUCE_CXXFLAGS": f"{flags} -O1", "LDFLAGS": flags}
     command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
     subprocess.run(command, cwd=copy, env=build, check=True, capture_output=True)
     assert list((copy / "src/transduce/kernels").glob("*.so"))
@@ -118,7 +119,7 @@ def test_clean_under_sanitizers(instrumented, way):
     if kind == "address":
         jobs = [(HERE / "shapes.py", 10_000, 1), (*TESTS, "tests/kernels", "tests/models")]
     else:
-        jobs = [(HERE / "threads.py", 8, 2000), (*TESTS, "tests/search")]
+        jobs = [(HERE / "threads.py", 8, 2000)]
     for job in jobs:
         found = run(*job)
         sys.stdout.write(found.stdout[-400:])
