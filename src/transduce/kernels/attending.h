@@ -86,7 +86,7 @@ class Encoding {
   }
 
  private:
-  static constexpr std::int64_t kLong = 512;  // symbols
+  static constexpr std::int64_t kLong = 256;  // symbols
 
   // How many queries are weighed together: their weights stay near, and memory grows with the length and not with its square.
   std::int64_t block() const { return std::clamp<std::int64_t>(kWeights / longest_ / 12 * 12, 12, 48); }

@@ -151,7 +151,7 @@ void one_panel(const Matrix& w, const Rows& x, std::int64_t rows, std::int64_t p
 }
 
 // Of one long sentence. With fewer rows, threads would wait for each other longer than they help.
-constexpr std::int64_t kManyRows = 512;
+constexpr std::int64_t kManyRows = 256;
 
 template <typename Way>
 void all_panels(const Matrix& w, const Rows& x, std::int64_t rows, const Target& target) {
