@@ -2,7 +2,8 @@
 
 from transduce.inference.alignment import pharaoh
 from transduce.inference.engine import Engine
+from transduce.inference.loading import load
 from transduce.inference.translation import Translation
-from transduce.inference.translator import Translator, load
+from transduce.inference.translator import Translator
 
 __all__ = ["Engine", "Translation", "Translator", "load", "pharaoh"]

@@ -17,24 +17,56 @@ _SPARE: Final = 1000
 
 @final
 @dataclass(frozen=True)
-class TooLong:
+class _TooLong:
     """A text has more symbols than it may have, and nobody has counted them."""
 
 
-def encode_within(tokenizer: Tokenizer, texts: Sequence[str], most: int) -> list[list[int] | TooLong | BadInputError]:
+def encode_within(
+    tokenizer: Tokenizer, texts: Sequence[str], limit: int, longest: int | None, remedy: str
+) -> list[list[int] | BadInputError]:
+    """The ids of each text, or why it cannot be read, with what to do.
+
+    At most ``limit`` symbols are read (``max_source_length``), and with the end symbol no more than the ``longest``
+    positions of a model that has learned so many.
+    """
+    most = limit if longest is None else min(limit, longest - 1)
+    found: list[list[int] | BadInputError] = []
+    for ids in _encode_beginnings(tokenizer, texts, most):
+        if isinstance(ids, BadInputError) or (isinstance(ids, list) and len(ids) <= most):
+            found.append(ids)
+            continue
+        if longest is not None and most == longest - 1:
+            with_end = f"more than {longest:,}" if isinstance(ids, _TooLong) else f"{len(ids) + 1:,}"
+            reason = (
+                f"{with_end} symbols with the end symbol, but the model has learned {longest:,} positions "
+                f"(max_positions): {remedy}"
+            )
+        else:
+            number = f"more than {most:,}" if isinstance(ids, _TooLong) else f"{len(ids):,}"
+            reason = (
+                f"{number} symbols, but at most {limit:,} are read (max_source_length): {remedy}, or allow more "
+                f"(--max-source-length, or max_source_length in the model's generation_config.json)"
+            )
+        found.append(BadInputError(reason))
+    return found
+
+
+def _encode_beginnings(
+    tokenizer: Tokenizer, texts: Sequence[str], most: int
+) -> list[list[int] | _TooLong | BadInputError]:
     """The ids of each text; of a very long one, whose beginning has more than ``most`` symbols already, that it has.
 
     A tokenizer takes much more memory than a text, and for its normalizations and splits as much time. What it cannot
     encode (half of a surrogate pair) gives its error.
     """
     reach = _CHARACTERS * most
-    results: list[list[int] | TooLong | BadInputError] = [[]] * len(texts)
+    results: list[list[int] | _TooLong | BadInputError] = [[]] * len(texts)
     short = []
     for index, text in enumerate(texts):
         if len(text) > reach:
             (beginning,) = _encode(tokenizer, [text[:reach]])
             if isinstance(beginning, list) and len(beginning) > 2 * most + _SPARE:
-                results[index] = TooLong()
+                results[index] = _TooLong()
                 continue
         short.append(index)
     for index, ids in zip(short, _encode(tokenizer, [texts[index] for index in short]), strict=True):

@@ -4,13 +4,11 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from os import PathLike
-from pathlib import Path
 from typing import Final, Literal, NoReturn, Unpack, assert_never, final, get_args, overload
 
 import torch
 
-from transduce.bundle import Bundle, load_bundle, load_shortlist
+from transduce.bundle import Bundle
 from transduce.config import BadInputError, GenerationChanges, GenerationConfig, Precision, TransduceError
 from transduce.config.generation import MAX_SEED
 from transduce.data import bare
@@ -20,17 +18,14 @@ from transduce.inference.arguments import (
     check_flag,
     check_names,
     check_number,
-    read_device,
-    read_precision,
     read_texts,
     shorten,
 )
-from transduce.inference.encoding import TooLong, encode_within
+from transduce.inference.encoding import encode_within
 from transduce.inference.engine import Attention, Engine
 from transduce.inference.paragraphs import check_options, translate_paragraphs
 from transduce.inference.translation import EMPTY, Translation, failed, warn_of_failures, warn_of_limits
 from transduce.inference.wishes import Wishes
-from transduce.kernels import run_safely
 from transduce.models import Shortlist
 from transduce.search import (
     Failure,
@@ -43,7 +38,6 @@ from transduce.search import (
     SearchSettings,
     TooLittleMemory,
 )
-from transduce.text import Tokenizer
 
 Errors = Literal["raise", "return"]
 
@@ -300,7 +294,9 @@ class Translator:
         failures: dict[int, TransduceError] = {}
         encoded = []
         for name, tokenizer, texts in sides:
-            found = self._encode(tokenizer, [bare(text) for text in texts], limit, "leave the pair out")
+            found = encode_within(
+                tokenizer, [bare(text) for text in texts], limit, self._engine.longest, "leave the pair out"
+            )
             wrong = {index: each for index, each in enumerate(found) if isinstance(each, TransduceError)}
             failures = {
                 index: type(each)(f"{name} {first + index:,}: {each}") for index, each in wrong.items()
@@ -342,32 +338,6 @@ class Translator:
             'processes by "fork"; threads may share one'
         )
 
-    def _encode(
-        self, tokenizer: Tokenizer, texts: Sequence[str], limit: int, remedy: str
-    ) -> list[list[int] | BadInputError]:
-        """The ids of each text, or why it cannot be read."""
-        longest = self._engine.longest
-        most = limit if longest is None else min(limit, longest - 1)
-        found: list[list[int] | BadInputError] = []
-        for ids in encode_within(tokenizer, texts, most):
-            if isinstance(ids, BadInputError) or (isinstance(ids, list) and len(ids) <= most):
-                found.append(ids)
-                continue
-            number = f"more than {most:,}" if isinstance(ids, TooLong) else f"{len(ids):,}"
-            if longest is not None and most == longest - 1:
-                with_end = f"more than {longest:,}" if isinstance(ids, TooLong) else f"{len(ids) + 1:,}"
-                reason = (
-                    f"{with_end} symbols with the end symbol, but the model has learned {longest:,} positions "
-                    f"(max_positions): {remedy}"
-                )
-            else:
-                reason = (
-                    f"{number} symbols, but at most {limit:,} are read (max_source_length): {remedy}, or allow more "
-                    f"(--max-source-length, or max_source_length in the model's generation_config.json)"
-                )
-            found.append(BadInputError(reason))
-        return found
-
     def _settings(self, generation: GenerationConfig, n_best: int) -> SearchSettings:
         beam_size = generation.beam_size
         if generation.sampling:
@@ -403,7 +373,8 @@ class Translator:
         # White space alone is never read, and so never too long.
         full = [index for index, text in enumerate(texts) if text.strip()]
         remedy = "split it (--paragraphs, or paragraphs=True)"
-        encoded = self._encode(self._source, [texts[index] for index in full], generation.max_source_length, remedy)
+        most, longest = generation.max_source_length, self._engine.longest
+        encoded = encode_within(self._source, [texts[index] for index in full], most, longest, remedy)
         wishes = request.wishes.constraints(first, self._target)
         prefixes = next((each.ids for each in wishes if isinstance(each, Prefixes)), {})
         sources: dict[int, list[int]] = {}
@@ -521,43 +492,3 @@ def _sampling(generation: GenerationConfig) -> Sampling | None:
     if not generation.sampling:
         return None
     return Sampling(generation.temperature, generation.top_k, generation.top_p, generation.seed)
-
-
-def load(
-    path: str | PathLike[str] | Sequence[str | PathLike[str]],
-    precision: Precision = "auto",
-    device: str | torch.device | None = None,
-    *,
-    shortlist: bool = False,
-) -> Translator:
-    """Load a model or run directory, or several as an ensemble.
-
-    With ``shortlist``, outputs are written with what the first one's shortlist allows (``transduce shortlist``).
-
-    Raises:
-        BadInputError: An argument is wrong, the device is not here, a path is no model directory, a file in it is
-            missing or damaged, or two models differ in a vocabulary.
-    """
-    precision, place = read_precision(precision), read_device(device)
-    check_flag("shortlist", shortlist)
-    paths = _read_paths(path)
-    bundles = run_safely(lambda: [load_bundle(each) for each in paths])
-    for other, bundle in zip(paths[1:], bundles[1:], strict=True):
-        for side in ("source", "target"):
-            one, another = (getattr(each.tokenizers, side).to_json() for each in (bundles[0], bundle))
-            if one != another:
-                raise BadInputError(
-                    f"{other}: has another {side} vocabulary than {paths[0]}: an ensemble shares both vocabularies"
-                )
-    lists = load_shortlist(paths[0], bundles[0].config) if shortlist else None
-    return Translator(bundles, precision, place, lists, consume=True, name=", ".join(map(str, paths)))
-
-
-def _read_paths(path: object) -> list[Path]:
-    given = [path] if isinstance(path, str | PathLike) else list(path) if isinstance(path, Iterable) else [path]
-    paths = [Path(each) for each in given if isinstance(each, str | PathLike)]
-    if len(paths) < len(given):
-        raise BadInputError(f"path {path!r}: give a model or run directory, or several in a list")
-    if not paths:
-        raise BadInputError("no model was given: name a model or run directory")
-    return paths
