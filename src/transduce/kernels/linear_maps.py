@@ -90,9 +90,10 @@ def map_rows(
     x: BFloat16[Tensor, "rows inputs"], maps: MapsAddress, *, relu: bool = False
 ) -> BFloat16[Tensor, "rows all_outputs"]:
     """What the maps make of rows that lie end to end; with ``relu``, the larger of that and 0."""
-    rows = len(x)
-    y = x.new_empty(rows, sum(maps.outputs))
-    call("map_rows", None, address(x, torch.bfloat16, rows, maps.inputs), maps, y.data_ptr(), rows, relu)
+    rows, width = len(x), sum(maps.outputs)
+    y = x.new_empty(rows, width)
+    places = address(x, torch.bfloat16, rows, maps.inputs), address(y, torch.bfloat16, rows, width)
+    call("map_rows", None, places[0], maps, places[1], rows, relu)
     return y
 
 

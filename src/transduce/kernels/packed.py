@@ -153,7 +153,7 @@ class _Attending:
         heads, (memory,) = self.attention.heads, others
         output = x.new_empty(len(x), heads.widths[2])
         statistics = x.new_empty(2, heads.number, len(x), dtype=torch.float32)
-        places = output.data_ptr(), statistics.data_ptr()
+        places = address(output, x.dtype, *output.shape), address(statistics, torch.float32, *statistics.shape)
         call("attention", x.dtype, *self._parts(x, memory), *places, *self._sizes(x, memory))
         return output, statistics
 
