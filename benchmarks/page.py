@@ -1,12 +1,13 @@
 """Pages of docs/ that carry what a script printed, between two comments that readers do not see."""
 
 import datetime
-import platform
 import re
 from pathlib import Path
 from typing import Final
 
 import torch
+
+from benchmarks.peers.machine import describe_machine
 
 DOCS: Final = Path(__file__).parents[1] / "docs"
 
@@ -28,9 +29,9 @@ def insert(page: str, name: str, lines: list[str]) -> None:
 
 
 def circumstances() -> str:
-    """Where and when figures were made."""
+    """On what processor and when figures were made."""
     threads = torch.get_num_threads()
-    return f"{platform.machine()}, threads: {threads}, torch {torch.__version__}, {datetime.date.today()}"
+    return f"{describe_machine(torch.device('cpu'))}, threads: {threads}, torch {torch.__version__}, {datetime.date.today()}"
 
 
 def table(head: list[str], rows: list[list[str]]) -> list[str]:

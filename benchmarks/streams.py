@@ -15,11 +15,8 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-import torch
-
 from benchmarks.made_up_model import make_up_model, make_up_sentences
 from benchmarks.page import circumstances, table
-from benchmarks.peers.machine import describe_machine
 from benchmarks.streaming.memory import SHARES, Course, follow
 from benchmarks.streaming.start import Start, measure_start
 from transduce.data import read_lines
@@ -35,7 +32,7 @@ QUICK: Final[dict[str, Any]] = {"starts": 1, "lines": 300, "every": 0.1, "size":
 def main() -> None:
     options = parse()
     tests = [read_test(text) for text in options.tests]
-    lines = ["# The command translate", "", f"{describe_machine(torch.device('cpu'))}; {circumstances()}.", ""]
+    lines = ["# The command translate", "", f"{circumstances()}.", ""]
     lines += show_starts(measure_starts(tests, options))
     print(*lines, sep="\n", flush=True)
     name, model, texts = tests[0]

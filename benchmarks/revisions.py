@@ -1,0 +1,247 @@
+"""What this revision does differently from an earlier one: losses, old checkpoints, outputs of old models, and speed.
+
+    git worktree add ../before REVISION && make -C ../before install
+    python -m benchmarks.revisions ../before --data DIR [--rounds N] [--work DIR]
+
+DIR holds the folders ``multi30k`` and ``scan``. Each revision runs with its own interpreter, in processes of its own:
+
+- losses: three recipes, 50 steps each; every step's loss and the weights after the last;
+- checkpoints: what the earlier revision left at step 25, taken to step 50 by this one;
+- outputs: the earlier revision's models, in every number format, with beam search, greedy search, n best, sampling and
+  forced scoring;
+- speed: tokens a second of training and sentences a second of decoding, by turns.
+
+Prints Markdown, writes it to benchmarks/results/revisions.md, and ends with status 1 where anything but the speed
+differs. Some fifteen minutes on two cores.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from benchmarks.page import circumstances, table
+
+HERE: Final = Path(__file__).parents[1]
+RESULT: Final = HERE / "benchmarks" / "results" / "revisions.md"
+WORKER: Final = HERE / "benchmarks" / "revision_worker.py"
+# The folder of the data that each recipe reads.
+RECIPES: Final = {"multi30k": "multi30k", "multi30k-base": "multi30k", "scan-simple": "scan"}
+STEPS: Final = 50
+HALF: Final = STEPS // 2
+WARM_UP: Final = 10  # steps that training's speed leaves out
+TRAINED: Final = ("multi30k", "scan-simple")  # whose training is timed again in every round
+
+
+@dataclass(frozen=True)
+class Side:
+    """A revision: its name in the tables and its folder."""
+
+    name: str
+    folder: Path
+
+    def command(self, *words: str) -> list[str]:
+        """Of its own interpreter; ``-P`` keeps the scripts beside the worker out of its way."""
+        own = self.folder / ".venv" / "bin" / "python"
+        return [str(own if own.exists() else sys.executable), "-P", *words]
+
+    def environment(self) -> dict[str, str]:
+        """With its own sources first."""
+        return {**os.environ, "PYTHONPATH": str(self.folder / "src")}
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a training wrote: the loss of each step, its tokens a second, and the sha256 of the last weights."""
+
+    losses: tuple[float, ...]
+    speed: float
+    weights: str
+
+
+def train(side: Side, recipe: str, data: Path, out: Path, *options: str) -> Run:
+    """The first steps of a recipe (the earlier revision's own: what a run file says is part of the comparison)."""
+    settings = {
+        "data.root": data / RECIPES[recipe],
+        "train.max_steps": STEPS,
+        "train.log_every": 1,
+        "train.validate_every": STEPS,
+        "train.checkpoint_every": HALF,
+        "train.cooldown_steps": 0,
+        "train.warmup_steps": STEPS,
+    }
+    changes = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    words = ("-m", "transduce", "train", f"recipes/{recipe}.toml", "--out", str(out), "-q", *changes, *options)
+    subprocess.run(side.command(*words), check=True, cwd=side.folder, env=side.environment(), stdout=subprocess.DEVNULL)
+    return read_run(out)
+
+
+def read_run(out: Path) -> Run:
+    """A run directory's figures."""
+    written = [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    steps = [row for row in written if row["split"] == "train"]
+    first, last = next(row for row in steps if row["step"] >= WARM_UP), steps[-1]
+    speed = (last["target_tokens"] - first["target_tokens"]) / (last["seconds"] - first["seconds"])
+    weights = (out / "checkpoints" / f"step-{STEPS}" / "model.safetensors").read_bytes()
+    return Run(tuple(row["loss"] for row in steps), speed, hashlib.sha256(weights).hexdigest())
+
+
+def go_on(side: Side, recipe: str, data: Path, old: Path, out: Path) -> Run:
+    """What a side makes of the first half of an old run."""
+    shutil.copytree(old, out)
+    shutil.rmtree(out / "checkpoints" / f"step-{STEPS}")
+    return train(side, recipe, data, out, "--resume")
+
+
+class Worker:
+    """A process of one side that has loaded models and does what it is asked."""
+
+    def __init__(self, side: Side, models: list[Path], data: Path) -> None:
+        words = side.command(str(WORKER), str(data), *map(str, models))
+        self._process = subprocess.Popen(
+            words, env=side.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+        )
+
+    def __enter__(self) -> "Worker":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
+
+    def outputs(self) -> dict[str, list[object]]:
+        """All outputs of all models, by what they were asked for."""
+        answer: dict[str, list[object]] = json.loads(self._ask("outputs"))
+        return answer
+
+    def cases(self) -> list[str]:
+        """What can be timed."""
+        answer: list[str] = json.loads(self._ask("cases"))
+        return answer
+
+    def time(self, case: str) -> float:
+        """Sentences a second, measured once."""
+        return float(self._ask("time", case))
+
+    def _ask(self, *question: str) -> str:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(question) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"the process that was asked {question} ended: its error stands above")
+        return answer
+
+
+def differing(one: Sequence[object], other: Sequence[object]) -> int:
+    """In how many places two lists differ, those counted that only one of them has."""
+    return sum(a != b for a, b in zip(one, other, strict=False)) + abs(len(one) - len(other))
+
+
+@dataclass(frozen=True)
+class Part:
+    """A table of the page, and whether it shows a difference that must not be."""
+
+    lines: list[str]
+    differs: bool = False
+
+
+def compare_losses(sides: list[Side], data: Path, work: Path) -> Part:
+    """The first steps of every recipe, which leave the runs in the folder, and the second half of the old ones."""
+    rows, differs = [], False
+    for recipe in RECIPES:
+        old, new = (train(side, recipe, data, work / side.name / recipe) for side in sides)
+        on = [
+            go_on(side, recipe, data, work / sides[0].name / recipe, work / f"{side.name}-on" / recipe)
+            for side in sides
+        ]
+        found = [
+            differing(old.losses, new.losses),
+            int(old.weights != new.weights),
+            int(on[0].weights != on[1].weights),
+        ]
+        rows.append([recipe, f"{new.losses[-1]:.6f}", *map(str, found)])
+        differs |= any(found)
+    head = [
+        "recipe",
+        f"loss at step {STEPS}",
+        "losses that differ",
+        "weights that differ",
+        "going on from the old step 25",
+    ]
+    return Part(table(head, rows), differs)
+
+
+def compare_outputs(workers: list[Worker]) -> Part:
+    """All outputs of the models that the workers have."""
+    old, new = (worker.outputs() for worker in workers)
+    found = {case: differing(old[case], new[case]) for case in old}
+    rows = [[case, str(len(old[case])), str(count)] for case, count in found.items()]
+    return Part(table(["outputs", "texts", "that differ"], rows), any(found.values()))
+
+
+def compare_speed(sides: list[Side], workers: list[Worker], data: Path, work: Path, rounds: int) -> Part:
+    """Decoding in every round, training in every third; who is first changes from round to round."""
+    found: dict[str, list[list[float]]] = {case: [] for case in workers[0].cases()}
+    for case in found:
+        for worker in workers:
+            worker.time(case)
+    for round_ in range(rounds):
+        order = (0, 1) if round_ % 2 else (1, 0)
+        for case in list(found):
+            speeds = {side: workers[side].time(case) for side in order}
+            found[case].append([speeds[0], speeds[1]])
+        for recipe in TRAINED if round_ % 3 == 0 else ():
+            folder = work / f"speed-{round_}" / recipe
+            speeds = {side: train(sides[side], recipe, data, folder / sides[side].name).speed for side in order}
+            found.setdefault(f"training, {recipe} (tokens)", []).append([speeds[0], speeds[1]])
+    head = ["a second", *(side.name for side in sides), "ratio, median", "from, to", "rounds"]
+    return Part(table(head, [speed_row(case, speeds) for case, speeds in found.items()]))
+
+
+def speed_row(case: str, speeds: list[list[float]]) -> list[str]:
+    """Both sides' medians, and those of what they are to each other in each round."""
+    ratios = [new / old for old, new in speeds]
+    middle = [f"{statistics.median(side):,.1f}" for side in zip(*speeds, strict=True)]
+    return [
+        case,
+        *middle,
+        f"{statistics.median(ratios):.3f}",
+        f"{min(ratios):.2f} to {max(ratios):.2f}",
+        str(len(ratios)),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="What this revision does differently from an earlier one.")
+    parser.add_argument("before", type=Path, help="a checkout of the earlier revision, installed")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--work", type=Path, help="where the runs go; left out: a temporary folder")
+    given = parser.parse_args()
+    sides, data = [Side("before", given.before.resolve()), Side("this", HERE)], given.data.resolve()
+    with tempfile.TemporaryDirectory() as temporary, ExitStack() as stack:
+        work = given.work or Path(temporary)
+        parts = [compare_losses(sides, data, work)]
+        models = [work / sides[0].name / recipe for recipe in RECIPES]
+        workers = [stack.enter_context(Worker(side, models, data)) for side in sides]
+        parts += [compare_outputs(workers), compare_speed(sides, workers, data, work, given.rounds)]
+    lines = [circumstances(), *(line for part in parts for line in ["", *part.lines])]
+    print("\n".join(lines))
+    RESULT.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    if any(part.differs for part in parts):
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()
