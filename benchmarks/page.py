@@ -30,8 +30,8 @@ def insert(page: str, name: str, lines: list[str]) -> None:
 
 def circumstances() -> str:
     """On what processor and when figures were made."""
-    threads = torch.get_num_threads()
-    return f"{describe_machine(torch.device('cpu'))}, threads: {threads}, torch {torch.__version__}, {datetime.date.today()}"
+    machine, threads = describe_machine(torch.device("cpu")), torch.get_num_threads()
+    return f"{machine}, threads: {threads}, torch {torch.__version__}, {datetime.date.today()}"
 
 
 def table(head: list[str], rows: list[list[str]]) -> list[str]:
