@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from transduce.kernels import Packing
+from transduce.kernels import RaggedLayout
 from transduce.layers import Stream
 from transduce.models import Tokens, Transformer
 from transduce.models.stacks import EncoderLayer
@@ -23,7 +23,7 @@ Rows = Float[Tensor, "tokens model"]
 class Passages:
     """What modules of one kind are given and make of it, layer by layer."""
 
-    packing: Packing
+    layout: RaggedLayout
     given: list[Activations] = field(default_factory=list)
     made: list[Activations] = field(default_factory=list)
 
@@ -34,7 +34,7 @@ class Passages:
 
     def _read(self, x: Rows | Stream) -> Activations:
         """A layer hands on a stream, a sub-layer plain rows."""
-        return self.packing.pad(x.settle() if isinstance(x, Stream) else x)
+        return self.layout.pad(x.settle() if isinstance(x, Stream) else x)
 
 
 @final
@@ -50,8 +50,8 @@ class Encoding:
 @torch.no_grad()
 def watch(model: Transformer, source: Tokens) -> Encoding:
     """Encode without dropout, and keep everything."""
-    packing = source.packing()
-    layers, attention, feed_forward = Passages(packing), Passages(packing), Passages(packing)
+    layout = source.layout()
+    layers, attention, feed_forward = Passages(layout), Passages(layout), Passages(layout)
     with ExitStack() as hooks:
         for layer in cast(Iterable[EncoderLayer], model.encoder):  # nn.ModuleList is not generic
             hooks.enter_context(layer.register_forward_hook(layers.see))

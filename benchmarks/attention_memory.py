@@ -26,8 +26,8 @@ from benchmarks.powers import exponent
 from benchmarks.resident import growth
 from benchmarks.rounds import timed
 from transduce.kernels.chunked import attend_in_chunks
+from transduce.kernels.local import attend_locally
 from transduce.kernels.mask import Mask
-from transduce.kernels.restricted import attend_nearby
 from transduce.kernels.scores import PRODUCT, attend_plainly
 
 RESULT: Final = Path(__file__).parent / "results" / "attention_memory.md"
@@ -57,7 +57,7 @@ def in_chunks(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 def nearby(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    return attend_nearby(query, key, value, Mask(reach=NEIGHBOURHOOD // 2), PRODUCT)
+    return attend_locally(query, key, value, Mask(window=NEIGHBOURHOOD // 2), PRODUCT)
 
 
 WAYS: Final[Mapping[str, Way]] = {"plain": plain, "in chunks": in_chunks, "restricted": nearby}

@@ -144,12 +144,12 @@ def matrices(name: str) -> None:
 
 def products(name: str) -> None:
     """PE(pos) . PE(pos + k): the same for every position, and falling with the distance."""
-    reach, positions = 100, (100, 300)
-    offsets = np.arange(-reach, reach + 1)
+    window, positions = 100, (100, 300)
+    offsets = np.arange(-window, window + 1)
     with figure(name, 1200, 600) as drawn:
         axes = drawn.subplots()
         for number, d_model in enumerate((64, 128, 512)):
-            encoded = encodings(max(positions) + reach + 1, d_model, "interleaved")
+            encoded = encodings(max(positions) + window + 1, d_model, "interleaved")
             near, far = (2 / d_model * encoded[pos + offsets] @ encoded[pos] for pos in positions)
             axes.plot(offsets, near, label=f"{D_MODEL} = {d_model}, pos = {positions[0]}", **style(number))
             axes.plot(offsets[::10], far[::10], "o", color=COLOURS[number], label=f"the same, pos = {positions[1]}")
@@ -159,19 +159,19 @@ def products(name: str) -> None:
             "distance k, positions",
             rf"PE(pos) $\cdot$ PE(pos + k) / ({D_MODEL} / 2)",
         )
-        axes.set(xlim=(-reach, reach), ylim=(0, 1.05))
+        axes.set(xlim=(-window, window), ylim=(0, 1.05))
         axes.legend(fontsize=11)
 
 
 def masks(name: str) -> None:
     """Sections 3.2.3 and 4: which keys (columns) a query (row) may look at."""
-    length, real, reach = 12, padding_mask(torch.tensor([9]), 12), 2
+    length, real, window = 12, padding_mask(torch.tensor([9]), 12), 2
     shown = {
         "padding\n(9 symbols, 3 of padding)": Mask(real),
         "causal": Mask(causal=True),
         "causal and padding": Mask(real, causal=True),
-        f"neighbourhood\n(r = {2 * reach}: {reach} to each side)": Mask(reach=reach),
-        "causal and neighbourhood": Mask(causal=True, reach=reach),
+        f"neighbourhood\n(r = {2 * window}: {window} to each side)": Mask(window=window),
+        "causal and neighbourhood": Mask(causal=True, window=window),
     }
     with figure(name, 1600, 420) as drawn:
         for axes, (title, mask) in zip(drawn.subplots(1, len(shown), sharey=True), shown.items(), strict=True):

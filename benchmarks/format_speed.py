@@ -20,8 +20,8 @@ import torch
 
 from benchmarks.page import circumstances, insert, table
 from benchmarks.rounds import alternate
-from transduce.kernels import Format, linear, native, pack, resolve_precision
-from transduce.kernels.precision import PACKED, kernels_of_processor
+from transduce.kernels import Format, linear, native, prepack, resolve_precision
+from transduce.kernels.precision import NATIVE, kernels_of_processor
 
 K = TypeVar("K", bound=str)
 
@@ -64,7 +64,7 @@ def measure_packed(kind: str, rows: int, rounds: int) -> dict[Format, float]:
     """Seconds of a packed product in each format, by the kernels of a kind."""
     library = native.open_library(LIBRARIES[kind])
     x = torch.ones(rows, WIDTH)
-    products = {each: partial(linear, x, pack(torch.ones(WIDTH, WIDTH), None, each)) for each in FORMATS}
+    products = {each: partial(linear, x, prepack(torch.ones(WIDTH, WIDTH), None, each)) for each in FORMATS}
     with patch.object(native, "_library", lambda: library):
         return fastest(products, rounds)
 
@@ -89,7 +89,7 @@ def main() -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     rows = [
-        row(f"C++ kernels, {kind}, {number} rows", measure_packed(kind, number, options.rounds), PACKED[kind])
+        row(f"C++ kernels, {kind}, {number} rows", measure_packed(kind, number, options.rounds), NATIVE[kind])
         for kind in able()
         for number in ROWS
     ]

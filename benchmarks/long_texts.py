@@ -23,7 +23,7 @@ from benchmarks.page import circumstances, insert, table
 from benchmarks.resident import growth
 from transduce.config import ModelConfig
 from transduce.kernels import Format
-from transduce.models import PackedTransformer, Tokens, build
+from transduce.models import NativeTransformer, Tokens, build
 
 RESULT: Final = Path(__file__).parent / "results" / "long_texts.md"
 WAYS: Final[Mapping[str, Format | None]] = {"C++, int8": "int8", "C++, float32": "float32", "PyTorch": None}
@@ -51,7 +51,7 @@ def measure(way: str, length: int, threads: int) -> Costs:
     torch.manual_seed(1)
     plain = build(ModelConfig(vocab_size=VOCABULARY, encoder_layers=2, decoder_layers=1)).eval().requires_grad_(False)
     format_ = WAYS[way]
-    model = plain if format_ is None else PackedTransformer(plain, format_)
+    model = plain if format_ is None else NativeTransformer(plain, format_)
     ids = torch.randint(VOCABULARY, (1, length))
 
     @torch.inference_mode()

@@ -83,7 +83,7 @@ class Layer:
     drawn: bool = True
 
 
-NEAR: Final = Mask(reach=NEIGHBOURHOOD // 2)
+NEAR: Final = Mask(window=NEIGHBOURHOOD // 2)
 LAYERS: Final[Mapping[str, Layer]] = {
     "self-attention": Layer(lambda n, d: attention(n, d, Mask()), "n² d", "1", "1", "2", "1"),
     "recurrent": Layer(recurrent, "n d²", "n", "n", "1", "2"),

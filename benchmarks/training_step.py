@@ -24,7 +24,7 @@ from benchmarks.peers.batches import Corpus, real_corpus
 from benchmarks.peers.machine import describe_machine, describe_versions
 from benchmarks.peers.sizes import describe, make_config, parse_sizes
 from transduce.config import TrainConfig
-from transduce.kernels import Dropped, Packing, resolve_precision, smoothed_cross_entropy
+from transduce.kernels import Dropped, RaggedLayout, resolve_precision, smoothed_cross_entropy
 from transduce.models import Tokens, build
 from transduce.training import keep_freed_memory, make_optimizer, step_seed, train_step
 
@@ -38,7 +38,7 @@ DOORS: Final = {
     "linear maps": "linear_maps",
     "dropout, sum and norm": "add_norm",
     "dropout alone": "dropout",
-    "attention": "packed",
+    "attention": "ragged_attention",
     "cross-entropy": "loss",
 }
 
@@ -56,7 +56,7 @@ def without_native(*kernels: str) -> Iterator[None]:
 def apart() -> Iterator[None]:
     """Each map, attention and ReLU a node of autograd's graph."""
     with ExitStack() as stack:
-        for kernel in ("packed", "feed_forward"):
+        for kernel in ("ragged_attention", "feed_forward"):
             stack.enter_context(patch(f"transduce.kernels.{kernel}.maps_rows", lambda *_: False))
         yield
 
@@ -85,11 +85,11 @@ def plain() -> Iterator[None]:
 def with_padding() -> Iterator[None]:
     """Padding goes through all layers and the loss, as if it were symbols; there are no fillers."""
 
-    def packing(tokens: Tokens) -> Packing:
+    def layout(tokens: Tokens) -> RaggedLayout:
         width = tokens.ids.shape[1]
-        return Packing.of(torch.full_like(tokens.lengths, width), width, tokens.ids.device, tokens.seeds)
+        return RaggedLayout.of(torch.full_like(tokens.lengths, width), width, tokens.ids.device, tokens.seeds)
 
-    with patch.object(Tokens, "packing", packing), patch("transduce.training.step.fill_up", lambda batch: batch):
+    with patch.object(Tokens, "layout", layout), patch("transduce.training.step.fill_up", lambda batch: batch):
         yield
 
 

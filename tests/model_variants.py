@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import pytest
 
-from transduce.kernels import restricted
+from transduce.kernels import local
 
 VARIANTS: Final[dict[str, dict[str, Any]]] = {
     "post": {},
@@ -40,6 +40,6 @@ def variants() -> dict[str, dict[str, Any]]:
 @pytest.fixture(params=[*VARIANTS.values()], ids=[*VARIANTS])
 def variant(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """One of them. Blocks of restricted attention are as short as its reach, so that few symbols make several."""
-    monkeypatch.setattr(restricted, "_SMALLEST_BLOCK", 1)
+    monkeypatch.setattr(local, "_SMALLEST_BLOCK", 1)
     changes: dict[str, Any] = request.param
     return changes

@@ -15,7 +15,7 @@ def allows(mask: Mask, sentence: int, own: int, column: int) -> bool:
     """Whether the query of column ``own`` may look at the key of a column."""
     real = mask.real is None or bool(mask.real[sentence, column])
     past = not mask.causal or column <= own
-    near = mask.reach is None or abs(column - own) <= mask.reach
+    near = mask.window is None or abs(column - own) <= mask.window
     return real and past and near
 
 

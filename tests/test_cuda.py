@@ -10,16 +10,16 @@ from transduce.config import TrainConfig, preset
 from transduce.data import Batch
 from transduce.kernels import (
     Heads,
-    PackedAttention,
-    Packing,
+    RaggedAttention,
+    RaggedLayout,
     Scoring,
     add_norm,
-    attend_packed,
+    attend_ragged,
     one_pass,
     projected_cross_entropy,
 )
 from transduce.kernels.loss import _LOGITS
-from transduce.kernels.variable_length import has_variable_length
+from transduce.kernels.varlen import has_varlen
 from transduce.models import build
 from transduce.training import compute_loss, make_optimizer, train_step
 
@@ -62,12 +62,12 @@ def test_attention(own, causal, dtype):
     parts = [torch.randn(sum(QUERIES), 3 * width if own else width)]
     parts += [] if own else [torch.randn(sum(KEYS), 2 * width)]
     exact, narrow = copies(*(x.to(dtype) for x in parts))
-    assert has_variable_length(narrow[0], 16) == (dtype == torch.bfloat16)
+    assert has_varlen(narrow[0], 16) == (dtype == torch.bfloat16)
     found = []
     for tensors in (narrow, exact):
-        packings = [Packing.of(torch.tensor(n), max(n), tensors[0].device) for n in (QUERIES, keys)]
+        packings = [RaggedLayout.of(torch.tensor(n), max(n), tensors[0].device) for n in (QUERIES, keys)]
         memory = None if own else tensors[1]
-        output = attend_packed(tensors[0], memory, PackedAttention(*packings, HEADS, Scoring(scale=0.3), causal=causal))
+        output = attend_ragged(tensors[0], memory, RaggedAttention(*packings, HEADS, Scoring(scale=0.3), causal=causal))
         torch.manual_seed(5)
         received = torch.randn(output.shape).to(output)
         found.append([output, *torch.autograd.grad(output, tensors, received)])

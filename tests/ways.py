@@ -16,7 +16,7 @@ def way(request, monkeypatch):
     from transduce.kernels import native
 
     able = list(_CAPABILITIES.get(torch.backends.cpu.get_cpu_capability(), ["plain"]))
-    if native.multiplies_narrow_numbers():
+    if native.has_low_precision_products():
         able.append("native_avx512vnni")
     if request.param not in able:
         pytest.skip("this processor cannot run it")

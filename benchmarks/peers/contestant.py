@@ -144,7 +144,7 @@ def _without_native() -> AbstractContextManager[object]:
 
 
 def _with_padding_in_attention() -> AbstractContextManager[object]:
-    return patch("transduce.kernels.packed.has_variable_length", lambda *_: False)
+    return patch("transduce.kernels.ragged_attention.has_varlen", lambda *_: False)
 
 
 def _in_one_pass() -> AbstractContextManager[object]:

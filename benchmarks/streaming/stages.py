@@ -24,16 +24,16 @@ def main(model: Path, text: str) -> None:
     from transduce.bundle import load_bundle  # noqa: PLC0415
     from transduce.inference import Translator  # noqa: PLC0415
     from transduce.kernels import resolve_format  # noqa: PLC0415
-    from transduce.models import can_pack  # noqa: PLC0415
+    from transduce.models import can_run_natively  # noqa: PLC0415
     from transduce.workflows import requests, translate  # noqa: F401, PLC0415
 
     mark("import of transduce")
     bundle = load_bundle(model)
     mark("reading the model")
-    resolve_format("auto", packed=can_pack(bundle.model), device=torch.device("cpu"))
+    resolve_format("auto", native=can_run_natively(bundle.model), device=torch.device("cpu"))
     mark("choosing the number format")
     translator = Translator(bundle)
-    mark("packing")
+    mark("layout")
     translator.translate([text], first_number=None)
     mark("first line")
     json.dump(done, sys.stdout)

@@ -2,7 +2,7 @@ import pytest
 
 from benchmarks import format_speed
 from benchmarks.format_speed import widest
-from transduce.kernels.precision import PACKED
+from transduce.kernels.precision import NATIVE
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ def test_the_widest_that_no_narrower_one_beats_by_far(seconds, chosen):
 
 
 def test_every_kind_of_kernels_is_in_the_table():
-    assert list(format_speed.LIBRARIES) == list(PACKED)
+    assert list(format_speed.LIBRARIES) == list(NATIVE)
 
 
 def test_the_page(monkeypatch, capsys):

@@ -21,9 +21,9 @@ MASKS = {
     "everything": Mask(),
     "padding": Mask(PADDED),
     "causal": Mask(causal=True),
-    "reach": Mask(reach=2),
-    "causal reach": Mask(causal=True, reach=2),
-    "all at once": Mask(PADDED, causal=True, reach=3),
+    "window": Mask(window=2),
+    "causal reach": Mask(causal=True, window=2),
+    "all at once": Mask(PADDED, causal=True, window=3),
 }
 
 
@@ -114,17 +114,17 @@ def test_weights_are_what_the_values_are_weighed_by():
         (Mask(LONG), 89, "product", 0, "chunks"),
         (Mask(), 97, "relative", 0, "plain"),  # only the plain way knows other scores
         (Mask(), 97, "additive", 0, "plain"),
-        (Mask(reach=31), 97, "additive", 2**26, "nearby"),  # 97 > 3 x 31
-        (Mask(reach=33), 97, "product", 2**26, "plain"),  # three blocks are all there is
-        (Mask(reach=5), 97, "product", 0, "nearby"),
-        (Mask(reach=5, causal=True), 97, "product", 2**26, "nearby"),
-        (Mask(reach=5), 89, "product", 2**26, "plain"),  # with a past before the queries
-        (Mask(reach=5), 89, "product", 0, "chunks"),
+        (Mask(window=31), 97, "additive", 2**26, "nearby"),  # 97 > 3 x 31
+        (Mask(window=33), 97, "product", 2**26, "plain"),  # three blocks are all there is
+        (Mask(window=5), 97, "product", 0, "nearby"),
+        (Mask(window=5, causal=True), 97, "product", 2**26, "nearby"),
+        (Mask(window=5), 89, "product", 2**26, "plain"),  # with a past before the queries
+        (Mask(window=5), 89, "product", 0, "chunks"),
     ],
 )
 def test_the_way_follows_from_the_sizes(monkeypatch, mask, queries, kind, limit, expected):
     taken = []
-    for way, name in (("nearby", "attend_nearby"), ("chunks", "attend_in_chunks"), ("plain", "attend_plainly")):
+    for way, name in (("nearby", "attend_locally"), ("chunks", "attend_in_chunks"), ("plain", "attend_plainly")):
         original = getattr(attention, name)
         monkeypatch.setattr(attention, name, lambda *a, w=way, o=original: taken.append(w) or o(*a))
     query, key, value = leaves((BATCH, HEADS, queries, D_K), (BATCH, HEADS, 97, D_K), (BATCH, HEADS, 97, D_V))

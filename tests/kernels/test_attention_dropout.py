@@ -5,12 +5,12 @@ import torch
 
 from transduce.kernels import Dropped, Mask, Scoring, chunked
 from transduce.kernels.chunked import attend_in_chunks
-from transduce.kernels.restricted import attend_nearby
+from transduce.kernels.local import attend_locally
 from transduce.kernels.scores import attend_plainly, weigh
 
 CPU = torch.device("cpu")
 BATCH, HEADS, LENGTH, D_K, D_V = 2, 3, 61, 5, 7
-MASK = Mask(torch.arange(LENGTH) < torch.tensor([[LENGTH], [53]]), causal=True, reach=13)
+MASK = Mask(torch.arange(LENGTH) < torch.tensor([[LENGTH], [53]]), causal=True, window=13)
 ALLOWED = MASK.matrix(LENGTH, LENGTH, CPU)
 SHARE = 0.3
 
@@ -26,7 +26,7 @@ def plainly(query, key, value, dropped):
 
 
 def nearby(query, key, value, dropped):
-    return attend_nearby(query, key, value, MASK, Scoring(), dropped)
+    return attend_locally(query, key, value, MASK, Scoring(), dropped)
 
 
 def in_chunks(query, key, value, dropped):

@@ -67,7 +67,7 @@ def test_restricted_attention_is_linear(allocations, kind, causal):
     made = []
     for length in (N, 2 * N):
         real = torch.arange(length) < torch.tensor([[length - 5]])
-        mask = Mask(real if kind == "padding" else None, causal=causal, reach=11)
+        mask = Mask(real if kind == "padding" else None, causal=causal, window=11)
         made.append(run(allocations, length, mask, scorings.get(kind), 0.3 if kind == "dropout" else 0.0))
     once, twice = made
     blocks, width = math.ceil(N / 16), 32 if causal else 48
@@ -81,7 +81,7 @@ def test_a_step_of_decoding_looks_no_farther_back_than_it_may(allocations):
     """One query after a long past: only its neighbourhood is compared."""
     query, key = torch.randn(1, HEADS, 1, WIDTH), torch.randn(1, HEADS, N, WIDTH)
     with allocations() as made:
-        attend(query, key, key, Mask(reach=11))
+        attend(query, key, key, Mask(window=11))
     assert made.total < 20 * HEADS * 12 * WIDTH
 
 

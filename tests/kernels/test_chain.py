@@ -8,8 +8,8 @@ from transduce.kernels import (
     Dropped,
     Heads,
     Maps,
-    PackedAttention,
-    Packing,
+    RaggedAttention,
+    RaggedLayout,
     Scoring,
     attend_between,
     derive,
@@ -172,7 +172,9 @@ def test_what_is_no_number_goes_through_the_relu():
 def test_attention_between_maps_is_its_parts(own, causal, share):
     torch.manual_seed(7)
     heads, model = Heads(3, 5, 19), 33
-    queries, keys = (Packing.of(torch.tensor(each), max(each), CPU) for each in (LENGTHS, LENGTHS if own else KEYS))
+    queries, keys = (
+        RaggedLayout.of(torch.tensor(each), max(each), CPU) for each in (LENGTHS, LENGTHS if own else KEYS)
+    )
     x, memory = torch.randn(queries.tokens, model).requires_grad_(), torch.randn(keys.tokens, model).requires_grad_()
     widths = heads.widths
     # Without biases: that of the keys changes nothing, and has gradients of nothing but rounding.
@@ -183,7 +185,7 @@ def test_attention_between_maps_is_its_parts(own, causal, share):
     def run():
         with torch.autocast("cpu", dtype=torch.bfloat16):
             read = None if own else linear_maps(memory, attended.weights, attended.biases)
-            attention = PackedAttention(queries, keys, heads, Scoring(scale=0.3), causal=causal, dropped=dropped)
+            attention = RaggedAttention(queries, keys, heads, Scoring(scale=0.3), causal=causal, dropped=dropped)
             return attend_between(x, before, read, attention, after)
 
     found = run()

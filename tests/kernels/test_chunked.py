@@ -58,9 +58,9 @@ def test_values_and_gradients_equal_plain_attentions(queries, keys, causal, padd
     torch.testing.assert_close(gradients(found, inputs), gradients(expected, inputs))
 
 
-@given(queries=st.integers(1, 23), past=st.integers(0, 17), causal=st.booleans(), reach=st.none() | st.integers(0, 25))
-def test_every_mask_of_queries_that_end_where_the_keys_end(queries, past, causal, reach):
-    inputs, mask = tensors(1, queries, queries + past), Mask(causal=causal, reach=reach)
+@given(queries=st.integers(1, 23), past=st.integers(0, 17), causal=st.booleans(), window=st.none() | st.integers(0, 25))
+def test_every_mask_of_queries_that_end_where_the_keys_end(queries, past, causal, window):
+    inputs, mask = tensors(1, queries, queries + past), Mask(causal=causal, window=window)
     found, expected = attend_in_chunks(*inputs, mask), plainly(inputs, mask)
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(gradients(found, inputs), gradients(expected, inputs))

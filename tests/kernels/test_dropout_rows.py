@@ -8,17 +8,17 @@ from transduce.kernels import (
     Dropped,
     Heads,
     Mask,
-    PackedAttention,
-    Packing,
+    RaggedAttention,
+    RaggedLayout,
     Scoring,
     add_norm,
-    attend_packed,
+    attend_ragged,
     chunked,
     derive,
     dropout,
 )
 from transduce.kernels.chunked import attend_in_chunks
-from transduce.kernels.restricted import attend_nearby
+from transduce.kernels.local import attend_locally
 from transduce.kernels.scores import attend_plainly
 
 CPU = torch.device("cpu")
@@ -27,9 +27,9 @@ VARIANCE = SHARE * (1 - SHARE)
 LENGTHS = (7, 1, 41, 18)
 
 
-def packing(*lengths, seeds=None):
+def layout(*lengths, seeds=None):
     seeds = range(101, 101 + len(lengths)) if seeds is None else seeds
-    return Packing.of(torch.tensor(lengths), max(lengths), CPU, torch.tensor([*seeds]))
+    return RaggedLayout.of(torch.tensor(lengths), max(lengths), CPU, torch.tensor([*seeds]))
 
 
 def left_out(seeds, width=64):
@@ -48,17 +48,17 @@ def assert_right_share(zeros):
 
 
 def test_a_symbols_seed_follows_from_its_rows_and_its_column_alone():
-    whole = packing(*LENGTHS)
+    whole = layout(*LENGTHS)
     by_hand = [derive(torch.tensor(101 + row), column).item() for row, n in enumerate(LENGTHS) for column in range(n)]
     assert whole.seeds.tolist() == by_hand
-    parts = torch.cat([packing(18, seeds=[104]).seeds, packing(7, 1, 41, seeds=[101, 102, 103]).seeds])
+    parts = torch.cat([layout(18, seeds=[104]).seeds, layout(7, 1, 41, seeds=[101, 102, 103]).seeds])
     assert parts[18:].equal(whole.seeds[:49])
     assert parts[:18].equal(whole.seeds[49:])
-    assert Packing.of(torch.tensor(LENGTHS), 41, CPU).seeds is None
+    assert RaggedLayout.of(torch.tensor(LENGTHS), 41, CPU).seeds is None
 
 
 def test_a_row_is_its_seeds_wherever_it_stands():
-    seeds = packing(*LENGTHS).seeds
+    seeds = layout(*LENGTHS).seeds
     order = torch.randperm(len(seeds))
     assert left_out(seeds)[order].equal(left_out(seeds[order]))
     assert left_out(seeds)[:, :29].equal(left_out(seeds, 29))
@@ -69,7 +69,7 @@ def test_a_row_is_its_seeds_wherever_it_stands():
 @pytest.mark.parametrize("width", [1, 3, 64, 259, 1021])
 def test_the_sum_drops_what_dropout_drops(width):
     """Bit for bit in every way, and backwards."""
-    dropped = Dropped(SHARE, packing(*LENGTHS).seeds)
+    dropped = Dropped(SHARE, layout(*LENGTHS).seeds)
     x, output, gain, bias = torch.zeros(67, width), torch.ones(67, width), torch.ones(width), torch.zeros(width)
     output.requires_grad_()
     total, _ = add_norm(x, output, gain, bias, 1e-6, dropped, post=False)
@@ -82,14 +82,14 @@ def test_the_sum_drops_what_dropout_drops(width):
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_drops_what_dropout_drops(causal):
     """Each head reads the queries' streams from a place of its own; the column is the key's."""
-    queries, heads = packing(*LENGTHS), Heads(3, 5, 41)
+    queries, heads = layout(*LENGTHS), Heads(3, 5, 41)
     value = torch.zeros(67, 3 * 41)
     for row, column in enumerate(queries.columns.tolist()):
         value[row, column::41] = 1
     projected = torch.cat([torch.randn(67, 30), value], dim=1)
     dropped = Dropped(SHARE, queries.seeds)
     found, whole = (
-        attend_packed(projected, None, PackedAttention(queries, queries, heads, Scoring(), causal=causal, dropped=each))
+        attend_ragged(projected, None, RaggedAttention(queries, queries, heads, Scoring(), causal=causal, dropped=each))
         for each in (dropped, WHOLE)
     )
     by_head = dropped.heads(3, (1, 67), CPU).seeds[0]
@@ -98,20 +98,20 @@ def test_attention_drops_what_dropout_drops(causal):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("reach", [0, 5, 13])
+@pytest.mark.parametrize("window", [0, 5, 13])
 @pytest.mark.parametrize("sizes", [(7, 1), (16, 3)])
-def test_every_way_of_attention_drops_the_same(causal, reach, sizes, monkeypatch):
+def test_every_way_of_attention_drops_the_same(causal, window, sizes, monkeypatch):
     """Chunks of keys and blocks of neighbours begin anywhere, at no multiple of the four that share a draw."""
     monkeypatch.setattr(chunked, "_QUERIES", sizes[0])
     monkeypatch.setattr(chunked, "_KEYS", sizes[1])
     inputs = [torch.randn(2, 3, 61, width, dtype=torch.float64).requires_grad_() for width in (5, 5, 7)]
-    mask = Mask(torch.arange(61) < torch.tensor([[61], [53]]), causal=causal, reach=reach)
+    mask = Mask(torch.arange(61) < torch.tensor([[61], [53]]), causal=causal, window=window)
     dropped = Dropped(SHARE, derive(torch.tensor(5), torch.arange(122)).view(2, 61)).heads(3, (2, 61), CPU)
     real = mask.matrix(61, 61, CPU).any(-1)[:, None, :, None]
     ways = [
         attend_plainly(*inputs, mask.matrix(61, 61, CPU), None, Scoring(), dropped),
         attend_in_chunks(*inputs, mask, dropped),
-        attend_nearby(*inputs, mask, Scoring(), dropped),
+        attend_locally(*inputs, mask, Scoring(), dropped),
     ]
     gradients = [torch.autograd.grad((way * real).square().sum(), inputs) for way in ways]
     for way, gradient in zip(ways[1:], gradients[1:], strict=True):

@@ -27,17 +27,17 @@ def test_causal_with_a_past_before_the_queries():
 
 
 def test_a_reach_of_one_sees_its_neighbours():
-    assert marks(Mask(reach=1), 4, 4) == ["xx..", "xxx.", ".xxx", "..xx"]
-    assert marks(Mask(reach=1, causal=True), 4, 4) == ["x...", "xx..", ".xx.", "..xx"]
-    assert marks(Mask(reach=2, causal=True), 1, 5) == ["..xxx"]
+    assert marks(Mask(window=1), 4, 4) == ["xx..", "xxx.", ".xxx", "..xx"]
+    assert marks(Mask(window=1, causal=True), 4, 4) == ["x...", "xx..", ".xx.", "..xx"]
+    assert marks(Mask(window=2, causal=True), 1, 5) == ["..xxx"]
 
 
 def test_all_conditions_hold_together():
-    mask = Mask(torch.tensor([[False, True, True, True]]), causal=True, reach=1)
+    mask = Mask(torch.tensor([[False, True, True, True]]), causal=True, window=1)
     assert marks(mask, 4, 4) == ["....", ".x..", ".xx.", "..xx"]
 
 
 def test_a_part_is_cut_from_the_matrix():
-    mask = Mask(torch.tensor([[True] * 5 + [False] * 2]), causal=True, reach=3)
+    mask = Mask(torch.tensor([[True] * 5 + [False] * 2]), causal=True, window=3)
     whole = mask.matrix(7, 7, CPU)
     assert mask.part(range(2, 6), range(1, 4), CPU).equal(whole[:, 2:6, 1:4])

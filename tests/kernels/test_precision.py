@@ -16,8 +16,8 @@ def test_named_formats():
 
 def test_named_formats_of_products():
     for name in ("float32", "bfloat16", "int8"):
-        assert resolve_format(name, packed=True, device=CPU) == name
-        assert resolve_format(name, packed=False, device=CPU) == name
+        assert resolve_format(name, native=True, device=CPU) == name
+        assert resolve_format(name, native=False, device=CPU) == name
 
 
 def test_auto_looks_at_no_clock(monkeypatch):
@@ -30,7 +30,7 @@ def test_auto_looks_at_no_clock(monkeypatch):
         monkeypatch.setattr(time, clock, look)
     resolve_precision("auto", CPU)
     for packed in (True, False):
-        resolve_format("auto", packed=packed, device=CPU)
+        resolve_format("auto", native=packed, device=CPU)
 
 
 @pytest.mark.parametrize(
@@ -45,11 +45,11 @@ def test_auto_looks_at_no_clock(monkeypatch):
 )
 def test_the_table_of_packed_models(monkeypatch, narrow, capability, chosen):
     monkeypatch.setattr(precision, "has_native", lambda _: True)
-    monkeypatch.setattr(precision, "multiplies_narrow_numbers", lambda: narrow)
+    monkeypatch.setattr(precision, "has_low_precision_products", lambda: narrow)
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
-    assert resolve_format("auto", packed=True, device=CPU) == chosen
+    assert resolve_format("auto", native=True, device=CPU) == chosen
     monkeypatch.setattr(precision, "has_native", lambda _: False)
-    assert resolve_format("auto", packed=True, device=CPU) == "float32"
+    assert resolve_format("auto", native=True, device=CPU) == "float32"
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_the_table_of_packed_models(monkeypatch, narrow, capability, chosen):
 def test_the_table_of_training_and_of_pytorchs_operations(monkeypatch, abilities, chosen):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: abilities)
     assert resolve_precision("auto", CPU) == getattr(torch, chosen)
-    assert resolve_format("auto", packed=False, device=CPU) == chosen
+    assert resolve_format("auto", native=False, device=CPU) == chosen
 
 
 @pytest.mark.parametrize(("capability", "chosen"), [((7, 5), "float32"), ((8, 0), "bfloat16"), ((12, 0), "bfloat16")])
@@ -74,10 +74,10 @@ def test_the_table_of_cuda_devices(monkeypatch, capability, chosen):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
     device = torch.device("cuda")
     assert resolve_precision("auto", device) == getattr(torch, chosen)
-    assert resolve_format("auto", packed=False, device=device) == chosen
+    assert resolve_format("auto", native=False, device=device) == chosen
 
 
 def test_the_kernels_of_this_processor_are_in_the_table():
     if not has_native(torch.empty(0)):
         pytest.skip("installed without a C++ compiler")
-    assert precision.kernels_of_processor() in precision.PACKED
+    assert precision.kernels_of_processor() in precision.NATIVE

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from transduce.kernels import linear, pack
+from transduce.kernels import linear, prepack
 from transduce.kernels.products import multiply_whole, quantize_inputs, quantize_weights, unpack
 
 FORMATS = ["float32", "bfloat16", "int8"]
@@ -39,9 +39,9 @@ def rounded_input(x, format_):
 def test_products_are_those_of_rounded_numbers(rows, inputs, outputs, biased, format_):
     x, weight, bias = numbers(rows, inputs), numbers(outputs, inputs, seed=5), numbers(outputs, seed=7)
     expected = rounded_input(x, format_) @ rounded_weight(weight, format_).T + (bias.double() if biased else 0)
-    found = linear(x, pack(weight, bias if biased else None, format_))
+    found = linear(x, prepack(weight, bias if biased else None, format_))
     torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
-    positive = linear(x, pack(weight, bias if biased else None, format_), relu=True)
+    positive = linear(x, prepack(weight, bias if biased else None, format_), relu=True)
     assert positive.equal(found.clamp(min=0))
 
 
@@ -57,7 +57,7 @@ def test_whole_numbers_are_multiplied_exactly(inputs, low):
     x[0, 0] = low + 255
     if inputs == 1 and low == -100:
         pytest.skip("one number has no other that it is apart from")
-    assert linear(x.float(), pack(weight.float(), None, "int8")).long().equal(x @ weight.T)
+    assert linear(x.float(), prepack(weight.float(), None, "int8")).long().equal(x @ weight.T)
     assert multiply_whole(x.to(torch.int16), weight.to(torch.int8)).equal(x @ weight.T)
 
 
@@ -65,7 +65,7 @@ def test_whole_numbers_are_multiplied_exactly(inputs, low):
 def test_a_row_is_the_same_in_any_company(format_, way):
     if way == "plain" and format_ != "int8":
         pytest.skip("PyTorch's sums of floating-point numbers depend on how many rows there are")
-    x, matrix = numbers(17, 101), pack(numbers(67, 101, seed=5), None, format_)
+    x, matrix = numbers(17, 101), prepack(numbers(67, 101, seed=5), None, format_)
     together = linear(x, matrix)
     louder = linear(torch.cat([1000 * x[:3], x[5:6]]), matrix)
     assert linear(x[5:6], matrix).equal(together[5:6])
@@ -75,7 +75,7 @@ def test_a_row_is_the_same_in_any_company(format_, way):
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("format_", FORMATS)
 def test_zeros_and_what_is_no_number(format_):
-    x, matrix = numbers(3, 7), pack(numbers(5, 7, seed=5), numbers(5, seed=7), format_)
+    x, matrix = numbers(3, 7), prepack(numbers(5, 7, seed=5), numbers(5, seed=7), format_)
     x[0], x[1, 2] = 0, torch.nan
     found = linear(x, matrix, relu=True)
     assert found[0].equal(numbers(5, seed=7).clamp(min=0))
@@ -99,7 +99,7 @@ def test_inputs_by_hand():
 
 @pytest.mark.usefixtures("way")
 def test_both_ends_of_a_row_rounded_away_from_zero():
-    found = linear(torch.tensor([[101.5, -153.5, 1.0]]), pack(torch.diag(torch.full((3,), 127.0)), None, "int8"))
+    found = linear(torch.tensor([[101.5, -153.5, 1.0]]), prepack(torch.diag(torch.full((3,), 127.0)), None, "int8"))
     assert found.tolist() == [[101 * 127, -154 * 127, 127]]
 
 
@@ -107,6 +107,6 @@ def test_both_ends_of_a_row_rounded_away_from_zero():
 def test_packing_keeps_every_number_in_its_place(format_):
     weight = torch.arange(3.0, 3 + 67 * 7).view(67, 7) % 128
     weight[:, 0] = 127
-    matrix = pack(weight, None, format_)
+    matrix = prepack(weight, None, format_)
     assert unpack(matrix).equal(weight.to(matrix.panels.dtype))
     assert matrix.panels.shape[0] == 2

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from transduce.config import preset
-from transduce.kernels import Mask, Packing
+from transduce.kernels import Mask, RaggedLayout
 from transduce.layers import MultiHeadAttention
 
 # A model of width 14, three heads whose keys are 5 and whose values are 7 wide; relative distances -2 to 2.
@@ -26,8 +26,8 @@ def make(compatibility="scaled_dot_product", *, relative=False, **changes):
     return layer
 
 
-def packing(*lengths):
-    return Packing.of(torch.tensor(lengths), max(lengths), torch.device("cpu"))
+def layout(*lengths):
+    return RaggedLayout.of(torch.tensor(lengths), max(lengths), torch.device("cpu"))
 
 
 def score(layer, head, q, k):
@@ -88,9 +88,9 @@ def test_attention_over_a_source_equals_the_formula(compatibility, bias):
     x, source = torch.randn(2, 3, D_MODEL).double(), torch.randn(2, 4, D_MODEL).double()
     rows = [[True] * 4] * 3, [[True, True, False, False]] * 3
     expected = torch.stack([by_formula(layer, x[b], source[b], rows[b]) for b in range(2)])
-    keys = packing(4, 2)
+    keys = layout(4, 2)
     assert_equal(layer, layer.look(x, layer.key_values(source), Mask(keys.real)), expected)
-    packed = layer(x.flatten(0, 1), keys.pack(source), packing(3, 3), keys)
+    packed = layer(x.flatten(0, 1), keys.flatten(source), layout(3, 3), keys)
     assert_equal(layer, packed, expected.flatten(0, 1))
 
 
@@ -99,7 +99,7 @@ def test_relative_self_attention_equals_the_formula(compatibility):
     layer = make(compatibility, relative=True)
     x = torch.randn(6 + 4, D_MODEL).double()
     past = [[j <= i for j in range(6)] for i in range(6)]
-    lengths = packing(6, 4)
+    lengths = layout(6, 4)
     expected = torch.cat([by_formula(layer, x[:6], x[:6], past), by_formula(layer, x[6:], x[6:], past)])
     assert_equal(layer, layer(x, None, lengths, lengths, causal=True), expected)
     kept = layer.look(x[None, :6], layer.key_values(x[None, :6]), Mask(causal=True))
@@ -135,7 +135,7 @@ def test_parameters_by_hand(compatibility, more, relative, bias):
 
 def test_weights_are_dropped_in_training_only():
     layer = make(attention_dropout=0.5)
-    x, lengths = torch.randn(6, D_MODEL).double(), packing(3, 3)
+    x, lengths = torch.randn(6, D_MODEL).double(), layout(3, 3)
     padded = x.view(2, 3, D_MODEL)
     attended = layer.key_values(padded)
 

@@ -180,9 +180,9 @@ def check_norm(ground, changed):
     """Pre-norm: a layer's output is a sum, and a norm stands behind each stack."""
     check_sizes(ground, changed)
     assert count(changed) - count(ground) == 2 * 2 * changed.d_model
-    x = torch.randn(SOURCE.packing().tokens, changed.d_model)
+    x = torch.randn(SOURCE.layout().tokens, changed.d_model)
     for c, normalized in ((ground, True), (changed, False)):
-        output = build(c).eval().encoder[0](Stream(x), SOURCE.packing(), None).settle()
+        output = build(c).eval().encoder[0](Stream(x), SOURCE.layout(), None).settle()
         variance = output.var(-1, correction=0)
         assert variance.sub(1).abs().lt(1e-4).all().item() == normalized
 
@@ -192,7 +192,7 @@ def check_smoothing(_, changed):
     """-(1 - epsilon) log p(label) - epsilon times the mean of log p over the vocabulary; the other figure has none."""
     model = build(changed).eval()
     sums = model(SOURCE, TARGET, LABELS)
-    logits = TARGET.packing().pad(model.decode(model.encode(SOURCE), TARGET).hidden) @ model.embedding.weight.T
+    logits = TARGET.layout().pad(model.decode(model.encode(SOURCE), TARGET).hidden) @ model.embedding.weight.T
     nll = objective = 0.0
     for row, length in enumerate((6, 4)):
         for time in range(length):

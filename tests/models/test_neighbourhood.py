@@ -34,10 +34,10 @@ def reached(neighbourhood, layers, side):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize(("neighbourhood", "reach"), [(1, 0), (4, 2), (5, 2)])
+@pytest.mark.parametrize(("neighbourhood", "window"), [(1, 0), (4, 2), (5, 2)])
 @pytest.mark.parametrize("layers", [1, 3])
-def test_a_symbol_is_felt_half_a_neighbourhood_farther_with_each_layer(neighbourhood, reach, layers):
+def test_a_symbol_is_felt_half_a_neighbourhood_farther_with_each_layer(neighbourhood, window, layers):
     """An even neighbourhood has no centre: r / 2 to each side are r + 1 positions with the own one."""
-    far = layers * reach
+    far = layers * window
     assert reached(neighbourhood, layers, "source") == list(range(-far, far + 1))
     assert reached(neighbourhood, layers, "target") == list(range(far + 1))

@@ -6,10 +6,10 @@ import math
 import pytest
 import torch
 
-from tests.models.test_packed_transformer import SIZES, SOURCE, TOLERANCE, make
-from transduce.kernels import Columns, Writable, pack, rank_continuations, select_outputs
+from tests.models.test_native_transformer import SIZES, SOURCE, TOLERANCE, make
+from transduce.kernels import AllowedTokens, LogitColumns, prepack, rank_continuations, select_outputs
 from transduce.kernels.products import unpack
-from transduce.models import Ensemble, PackedTransformer, Shortlist, Tokens
+from transduce.models import Ensemble, NativeTransformer, Shortlist, Tokens
 
 VOCABULARY = SIZES["vocab_size"]
 # Symbol s becomes s + 1 and s + 31; symbols 17 and 2 are frequent.
@@ -22,18 +22,18 @@ LISTS = [
 ]
 
 
-def writable(rows=slice(None)):
+def allowed(rows=slice(None)):
     tokens = Tokens(SOURCE.ids[rows], SOURCE.lengths[rows])
-    return SHORTLIST.writable(tokens, [(), (61, 40), ()][rows])
+    return SHORTLIST.allowed(tokens, [(), (61, 40), ()][rows])
 
 
 def test_lists_by_hand():
-    found = writable()
+    found = allowed()
     lengths = found.lengths.tolist()
     assert [row[:length] for row, length in zip(found.symbols.tolist(), lengths, strict=True)] == LISTS
     assert found.symbols[1, lengths[1] :].tolist() == [2] * (len(LISTS[0]) - len(LISTS[1]))
     assert found.together().tolist() == sorted({symbol for each in LISTS for symbol in each})
-    alone = writable(slice(1, 2))
+    alone = allowed(slice(1, 2))
     assert alone.symbols.tolist() == [LISTS[1]]
     again = alone.join(found.keep(torch.tensor([2, 0])))
     assert again.lengths.tolist() == [7, 8, 12]
@@ -44,7 +44,7 @@ def test_lists_by_hand():
 @pytest.mark.parametrize("format_", TOLERANCE)
 def test_selected_outputs_are_the_same_numbers(format_):
     weight, bias = torch.randn(131, 13), torch.randn(131)
-    whole = pack(weight, bias, format_)
+    whole = prepack(weight, bias, format_)
     chosen = torch.tensor([130, 0, 64, *range(1, 128, 2)])
     part = select_outputs(whole, chosen)
     assert unpack(part).equal(unpack(whole)[chosen])
@@ -56,8 +56,8 @@ def test_selected_outputs_are_the_same_numbers(format_):
 @pytest.mark.usefixtures("way")
 def test_ranking_by_hand():
     """Two sentences over nine symbols, of which five have columns."""
-    lists = Writable(torch.tensor([[1, 4, 7], [0, 7, 0]]), torch.tensor([3, 2]), 9)
-    columns = Columns.of(lists, torch.tensor([7, 4, 1, 0, 8]))
+    lists = AllowedTokens(torch.tensor([[1, 4, 7], [0, 7, 0]]), torch.tensor([3, 2]), 9)
+    columns = LogitColumns.of(lists, torch.tensor([7, 4, 1, 0, 8]))
     logits = torch.tensor(
         [[3.0, 2.0, 1.0, 50.0, 60.0], [1.0, 5.0, 1.0, 70.0, 80.0]] + [[1.0, 90.0, 90.0, 2.0, 90.0]] * 2
     )
@@ -82,7 +82,7 @@ def _built(way):
 def steps(model):
     """A walk on which sentences leave and come in again, over the vocabulary."""
     draw = torch.Generator().manual_seed(5)
-    state, sentences = model.start(model.encode(SOURCE), 2, writable=writable()), 3
+    state, sentences = model.start(model.encode(SOURCE), 2, allowed=allowed()), 3
     for number in range(9):
         step = model.step(state, torch.randint(0, VOCABULARY, (2 * sentences,), generator=draw))
         yield step.over_vocabulary().float().clone()
@@ -90,7 +90,7 @@ def steps(model):
         if number == 3:
             state, sentences = state.release(torch.tensor([True, False, True])), 1
         if number == 5:
-            state, sentences = state.admit(model.start(model.encode(SOURCE), 2, writable=writable())), 4
+            state, sentences = state.admit(model.start(model.encode(SOURCE), 2, allowed=allowed())), 4
 
 
 @torch.inference_mode()
@@ -98,7 +98,7 @@ def steps(model):
 @pytest.mark.parametrize("format_", TOLERANCE)
 def test_steps_score_the_lists_alone(format_):
     plain = make({})
-    packed = PackedTransformer(copy.deepcopy(plain), format_)
+    packed = NativeTransformer(copy.deepcopy(plain), format_)
     expected, shares = list(steps(plain)), list(steps(Ensemble([plain, plain])))
     for number, (found, wanted) in enumerate(zip(steps(packed), expected, strict=True)):
         rows = [1] if 3 < number <= 5 else [1, 0, 1, 2] if number > 5 else [0, 1, 2]
@@ -114,7 +114,7 @@ def test_steps_score_the_lists_alone(format_):
 @pytest.mark.usefixtures("_built")
 @pytest.mark.parametrize("format_", TOLERANCE)
 def test_only_what_lists_have_is_multiplied(format_):
-    packed = PackedTransformer(make({}), format_)
-    step = packed.step(packed.start(packed.encode(SOURCE), 1, writable=writable()), torch.tensor([1, 1, 1]))
+    packed = NativeTransformer(make({}), format_)
+    step = packed.step(packed.start(packed.encode(SOURCE), 1, allowed=allowed()), torch.tensor([1, 1, 1]))
     assert step.logits.shape == (3, len({symbol for each in LISTS for symbol in each}))
     assert step.vocabulary == VOCABULARY

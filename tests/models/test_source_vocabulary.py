@@ -103,7 +103,7 @@ def test_only_symbols_that_were_read_get_a_gradient(model):
 def test_steps_equal_one_pass(model):
     source, target, _ = batch()
     memory = model.encode(source)
-    whole = target.packing().pad(model.project(model.decode(memory, target).hidden))
+    whole = target.layout().pad(model.project(model.decode(memory, target).hidden))
     state = model.start(memory, 1)
     for column in range(4):
         step = model.step(state, target.ids[:, column])

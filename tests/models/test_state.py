@@ -36,7 +36,7 @@ def whole(model, source, target):
     """Logits of every position of complete targets."""
     lengths = torch.full((len(target),), target.shape[1])
     tokens = Tokens(target, lengths)
-    return tokens.packing().pad(model.project(model.decode(model.encode(source), tokens).hidden))
+    return tokens.layout().pad(model.project(model.decode(model.encode(source), tokens).hidden))
 
 
 def rows(ids, beam):

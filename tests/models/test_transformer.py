@@ -202,10 +202,10 @@ def test_no_position_sees_the_future(variant):
     model = build(config(**variant)).eval()
     source, target, _ = batch()
     memory = model.encode(source)
-    before = target.packing().pad(model.decode(memory, target).hidden)
+    before = target.layout().pad(model.decode(memory, target).hidden)
     changed = target.ids.clone()
     changed[:, 3] = 4
-    after = target.packing().pad(model.decode(memory, Tokens(changed, target.lengths)).hidden)
+    after = target.layout().pad(model.decode(memory, Tokens(changed, target.lengths)).hidden)
     assert before[:, :3].equal(after[:, :3])
     assert not torch.allclose(before[:, 3:], after[:, 3:])
 
@@ -217,7 +217,7 @@ def test_padding_changes_nothing(variant):
         alone = Tokens(source.ids[row : row + 1, : source.lengths[row]], source.lengths[row : row + 1])
         length = int(target.lengths[row])
         short = Tokens(target.ids[row : row + 1, :length], target.lengths[row : row + 1])
-        together = target.packing().pad(model.decode(model.encode(source), target).hidden)[row, :length]
+        together = target.layout().pad(model.decode(model.encode(source), target).hidden)[row, :length]
         torch.testing.assert_close(model.decode(model.encode(alone), short).hidden, together, rtol=1e-5, atol=1e-5)
     sums = model(source, target, labels)
     assert sums.tokens.item() == 4 + 5 + 1

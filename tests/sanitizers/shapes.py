@@ -9,25 +9,25 @@ import torch
 
 from transduce.config import ModelConfig
 from transduce.kernels import (
-    Columns,
+    AllowedTokens,
     Dropped,
     Heads,
-    PackedAttention,
-    Packing,
+    LogitColumns,
+    RaggedAttention,
+    RaggedLayout,
     Scoring,
-    Writable,
     add_norm,
-    attend_packed,
+    attend_ragged,
     dropout,
     linear,
     linear_maps,
     native,
-    pack,
+    prepack,
     projected_cross_entropy,
     rank_continuations,
     select_outputs,
 )
-from transduce.models import PackedTransformer, Tokens, build
+from transduce.models import NativeTransformer, Tokens, build
 
 FORMATS = ("float32", "bfloat16", "int8")
 # Rounding to bfloat16 moves a number by 2^-9 of itself at most, and products of few numbers sum that up.
@@ -55,14 +55,14 @@ def sizes(draw, batch, most):
     return [draw.randint(1, most) for _ in range(batch)]
 
 
-def packing(lengths):
-    return Packing.of(torch.tensor(lengths), max(lengths), torch.device("cpu"))
+def layout(lengths):
+    return RaggedLayout.of(torch.tensor(lengths), max(lengths), torch.device("cpu"))
 
 
 def try_linear(draw):
     rows, inputs, outputs = draw.randint(1, 20), draw.randint(1, 150), draw.randint(1, 200)
     bias = torch.randn(outputs) if draw.random() < 0.5 else None
-    matrix = pack(torch.randn(outputs, inputs), bias, draw.choice(FORMATS))
+    matrix = prepack(torch.randn(outputs, inputs), bias, draw.choice(FORMATS))
     if draw.random() < 0.5:
         matrix = select_outputs(matrix, torch.randint(0, outputs, (draw.randint(1, outputs),)))
     x, relu = torch.randn(rows, inputs), draw.random() < 0.5
@@ -75,9 +75,9 @@ def try_ranking(draw):
     if draw.random() < 0.5:
         allowed = torch.rand(sentences, vocabulary) < 0.4
         allowed[:, 3] = True
-        writable = Writable.where(allowed)
-        columns = Columns.of(writable, writable.together())
-    width = vocabulary if columns is None else len(columns.writable.together())
+        allowed = AllowedTokens.where(allowed)
+        columns = LogitColumns.of(allowed, allowed.together())
+    width = vocabulary if columns is None else len(columns.allowed.together())
     logits, so_far = torch.randn(sentences * beam, width), torch.randn(sentences, beam)
     must_end = torch.rand(sentences) < 0.3
     count = draw.randint(1, min(2 * beam, beam * vocabulary))
@@ -92,11 +92,11 @@ def try_attention(draw):
     batch, heads = draw.randint(1, 4), Heads(draw.randint(1, 3), draw.randint(1, 40), draw.randint(1, 40))
     dtype = draw.choice(list(TOLERANCE))
     own, lengths = draw.random() < 0.5, sizes(draw, batch, 40)
-    queries, keys = packing(lengths), packing(lengths if own else sizes(draw, batch, 40))
+    queries, keys = layout(lengths), layout(lengths if own else sizes(draw, batch, 40))
     causal = own and draw.random() < 0.5
     seeds = torch.randint(-(2**60), 2**60, (queries.tokens,))
     dropped = Dropped(draw.choice([0.0, 0.3]), seeds)
-    attention = PackedAttention(queries, keys, heads, Scoring(scale=0.2), causal, None, dropped)
+    attention = RaggedAttention(queries, keys, heads, Scoring(scale=0.2), causal, None, dropped)
     widths = heads.widths
     projected = torch.randn(queries.tokens, sum(widths) if own else widths[0]).to(dtype)
     memory = None if own else torch.randn(keys.tokens, sum(widths[1:])).to(dtype)
@@ -104,7 +104,7 @@ def try_attention(draw):
 
     def compute():
         parts = [each.clone().requires_grad_() for each in (projected, memory) if each is not None]
-        result = attend_packed(parts[0], parts[1] if len(parts) > 1 else None, attention)
+        result = attend_ragged(parts[0], parts[1] if len(parts) > 1 else None, attention)
         return [result, *torch.autograd.grad((result.float() * weight).sum(), parts)]
 
     compare(compute, dtype)
@@ -177,7 +177,7 @@ def try_decoding(draw):
         positions=draw.choice(["sinusoidal", "none"]),
     )
     plain = build(config).eval().requires_grad_(False)
-    packed = PackedTransformer(plain, draw.choice(FORMATS))
+    packed = NativeTransformer(plain, draw.choice(FORMATS))
     beam, batch = draw.randint(1, 4), draw.randint(1, 4)
 
     def begin():

@@ -11,7 +11,7 @@ from unittest import mock
 import torch
 
 from transduce.config import ModelConfig
-from transduce.models import PackedTransformer, Tokens, build, packed
+from transduce.models import NativeTransformer, Tokens, build, packed
 from transduce.search import Newcomers, SearchSettings, beam_search
 
 SIZES = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 16, "d_ff": 20, "heads": 2, "vocab_size": 23}
@@ -25,7 +25,7 @@ def make():
     """A packed model of no use but this."""
     torch.manual_seed(1)
     with mock.patch.object(packed, "_POSITIONS", POSITIONS):
-        return PackedTransformer(build(ModelConfig(**SIZES)).eval().requires_grad_(False), "float32")
+        return NativeTransformer(build(ModelConfig(**SIZES)).eval().requires_grad_(False), "float32")
 
 
 def search(model, number):

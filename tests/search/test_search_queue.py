@@ -8,7 +8,7 @@ import torch
 
 from tests.tiny_search import END, settings
 from transduce.config import preset
-from transduce.models import Ensemble, Tokens, build, can_pack, make_ready
+from transduce.models import Ensemble, Tokens, build, can_run_natively, make_ready
 from transduce.search import Containing, Newcomers, NoRepeat, Prefixes, Sampling, Without, beam_search
 
 SIZES = {"encoder_layers": 1, "decoder_layers": 2, "d_model": 28, "d_ff": 44, "heads": 4, "vocab_size": 37}
@@ -47,7 +47,7 @@ def transformer(seed):
 @lru_cache
 def ready(name):
     """A model of that kind."""
-    if not can_pack(transformer(3)) and name != "plain":
+    if not can_run_natively(transformer(3)) and name != "plain":
         pytest.skip("there is nothing but the plain model")
     match name:
         case "plain":

@@ -9,7 +9,7 @@ from transduce.data import Share, Store, write_store
 from transduce.models import build
 from transduce.text import SpecialIds
 from transduce.training import Corpora, Hooks, Progress, Report, Training, make_optimizer
-from transduce.training.course import lessons
+from transduce.training.step_batches import read_step_batches
 from transduce.training.validation import dev_loss
 
 SPECIAL = SpecialIds(pad=0, begin=1, end=2, unknown=3)
@@ -28,10 +28,10 @@ def corpora(tmp_path_factory):
 def epoch(corpora, share, progress=None):
     """The batches of the first epoch, from where ``progress`` stands."""
     config, found = TrainConfig(batch_tokens=128, symbol_dropout=share), []
-    for lesson in lessons(corpora, config, progress or Progress(), Share()):
-        if lesson.position["epoch"] > 0:
+    for step_batches in read_step_batches(corpora, config, progress or Progress(), Share()):
+        if step_batches.position["epoch"] > 0:
             return found
-        found.append((lesson.batches[0], lesson.position))
+        found.append((step_batches.batches[0], step_batches.position))
     return found
 
 

@@ -9,7 +9,7 @@ import torch
 
 from tests.training.test_training_loop import CONFIG, _metrics, _train, corpora  # noqa: F401 - a fixture
 from transduce.config import TransduceError
-from transduce.training import course, list_checkpoints, loop
+from transduce.training import list_checkpoints, loop, step_batches
 from transduce.training.step import compute_loss
 
 SOUND = CONFIG.model_copy(update={"max_steps": 12, "checkpoint_every": 2, "log_every": 1, "validate_every": 12})
@@ -108,13 +108,13 @@ def test_the_list_is_on_disk_before_the_training_goes_on(tmp_path, corpora, pois
     poison(set(rows[5:8]))
     taught = []
 
-    def lessons(*arguments):
+    def read_step_batches(*arguments):
         taught.append(arguments)
         if len(taught) == 2:
             raise RuntimeError("power cut")
-        return course.lessons(*arguments)
+        return step_batches.read_step_batches(*arguments)
 
-    monkeypatch.setattr(loop, "lessons", lessons)
+    monkeypatch.setattr(loop, "read_step_batches", read_step_batches)
     with pytest.raises(RuntimeError, match="power cut"):
         _train(tmp_path / "run", corpora, SOUND)
     assert [batch for _, _, batch in state(tmp_path / "run", 4)["health"]["excluded"]] == [5, 6, 7]
@@ -150,7 +150,7 @@ def little_memory(monkeypatch):
                     raise error
             return compute_loss(model, batch, dtype, seed)
 
-        for module in ("step", "cuts"):
+        for module in ("step", "micro_batches"):
             monkeypatch.setattr(f"transduce.training.{module}.compute_loss", compute)
         return sizes
 
@@ -175,7 +175,7 @@ def test_batches_are_cut_before_the_first_step_and_every_step_learns_the_same(
     _train(tmp_path / "whole", corpora, SOUND)
     sizes = little_memory(3, error)
     _, progress = _train(tmp_path / "parts", corpora, SOUND)
-    assert progress.cuts >= 4  # batches of 64 tokens a side have from eight pairs on
+    assert progress.micro_batches >= 4  # batches of 64 tokens a side have from eight pairs on
     assert max(sizes[-20:]) <= 3
     assert "of which the gradients are summed: every step learns the same" in caplog.text
     whole, parts = ([line["loss"] for line in _metrics(tmp_path / name)] for name in ("whole", "parts"))
@@ -185,7 +185,7 @@ def test_batches_are_cut_before_the_first_step_and_every_step_learns_the_same(
 def test_how_it_was_cut_is_remembered(tmp_path, corpora, little_memory, caplog):  # noqa: F811
     little_memory(3)
     _train(tmp_path / "run", corpora, SOUND, stop_after=5)
-    assert state(tmp_path / "run", 5)["cuts"] >= 4
+    assert state(tmp_path / "run", 5)["micro_batches"] >= 4
     caplog.clear()
     _train(tmp_path / "run", corpora, SOUND)
     assert "too little memory" not in caplog.text
@@ -195,8 +195,8 @@ def test_memory_that_ends_later_cuts_later(tmp_path, corpora, little_memory):  #
     _train(tmp_path / "whole", corpora, SOUND)
     little_memory(3, after=7)
     _train(tmp_path / "parts", corpora, SOUND)
-    assert state(tmp_path / "parts", 4)["cuts"] == 1
-    assert state(tmp_path / "parts", 12)["cuts"] >= 4
+    assert state(tmp_path / "parts", 4)["micro_batches"] == 1
+    assert state(tmp_path / "parts", 12)["micro_batches"] >= 4
     whole, parts = ([line["loss"] for line in _metrics(tmp_path / name)] for name in ("whole", "parts"))
     assert parts == pytest.approx(whole, rel=1e-4)
 

@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from transduce.config import preset
 from transduce.data import Batch
-from transduce.kernels import packing
+from transduce.kernels import ragged
 from transduce.models import build
 from transduce.training import step, train_step
 
@@ -40,7 +40,7 @@ def sent(monkeypatch):
         tensors.append(x)
         return x.to(device)
 
-    for module in (packing, step):
+    for module in (ragged, step):
         monkeypatch.setattr(module, "send", send)
     return tensors
 
@@ -50,7 +50,7 @@ def test_on_tensors_without_data(variable_length, sent, monkeypatch):
     """Nobody can read a tensor of the device "meta": to wait for its numbers is an error there."""
     monkeypatch.setattr("torch.autocast", lambda *_, **__: nullcontext())  # which that device does not know
     monkeypatch.setattr("torch.is_autocast_enabled", lambda *_: False)
-    monkeypatch.setattr("transduce.kernels.packed.has_variable_length", lambda *_: variable_length)
+    monkeypatch.setattr("transduce.kernels.ragged_attention.has_varlen", lambda *_: variable_length)
     changes = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 16, "d_ff": 24, "heads": 2, "vocab_size": 29}
     monkeypatch.setattr("transduce.training.step._move", lambda optimizer, *_: optimizer.step())  # nor fused Adam
     with META:

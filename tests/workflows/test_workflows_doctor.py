@@ -223,7 +223,7 @@ def test_half_and_twice_the_batch_are_tried_where_they_fit(monkeypatch):
     [("model.dropout=0.1", "in one pass, by C++"), ("model.positions=relative", "over padding")],
 )
 def test_how_attention_is_computed(setting, words, tiny_run_file, tmp_path, monkeypatch):
-    monkeypatch.setattr("transduce.kernels.packed.has_native", lambda *_: True)
+    monkeypatch.setattr("transduce.kernels.ragged_attention.has_native", lambda *_: True)
     said = texts(found(tiny_run_file, tmp_path, setting), "ok")
     assert f"attention over 25 tokens a sentence {words}" in said
 

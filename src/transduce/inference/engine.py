@@ -16,7 +16,7 @@ from transduce.data import pad
 from transduce.inference.queue import Queue
 from transduce.inference.workers import Workers
 from transduce.kernels import is_out_of_memory, resolve_format, run_safely
-from transduce.models import Ensemble, Model, Tokens, Transformer, can_pack, make_ready
+from transduce.models import Ensemble, Model, Tokens, Transformer, can_run_natively, make_ready
 from transduce.search import (
     Failure,
     Hypothesis,
@@ -70,8 +70,8 @@ class Engine:
         models = [model] if isinstance(model, Transformer) else model
         own = run_safely(lambda: list(models) if consume else [copy.deepcopy(each) for each in models])
         own = [each.to(self.device).eval().requires_grad_(False) for each in own]
-        packed = all(map(can_pack, own))
-        self.format = resolve_format(precision, packed=packed, device=self.device)
+        packed = all(map(can_run_natively, own))
+        self.format = resolve_format(precision, native=packed, device=self.device)
         parts = run_safely(lambda: [make_ready(each, self.format) for each in own])
         self._model: Model[Any, Any] = parts[0] if len(parts) == 1 else Ensemble(parts)
         self._workers = Workers(workers if packed else 1)

@@ -24,8 +24,8 @@ from transduce.inference.arguments import (
 from transduce.inference.encoding import encode_within
 from transduce.inference.engine import Attention, Engine
 from transduce.inference.paragraphs import check_options, translate_paragraphs
+from transduce.inference.requirements import OutputRequirements
 from transduce.inference.translation import EMPTY, Translation, failed, warn_of_failures, warn_of_limits
-from transduce.inference.wishes import Wishes
 from transduce.models import Shortlist
 from transduce.search import (
     Failure,
@@ -196,7 +196,7 @@ class Translator:
         request = _Request(
             generation,
             self._settings(generation, check_number("n-best", n_best, 1)),
-            Wishes.read(several, first, prefixes, must_contain, must_not_contain),
+            OutputRequirements.read(several, first, prefixes, must_contain, must_not_contain),
             (return_attention, return_alignment),
             first,
             hurry=errors == "raise",
@@ -375,8 +375,8 @@ class Translator:
         remedy = "split it (--paragraphs, or paragraphs=True)"
         most, longest = generation.max_source_length, self._engine.longest
         encoded = encode_within(self._source, [texts[index] for index in full], most, longest, remedy)
-        wishes = request.wishes.constraints(first, self._target)
-        prefixes = next((each.ids for each in wishes if isinstance(each, Prefixes)), {})
+        requirements = request.requirements.constraints(first, self._target)
+        prefixes = next((each.ids for each in requirements if isinstance(each, Prefixes)), {})
         sources: dict[int, list[int]] = {}
         for index, ids in zip(full, encoded, strict=True):
             if isinstance(ids, BadInputError):
@@ -389,7 +389,7 @@ class Translator:
             return results
         found = self._engine.search(
             list(sources.values()),
-            replace(settings, constraints=(*settings.constraints, *wishes)),
+            replace(settings, constraints=(*settings.constraints, *requirements)),
             generation.max_extra_length,
             generation.max_length,
             [first + index for index in sources],
@@ -459,7 +459,7 @@ class _Request:
 
     generation: GenerationConfig
     settings: SearchSettings
-    wishes: Wishes
+    requirements: OutputRequirements
     looks: tuple[bool, bool]
     first: int
     hurry: bool

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from transduce.kernels.chunked import attend_in_chunks
 from transduce.kernels.dropout import WHOLE, Dropped
+from transduce.kernels.local import attend_locally, block_size
 from transduce.kernels.mask import Mask
-from transduce.kernels.restricted import attend_nearby, block_size
 from transduce.kernels.scores import PRODUCT, Scoring, attend_plainly, compare, weigh
 
 # More weights than this are over 256 MiB in float32, which each layer would keep for its backward pass. Chunks take
@@ -33,13 +33,13 @@ def attend(
     """
     batch, heads, queries, _ = query.shape
     keys, dropped = key.shape[2], dropped.heads(heads, (batch, queries), query.device)
-    if mask.reach is not None and queries < keys:
+    if mask.window is not None and queries < keys:
         # All keys before the farthest that the first query sees are out of reach.
-        seen = min(keys, queries + mask.reach)
+        seen = min(keys, queries + mask.window)
         key, value, mask = key[:, :, keys - seen :], value[:, :, keys - seen :], _last(mask, seen)
         keys = seen
-    if mask.reach is not None and queries == keys and keys > 3 * block_size(mask.reach):
-        return attend_nearby(query, key, value, mask, scoring, dropped)
+    if mask.window is not None and queries == keys and keys > 3 * block_size(mask.window):
+        return attend_locally(query, key, value, mask, scoring, dropped)
     if scoring.plain and batch * heads * queries * keys > _WEIGHTS:
         return attend_in_chunks(scoring.turn(query), key, value, mask, dropped)
     allowed = mask.matrix(queries, keys, query.device)

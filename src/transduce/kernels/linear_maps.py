@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transduce.kernels.chain import Link, chain
-from transduce.kernels.native import MOST_MAPS, MapsAddress, address, call, has_native, multiplies_narrow_numbers
+from transduce.kernels.native import MOST_MAPS, MapsAddress, address, call, has_low_precision_products, has_native
 
 _NONE: Final = [0] * MOST_MAPS
 # Weights, biases, the gradients of both, outputs; inputs. Packed faster than a ctypes structure is filled.
@@ -62,7 +62,7 @@ def has_map_rows(dtype: torch.dtype, x: Tensor, *weights: Tensor) -> bool:
 @lru_cache
 def _multiplies_by_vectors() -> bool:
     """Matrix units, where there are any, are faster than vectors of whatever instructions."""
-    return multiplies_narrow_numbers() and not torch.cpu.get_capabilities().get("amx_bf16")
+    return has_low_precision_products() and not torch.cpu.get_capabilities().get("amx_bf16")
 
 
 def lay_down(

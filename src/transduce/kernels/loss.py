@@ -148,7 +148,7 @@ def _differentiate_plainly(logits: Tensor, labels: Tensor, smoothing: float) -> 
     log_probability = torch.log_softmax(logits, dim=1, dtype=torch.float32)
     of_label = log_probability.gather(1, label)
     nll, uniform = -of_label.sum(), -log_probability.mean(dim=1).sum()
-    # Each pass over so many numbers counts: none is widened before it is read, or narrowed after it is written.
+    # Each pass over so many numbers counts: none is widened before it is read, or shortlisted after it is written.
     gradient = torch.exp(log_probability, out=logits).sub_(share)
     gradient.scatter_(1, label, (of_label.exp() - share - (1 - smoothing)).to(logits.dtype))
     return torch.stack([(1 - smoothing) * nll + smoothing * uniform, nll]), gradient

@@ -14,13 +14,13 @@ class Mask:
     """Which keys a query may look at.
 
     ``real`` marks the keys that are no padding (None: all are). ``causal``: a query may look at its own column and at
-    those before it (section 3.2.3). ``reach``: at columns at most so far from its own (section 4, "restricted"). The
+    those before it (section 3.2.3). ``window``: at columns at most so far from its own (section 4, "restricted"). The
     queries' columns are the last of the keys': with more keys than queries, the first ones are the past.
     """
 
     real: Bool[Tensor, "batch keys"] | None = None
     causal: bool = False
-    reach: int | None = None
+    window: int | None = None
 
     def matrix(self, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "#batch #queries keys"] | None:
         """True where a query may look at a key; None where all may look at all."""
@@ -29,7 +29,7 @@ class Mask:
     def part(self, queries: range, keys: range, device: torch.device) -> Bool[Tensor, "#batch #queries keys"] | None:
         """The matrix of some columns' queries and some columns' keys."""
         real = None if self.real is None else self.real[:, None, keys.start : keys.stop]
-        if not self.causal and self.reach is None:
+        if not self.causal and self.window is None:
             return real
         own = torch.arange(queries.start, queries.stop, device=device).unsqueeze(1)
         near = self.near(torch.arange(keys.start, keys.stop, device=device) - own).unsqueeze(0)
@@ -37,6 +37,6 @@ class Mask:
 
     def near(self, distance: Int[Tensor, "queries keys"]) -> Bool[Tensor, "queries keys"]:
         """Where a key that stands so many columns behind a query's own is not too far from it."""
-        reach = self.reach
-        allowed = torch.ones_like(distance, dtype=torch.bool) if reach is None else distance.abs() <= reach
+        window = self.window
+        allowed = torch.ones_like(distance, dtype=torch.bool) if window is None else distance.abs() <= window
         return allowed & (distance <= 0) if self.causal else allowed

@@ -221,7 +221,7 @@ def call(name: str, dtype: torch.dtype | None, *arguments: int | float | ctypes.
     raise RuntimeError(f"the C++ kernel {full} failed (status {status})")
 
 
-def multiplies_narrow_numbers() -> bool:
+def has_low_precision_products() -> bool:
     """Whether the processor has AVX-512's instructions for products of int8 and of bfloat16."""
     found = torch.cpu.get_capabilities()
     return torch.backends.cpu.get_cpu_capability() == "AVX512" and all(found.get(each) for each in _NARROW)
@@ -233,7 +233,7 @@ def _library() -> ctypes.CDLL | None:
     if os.environ.get("TRANSDUCE_NATIVE") == "0":
         return None
     name = _LIBRARIES.get(torch.backends.cpu.get_cpu_capability())
-    if multiplies_narrow_numbers():
+    if has_low_precision_products():
         name = _NARROW_LIBRARY
     return None if name is None else open_library(name)
 

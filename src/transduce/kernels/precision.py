@@ -9,12 +9,12 @@ from typing import Final
 import torch
 
 from transduce.config import Precision, TrainingPrecision
-from transduce.kernels.native import has_native, multiplies_narrow_numbers
+from transduce.kernels.native import has_low_precision_products, has_native
 from transduce.kernels.products import Format
 
-# Of a packed model, by what the C++ kernels find in the processor: the widest format that no narrower one beats by a
+# Of a model in the C++ kernels, by what they find in the processor: the widest format that no narrower one beats by a
 # quarter. Processors with matrix units (AMX) have VNNI and BF16 too, and these kernels use nothing else of them.
-PACKED: Final[dict[str, Format]] = {
+NATIVE: Final[dict[str, Format]] = {
     "AVX2": "float32",
     "AVX512": "int8",
     "AVX512 with VNNI and BF16": "int8",
@@ -26,21 +26,21 @@ MULTIPLY_BFLOAT16: Final = ("avx512_bf16", "amx_bf16")
 CUDA_BFLOAT16: Final = (8, 0)
 
 
-def resolve_format(precision: Precision, *, packed: bool, device: torch.device) -> Format:
-    """The format that a setting means for a model that runs on a device, packed or in PyTorch's operations.
+def resolve_format(precision: Precision, *, native: bool, device: torch.device) -> Format:
+    """The format that a setting means for a model that runs on a device, in the C++ kernels or in PyTorch's operations.
 
     ``auto`` follows from what the processor can do: int8 only where its C++ kernel is fast.
     """
     if precision != "auto":
         return precision
-    if packed:
-        return PACKED.get(kernels_of_processor(), "float32") if has_native(torch.empty(0)) else "float32"
+    if native:
+        return NATIVE.get(kernels_of_processor(), "float32") if has_native(torch.empty(0)) else "float32"
     return "bfloat16" if resolve_precision("auto", device) == torch.bfloat16 else "float32"
 
 
 def kernels_of_processor() -> str:
     """Which of the C++ kernels this processor runs, where they are built, as the table names them."""
-    return "AVX512 with VNNI and BF16" if multiplies_narrow_numbers() else torch.backends.cpu.get_cpu_capability()
+    return "AVX512 with VNNI and BF16" if has_low_precision_products() else torch.backends.cpu.get_cpu_capability()
 
 
 def resolve_precision(precision: TrainingPrecision, device: torch.device) -> torch.dtype:

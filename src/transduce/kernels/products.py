@@ -32,7 +32,7 @@ MOST_INPUTS: Final = 2**16
 
 @final
 @dataclass(frozen=True)
-class PackedMatrix:
+class PrepackedMatrix:
     """The weights of a linear map in panels of 64 outputs (products.h says how they lie); the last panel ends in zeros.
 
     What there is for each output is padded to whole panels. ``sums`` are those of an output's weights, in int8.
@@ -89,9 +89,9 @@ def multiply_whole(
     return F.linear(x.double(), weight.double()).long()
 
 
-def pack(
+def prepack(
     weight: Float[Tensor, "outputs inputs"], bias: Float[Tensor, " outputs"] | None, format_: Format
-) -> PackedMatrix:
+) -> PrepackedMatrix:
     """A linear map's matrix made ready for products in a number format."""
     outputs, inputs = weight.shape
     numbers, scales = (
@@ -102,7 +102,7 @@ def pack(
     # A group is four bytes in every format: such are quickly moved as one number.
     groups = padded.view(torch.int32).view(-1, _PANEL, padded.shape[1] // _GROUPS[format_])
     panels = groups.transpose(1, 2).contiguous().view(padded.dtype)
-    return PackedMatrix(
+    return PrepackedMatrix(
         panels.view(*groups.shape[::2], _PANEL, _GROUPS[format_]),
         F.pad(scales.float().expand(outputs, 1).flatten(), (0, -outputs % _PANEL)).contiguous(),
         sums,
@@ -113,18 +113,18 @@ def pack(
     )
 
 
-def unpack(matrix: PackedMatrix) -> Shaped[Tensor, "outputs inputs"]:
-    """The matrix's numbers as they were before ``pack`` laid them in panels."""
+def unpack(matrix: PrepackedMatrix) -> Shaped[Tensor, "outputs inputs"]:
+    """The matrix's numbers as they were before ``prepack`` laid them in panels."""
     return matrix.panels.transpose(1, 2).flatten(2).flatten(0, 1)[: matrix.outputs, : matrix.inputs]
 
 
-def select_outputs(matrix: PackedMatrix, outputs: Int[Tensor, " kept"]) -> PackedMatrix:
+def select_outputs(matrix: PrepackedMatrix, outputs: Int[Tensor, " kept"]) -> PrepackedMatrix:
     """The map to some of the outputs, in this order: each is the same number, bit for bit."""
     kept = F.pad(outputs, (0, -len(outputs) % _PANEL))  # the last panel's rest is computed, and never written
     # Every group of inputs is four bytes in every format.
     groups = matrix.panels.view(torch.int32)[kept // _PANEL, :, kept % _PANEL]
     panels = groups.view(-1, _PANEL, *groups.shape[1:]).transpose(1, 2).contiguous()
-    return PackedMatrix(
+    return PrepackedMatrix(
         panels.view(matrix.panels.dtype),
         matrix.scales[kept],
         matrix.sums[kept],
@@ -136,7 +136,7 @@ def select_outputs(matrix: PackedMatrix, outputs: Int[Tensor, " kept"]) -> Packe
 
 
 def linear(
-    x: Float32[Tensor, "*rows inputs"], matrix: PackedMatrix, *, relu: bool = False
+    x: Float32[Tensor, "*rows inputs"], matrix: PrepackedMatrix, *, relu: bool = False
 ) -> Float32[Tensor, "*rows outputs"]:
     """X W^T + b, or max(0, X W^T + b), inputs rounded to the matrix's format and sums in float32 (int8: exact)."""
     if has_native(x):
@@ -149,7 +149,7 @@ def linear(
     return result.relu() if relu else result
 
 
-def _linear_plainly(x: Tensor, matrix: PackedMatrix) -> Tensor:
+def _linear_plainly(x: Tensor, matrix: PrepackedMatrix) -> Tensor:
     weight, outputs = unpack(matrix), matrix.outputs
     if matrix.format == "int8":
         whole, scale = quantize_inputs(x)

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from transduce.kernels.columns import Columns
+from transduce.kernels.allowed import LogitColumns
 from transduce.kernels.native import ListsAddress, address, call, has_native
 
 
@@ -17,7 +17,7 @@ def rank_continuations(
     must_end: Bool[Tensor, " sentences"],
     end: int,
     count: int,
-    columns: Columns | None = None,
+    columns: LogitColumns | None = None,
 ) -> tuple[Float[Tensor, "sentences count"], Int[Tensor, "sentences count"]]:
     """The ``count`` largest of so_far + log softmax(logits) of each sentence, and where: beam x vocabulary + symbol.
 
@@ -46,9 +46,9 @@ def rank_continuations(
     return best.values, best.indices
 
 
-def _lists(columns: Columns, sentences: int) -> ListsAddress:
+def _lists(columns: LogitColumns, sentences: int) -> ListsAddress:
     """What the C++ kernel has to know of them; they must outlive its use."""
-    own, longest = columns.writable, columns.writable.symbols.shape[1]
+    own, longest = columns.allowed, columns.allowed.symbols.shape[1]
     return ListsAddress(
         address(columns.places, torch.long, own.vocabulary),
         address(own.symbols, torch.long, sentences, longest),

@@ -14,8 +14,8 @@ from jaxtyping import Float32, Int32, Int64, Shaped
 from torch import Tensor
 
 from transduce.kernels.native import LayerAddress, NormAddress, StackAddress, StepAddress, address, call
-from transduce.kernels.packing import Packing
-from transduce.kernels.products import PackedMatrix
+from transduce.kernels.products import PrepackedMatrix
+from transduce.kernels.ragged import RaggedLayout
 
 # How many numbers the kernels take together: sources are padded to whole vectors.
 _VECTOR: Final = 16
@@ -23,7 +23,7 @@ _VECTOR: Final = 16
 
 @final
 @dataclass(frozen=True)
-class PackedNorm:
+class NativeNorm:
     """What layer normalization multiplies with, and adds."""
 
     gain: Float32[Tensor, " model"]
@@ -37,22 +37,22 @@ class PackedNorm:
 
 @final
 @dataclass(frozen=True)
-class PackedLayer:
+class NativeLayer:
     """A layer's matrices: ``input`` is W^Q, W^K and W^V side by side, ``key_value`` W^K and W^V of the memory.
 
     An encoder's layer has nothing that asks a memory.
     """
 
-    self_norm: PackedNorm
-    input: PackedMatrix
-    output: PackedMatrix
-    feed_norm: PackedNorm
-    inner: PackedMatrix
-    outer: PackedMatrix
-    cross_norm: PackedNorm | None = None
-    query: PackedMatrix | None = None
-    key_value: PackedMatrix | None = None
-    cross_output: PackedMatrix | None = None
+    self_norm: NativeNorm
+    input: PrepackedMatrix
+    output: PrepackedMatrix
+    feed_norm: NativeNorm
+    inner: PrepackedMatrix
+    outer: PrepackedMatrix
+    cross_norm: NativeNorm | None = None
+    query: PrepackedMatrix | None = None
+    key_value: PrepackedMatrix | None = None
+    cross_output: PrepackedMatrix | None = None
 
     def address(self) -> LayerAddress:
         """Where the C++ kernels find all of it."""
@@ -63,17 +63,17 @@ class PackedLayer:
 
 @final
 @dataclass(frozen=True)
-class PackedStack:
+class NativeStack:
     """An encoder or a decoder: its embedding, its layers, and the norm behind them. Threads share it: it never changes.
 
     ``scale`` multiplies the scores of queries and keys; ``pre`` says that norms stand before the sub-layers, and then
     there is a ``last`` one. ``address`` is where the C++ kernels find all of it, as long as this object lives.
     """
 
-    layers: Sequence[PackedLayer]
+    layers: Sequence[NativeLayer]
     embedding: Float32[Tensor, "vocabulary model"]
     embedding_scale: float
-    last: PackedNorm | None
+    last: NativeNorm | None
     heads: int
     d_k: int
     d_v: int
@@ -103,21 +103,21 @@ Table = Float32[Tensor, "longest model"]
 
 
 def encode(
-    stack: PackedStack, positions: Table | None, ids: Int64[Tensor, " tokens"], packing: Packing
+    stack: NativeStack, positions: Table | None, ids: Int64[Tensor, " tokens"], layout: RaggedLayout
 ) -> Float32[Tensor, "tokens model"]:
     """The last hidden states of sequences laid end to end; ``positions`` are their vectors, where there are any."""
-    ids, hidden = ids.contiguous(), torch.empty(packing.tokens, stack.embedding.shape[1])
-    batch = len(packing.lengths)
+    ids, hidden = ids.contiguous(), torch.empty(layout.tokens, stack.embedding.shape[1])
+    batch = len(layout.lengths)
     call(
         *("encode", None, stack.address, *_table(stack, positions)),
-        address(ids, torch.long, packing.tokens),
-        *(address(packing.offsets, torch.long, batch + 1), batch),
+        address(ids, torch.long, layout.tokens),
+        *(address(layout.offsets, torch.long, batch + 1), batch),
         address(hidden, torch.float32, *hidden.shape),
     )
     return hidden
 
 
-def _table(stack: PackedStack, positions: Table | None) -> tuple[int | None, int]:
+def _table(stack: NativeStack, positions: Table | None) -> tuple[int | None, int]:
     """Where the vectors of positions lie, and how many there are."""
     if positions is None:
         return None, 0
@@ -127,7 +127,7 @@ def _table(stack: PackedStack, positions: Table | None) -> tuple[int | None, int
 
 @final
 @dataclass(frozen=True)
-class PackedMemory:
+class NativeMemory:
     """The keys and values that a decoder's layers ask, once for each sentence.
 
     A sentence's stand as close as its own length, in whole vectors, allows: (heads, d_k, own columns) and (heads, own
@@ -140,20 +140,20 @@ class PackedMemory:
 
 
 def remember(
-    stack: PackedStack, hidden: Float32[Tensor, "tokens model"], packing: Packing, dtype: torch.dtype
-) -> PackedMemory:
+    stack: NativeStack, hidden: Float32[Tensor, "tokens model"], layout: RaggedLayout, dtype: torch.dtype
+) -> NativeMemory:
     """What the decoder's layers ask of the encoder's output, kept in a number format."""
-    rows, columns = len(packing.lengths), memory_columns(packing.longest)
+    rows, columns = len(layout.lengths), memory_columns(layout.longest)
     sizes = len(stack.layers), rows, columns
     keys = torch.empty(*sizes, stack.heads * stack.d_k, dtype=dtype)
     values = torch.empty(*sizes, stack.heads * (stack.d_v + -stack.d_v % _VECTOR), dtype=dtype)
     hidden = hidden.contiguous()
     call(
-        *("remember", dtype, stack.address, address(hidden, torch.float32, packing.tokens, stack.embedding.shape[1])),
-        *(address(packing.offsets, torch.long, rows + 1), rows, columns),
+        *("remember", dtype, stack.address, address(hidden, torch.float32, layout.tokens, stack.embedding.shape[1])),
+        *(address(layout.offsets, torch.long, rows + 1), rows, columns),
         *(address(keys, dtype, *keys.shape), address(values, dtype, *values.shape)),
     )
-    return PackedMemory(keys, values, packing.lengths.clone())
+    return NativeMemory(keys, values, layout.lengths.clone())
 
 
 def memory_columns(length: int) -> int:
@@ -163,7 +163,7 @@ def memory_columns(length: int) -> int:
 
 @final
 @dataclass(frozen=True)
-class PackedPast:
+class NativePast:
     """The keys and values of what has been read: row b of a slot's beam holds what row b of its sentence wrote.
 
     Rows that change places move no key: ``ancestors[r, t]`` is the row of the beam that holds row r's key of column t.
@@ -175,14 +175,14 @@ class PackedPast:
 
 
 def step(
-    stack: PackedStack,
-    projection: PackedMatrix,
+    stack: NativeStack,
+    projection: PrepackedMatrix,
     positions: Table | None,
     tokens: Int64[Tensor, " rows"],
     lengths: Int64[Tensor, " sentences"],
     slots: Int64[Tensor, " sentences"],
-    past: PackedPast,
-    memory: PackedMemory,
+    past: NativePast,
+    memory: NativeMemory,
     logits: Float32[Tensor, "rows vocabulary"],
     weights: Float32[Tensor, "rows heads columns"] | None = None,
 ) -> None:

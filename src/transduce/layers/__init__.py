@@ -5,9 +5,9 @@ from transduce.layers.dropout import Dropout
 from transduce.layers.embedding import Embedding
 from transduce.layers.feed_forward import FeedForward, feed_forward
 from transduce.layers.masks import padding_mask, recent_mask
-from transduce.layers.packed_linear import PackedLinear, pack_linears
 from transduce.layers.parameter_attention import ParameterAttention
 from transduce.layers.positions import PositionalEncoding
+from transduce.layers.prepacked_linear import PrepackedLinear, prepack_linears
 from transduce.layers.residual import Residual, Stream
 from transduce.layers.sinusoids import sinusoid_shift, sinusoids
 from transduce.layers.state import KeyValues
@@ -18,14 +18,14 @@ __all__ = [
     "FeedForward",
     "KeyValues",
     "MultiHeadAttention",
-    "PackedLinear",
     "ParameterAttention",
     "PositionalEncoding",
+    "PrepackedLinear",
     "Residual",
     "Stream",
     "feed_forward",
-    "pack_linears",
     "padding_mask",
+    "prepack_linears",
     "recent_mask",
     "sinusoid_shift",
     "sinusoids",

@@ -11,12 +11,12 @@ from transduce.config import ModelConfig
 from transduce.kernels import (
     Heads,
     Mask,
-    PackedAttention,
-    Packing,
+    RaggedAttention,
+    RaggedLayout,
     Scoring,
     attend,
     attend_between,
-    attend_packed,
+    attend_ragged,
     attention_weights,
     linear_maps,
 )
@@ -54,21 +54,21 @@ class MultiHeadAttention(nn.Module):
         self,
         x: Float[Tensor, "tokens model"],
         memory: Float[Tensor, "memory_tokens model"] | None,
-        queries: Packing,
-        keys: Packing,
+        queries: RaggedLayout,
+        keys: RaggedLayout,
         *,
         causal: bool = False,
-        reach: int | None = None,
+        window: int | None = None,
     ) -> Float[Tensor, "tokens model"]:
         """Each position of ``x`` gathers from its row of the memory, or without one from its own row."""
         asking = (self.query, self.key, self.value) if memory is None else (self.query,)
         attended = None if memory is None else _project(memory, self.key, self.value)
         dropped = self.dropout.at(queries.seeds)
-        attention = PackedAttention(queries, keys, self.heads, self.scoring(), causal, reach, dropped)
+        attention = RaggedAttention(queries, keys, self.heads, self.scoring(), causal, window, dropped)
         before, after = join_maps(*asking), join_maps(self.output)
         if before is not None and after is not None:
             return attend_between(x, before, attended, attention, after)
-        result: Tensor = self.output(attend_packed(_project(x, *asking), attended, attention))
+        result: Tensor = self.output(attend_ragged(_project(x, *asking), attended, attention))
         return result
 
     def key_values(self, x: Float[Tensor, "batch keys model"]) -> KeyValues:

@@ -22,7 +22,7 @@ class Dropout(nn.Module):
     def forward(
         self, x: Float[Tensor, "*positions width"], seeds: Int[Tensor, "*positions"] | None
     ) -> Float[Tensor, "*positions width"]:
-        """What stays of ``x``; ``seeds`` are the symbols' own (``Packing.seeds``), or torch's generator gives some."""
+        """What stays of ``x``; ``seeds`` are the symbols' own (``RaggedLayout.seeds``), else torch draws them."""
         return dropout(x, self.at(seeds))
 
     def at(self, seeds: Int[Tensor, "*positions"] | None) -> Dropped:

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transduce.kernels import PackedMatrix, linear
+from transduce.kernels import PrepackedMatrix, linear
 
 
 @final
@@ -22,7 +22,7 @@ class Embedding(nn.Module):
         # N(0, 1 / d_model): scaled by sqrt(d_model) on the way in, the embeddings have unit variance.
         nn.init.normal_(self.weight, std=1 / self.scale)
         # The matrix as output in a narrower format, where one was asked for.
-        self.packed: PackedMatrix | None = None
+        self.prepacked: PrepackedMatrix | None = None
 
     def forward(self, ids: Int[Tensor, "*positions"]) -> Float[Tensor, "*positions model"]:
         """sqrt(d_model) E[ids]."""
@@ -30,4 +30,4 @@ class Embedding(nn.Module):
 
     def project(self, hidden: Float[Tensor, "*positions model"]) -> Float[Tensor, "*positions vocabulary"]:
         """The logits of every symbol of the vocabulary."""
-        return F.linear(hidden, self.weight) if self.packed is None else linear(hidden, self.packed)
+        return F.linear(hidden, self.weight) if self.prepacked is None else linear(hidden, self.prepacked)

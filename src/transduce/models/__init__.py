@@ -3,8 +3,8 @@
 from transduce.models.build import build, build_unfilled, build_without_storage, make_ready
 from transduce.models.contract import Decoded, LossSums, Model, State, Step, Tokens
 from transduce.models.ensemble import Ensemble
-from transduce.models.packed import PackedTransformer
-from transduce.models.packed_stacks import can_pack
+from transduce.models.native import NativeTransformer
+from transduce.models.native_stacks import can_run_natively
 from transduce.models.shortlist import Shortlist
 from transduce.models.transformer import Transformer
 
@@ -13,7 +13,7 @@ __all__ = [
     "Ensemble",
     "LossSums",
     "Model",
-    "PackedTransformer",
+    "NativeTransformer",
     "Shortlist",
     "State",
     "Step",
@@ -22,6 +22,6 @@ __all__ = [
     "build",
     "build_unfilled",
     "build_without_storage",
-    "can_pack",
+    "can_run_natively",
     "make_ready",
 ]

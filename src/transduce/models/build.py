@@ -4,9 +4,9 @@ import torch
 
 from transduce.config import ModelConfig
 from transduce.kernels import Format
-from transduce.models.narrow import narrow
-from transduce.models.packed import PackedTransformer
-from transduce.models.packed_stacks import can_pack
+from transduce.models.native import NativeTransformer
+from transduce.models.native_stacks import can_run_natively
+from transduce.models.quantize import quantize
 from transduce.models.transformer import Transformer
 from transduce.models.unfilled import Unfilled
 
@@ -28,8 +28,8 @@ def build_without_storage(config: ModelConfig) -> Transformer:
         return build_unfilled(config)
 
 
-def make_ready(model: Transformer, format_: Format) -> Transformer | PackedTransformer:
+def make_ready(model: Transformer, format_: Format) -> Transformer | NativeTransformer:
     """The model for use alone, in a number format: packed where the C++ kernels can do what it does. Uses it up."""
-    if can_pack(model):
-        return PackedTransformer(model, format_)
-    return narrow(model, format_)
+    if can_run_natively(model):
+        return NativeTransformer(model, format_)
+    return quantize(model, format_)

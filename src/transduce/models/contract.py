@@ -6,7 +6,7 @@ from typing import Generic, Protocol, TypeVar, final, runtime_checkable
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from transduce.kernels import Columns, Packing, Writable
+from transduce.kernels import AllowedTokens, LogitColumns, RaggedLayout
 
 
 @final
@@ -30,9 +30,9 @@ class Tokens:
         """How many symbols there are before the fillers."""
         return self.lengths[: len(self.lengths) - self.fillers].sum()
 
-    def packing(self) -> Packing:
+    def layout(self) -> RaggedLayout:
         """How the sequences lie without their padding."""
-        return Packing.of(self.lengths, self.ids.shape[1], self.ids.device, self.seeds)
+        return RaggedLayout.of(self.lengths, self.ids.shape[1], self.ids.device, self.seeds)
 
 
 @final
@@ -103,7 +103,7 @@ M = TypeVar("M")
 class Step(Generic[S]):
     """One more position of every row: the scores of its next symbol, and the state behind it.
 
-    Where the state was told what is writable, ``columns`` says which symbols the scores are of, and which of them are a
+    Where the state was told what is allowed, ``columns`` says which symbols the scores are of, and which of them are a
     sentence's own: the scores of the others mean nothing to it. Else they are those of the vocabulary in its order.
     ``attention``, where it was asked for, holds the weights of the last decoder layer's encoder-decoder attention.
     """
@@ -111,12 +111,12 @@ class Step(Generic[S]):
     logits: Float[Tensor, "rows columns"]
     attention: Float[Tensor, "rows heads source"] | None
     state: S
-    columns: Columns | None = None
+    columns: LogitColumns | None = None
 
     @property
     def vocabulary(self) -> int:
         """How many symbols there are, scored or not."""
-        return self.logits.shape[1] if self.columns is None else self.columns.writable.vocabulary
+        return self.logits.shape[1] if self.columns is None else self.columns.allowed.vocabulary
 
     def over_vocabulary(self) -> Float[Tensor, "rows vocabulary"]:
         """The scores of every symbol in its order, minus infinity where a sentence may not write it."""
@@ -143,10 +143,10 @@ class Model(Protocol[M, S]):
         """The loss of known targets; ``labels`` is ``target`` shifted left by one, ending with the end symbol."""
         ...
 
-    def start(self, memory: M, beam: int, prefix: Tokens | None = None, writable: Writable | None = None) -> S:
+    def start(self, memory: M, beam: int, prefix: Tokens | None = None, allowed: AllowedTokens | None = None) -> S:
         """A state for ``beam`` rows a sentence that have read ``prefix`` (begin symbol included), or nothing.
 
-        ``writable`` are the symbols that each sentence can be continued with; left out, all of the vocabulary.
+        ``allowed`` are the symbols that each sentence can be continued with; left out, all of the vocabulary.
 
         The scores behind what has been read come with the next ``step``: a caller holds back the prefix's last symbol.
         """

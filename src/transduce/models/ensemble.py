@@ -10,9 +10,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from transduce.kernels import Columns, Writable
+from transduce.kernels import AllowedTokens, LogitColumns
 from transduce.models.contract import Decoded, LossSums, Step, Tokens
-from transduce.models.packed import PackedTransformer
+from transduce.models.native import NativeTransformer
 from transduce.models.transformer import Memory, Transformer
 
 
@@ -21,7 +21,7 @@ from transduce.models.transformer import Memory, Transformer
 class EnsembleState:
     """Every model's own state; they go the same way."""
 
-    parts: tuple[Any, ...]  # a TransformerState or a PackedState each
+    parts: tuple[Any, ...]  # a TransformerState or a NativeState each
 
     @property
     def beam(self) -> int:
@@ -50,7 +50,7 @@ class Ensemble:
     models stand side by side, and so do their attention's heads; of layers, there are as many as all models have.
     """
 
-    def __init__(self, models: Sequence[Transformer | PackedTransformer]) -> None:
+    def __init__(self, models: Sequence[Transformer | NativeTransformer]) -> None:
         self._models = tuple(models)
         self._widths = [model.config.d_model for model in models]
 
@@ -77,15 +77,15 @@ class Ensemble:
     def forward(self, source: Tokens, target: Tokens, labels: Int[Tensor, "batch length"]) -> LossSums:
         """The loss of known targets, without label smoothing: no ensemble is trained."""
         scores = self.project(self.decode(self.encode(source), target).hidden)
-        nll = -scores.gather(-1, target.packing().pack(labels).unsqueeze(-1)).sum()
+        nll = -scores.gather(-1, target.layout().flatten(labels).unsqueeze(-1)).sum()
         return LossSums(nll, nll, target.lengths.sum())
 
     def start(
-        self, memory: tuple[Memory, ...], beam: int, prefix: Tokens | None = None, writable: Writable | None = None
+        self, memory: tuple[Memory, ...], beam: int, prefix: Tokens | None = None, allowed: AllowedTokens | None = None
     ) -> EnsembleState:
         """A state for ``beam`` rows a sentence that have read ``prefix`` (begin symbol included), or nothing."""
         parts = zip(self._models, memory, strict=True)
-        return EnsembleState(tuple(model.start(part, beam, prefix, writable) for model, part in parts))
+        return EnsembleState(tuple(model.start(part, beam, prefix, allowed) for model, part in parts))
 
     def step(
         self, state: EnsembleState, tokens: Int[Tensor, " rows"], *, want_attention: bool = False
@@ -101,7 +101,7 @@ class Ensemble:
             _mix([each.over_vocabulary() for each in steps]),
             _beside(attention) if attention else None,
             EnsembleState(tuple(each.state for each in steps)),
-            None if columns is None else Columns.whole(columns.writable),
+            None if columns is None else LogitColumns.whole(columns.allowed),
         )
 
 

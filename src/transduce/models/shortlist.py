@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from transduce.kernels import Writable
+from transduce.kernels import AllowedTokens
 from transduce.models.contract import Tokens
 
 
@@ -25,7 +25,7 @@ class Shortlist:
         """The same on a device."""
         return Shortlist(self.translations.to(device), self.frequent.to(device), self.vocabulary)
 
-    def writable(self, source: Tokens, needed: Sequence[Collection[int]]) -> Writable:
+    def allowed(self, source: Tokens, needed: Sequence[Collection[int]]) -> AllowedTokens:
         """Each sentence's list: it follows from its own symbols and what it needs besides, and from no neighbour."""
         ids, lengths = source.ids, source.lengths.to(source.ids.device)
         real = torch.arange(ids.shape[1], device=ids.device) < lengths.unsqueeze(1)
@@ -37,4 +37,4 @@ class Shortlist:
         allowed[:, self.frequent.long()] = True
         for row, symbols in zip(allowed, needed, strict=True):
             row[list(symbols)] = True
-        return Writable.where(allowed[:, :-1])
+        return AllowedTokens.where(allowed[:, :-1])

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from transduce.config import ModelConfig
-from transduce.kernels import Mask, Packing
+from transduce.kernels import Mask, RaggedLayout
 from transduce.layers import KeyValues, MultiHeadAttention, Residual, Stream, feed_forward
 
 
@@ -22,13 +22,13 @@ class EncoderLayer(nn.Module):
         self.feed_forward = feed_forward(config, next(numbers))
         self.feed_forward_residual = Residual(config, next(numbers))
 
-    def forward(self, x: Stream, packing: Packing, reach: int | None) -> Stream:
+    def forward(self, x: Stream, layout: RaggedLayout, window: int | None) -> Stream:
         """Let every position look at those of its own row, at most so far away."""
         x, query = self.self_attention_residual.prepare(x)
-        output = self.self_attention(query, None, packing, packing, reach=reach)
-        x = self.self_attention_residual.add(x, output, packing.seeds)
+        output = self.self_attention(query, None, layout, layout, window=window)
+        x = self.self_attention_residual.add(x, output, layout.seeds)
         x, query = self.feed_forward_residual.prepare(x)
-        return self.feed_forward_residual.add(x, self.feed_forward(query, packing.seeds), packing.seeds)
+        return self.feed_forward_residual.add(x, self.feed_forward(query, layout.seeds), layout.seeds)
 
 
 @final
@@ -51,22 +51,22 @@ class DecoderLayer(nn.Module):
         self,
         x: Stream,
         memory: Float[Tensor, "source_tokens model"],
-        packing: Packing,
-        memory_packing: Packing,
-        reach: int | None,
+        layout: RaggedLayout,
+        memory_layout: RaggedLayout,
+        window: int | None,
     ) -> Stream:
         """Let every position look at those before it, and at its row of the memory."""
-        x = self.attend_past(x, packing, reach)
+        x = self.attend_past(x, layout, window)
         x, query = self.cross_attention_residual.prepare(x)
-        output = self.cross_attention(query, memory, packing, memory_packing)
-        x = self.cross_attention_residual.add(x, output, packing.seeds)
-        return self._transform(x, packing.seeds)
+        output = self.cross_attention(query, memory, layout, memory_layout)
+        x = self.cross_attention_residual.add(x, output, layout.seeds)
+        return self._transform(x, layout.seeds)
 
-    def attend_past(self, x: Stream, packing: Packing, reach: int | None) -> Stream:
+    def attend_past(self, x: Stream, layout: RaggedLayout, window: int | None) -> Stream:
         """The self-attention sub-layer: the first of the three."""
         x, query = self.self_attention_residual.prepare(x)
-        output = self.self_attention(query, None, packing, packing, causal=True, reach=reach)
-        return self.self_attention_residual.add(x, output, packing.seeds)
+        output = self.self_attention(query, None, layout, layout, causal=True, window=window)
+        return self.self_attention_residual.add(x, output, layout.seeds)
 
     def step(
         self, x: Stream, past: KeyValues, past_mask: Mask, memory: KeyValues, memory_mask: Mask

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from transduce.kernels import Mask, Writable, join_writable
+from transduce.kernels import AllowedTokens, Mask, join_allowed
 from transduce.layers import KeyValues, recent_mask
 
 
@@ -18,7 +18,7 @@ class TransformerState:
     """Keys and values of every decoder layer; one set of the memory's for all the rows of a sentence.
 
     Rows may have read different numbers of symbols: each row's history ends at the last of ``width`` columns, and the
-    columns before its first symbol are masked. ``writable`` is what each sentence can be continued with, where it is
+    columns before its first symbol are masked. ``allowed`` is what each sentence can be continued with, where it is
     not all of the vocabulary.
     """
 
@@ -29,7 +29,7 @@ class TransformerState:
     width: int
     ragged: bool
     beam: int
-    writable: Writable | None = None
+    allowed: AllowedTokens | None = None
 
     @classmethod
     def empty(
@@ -59,10 +59,10 @@ class TransformerState:
             return newest.unsqueeze(0)
         return (newest - (self.width - self._row_lengths()).unsqueeze(1)).clamp(min=0)
 
-    def past_mask(self, columns: int, reach: int | None) -> Mask:
+    def past_mask(self, columns: int, window: int | None) -> Mask:
         """Which columns the newest columns may look at."""
         real = recent_mask(self._row_lengths(), self.width) if self.ragged else None
-        return Mask(real, causal=columns > 1, reach=reach)
+        return Mask(real, causal=columns > 1, window=window)
 
     def memory_mask(self) -> Mask:
         """Which of the source's positions are no padding."""
@@ -86,7 +86,7 @@ class TransformerState:
             lengths=lengths,
             width=width,
             ragged=bool((lengths < width).any()),
-            writable=None if self.writable is None else self.writable.keep(staying),
+            allowed=None if self.allowed is None else self.allowed.keep(staying),
         )
 
     def admit(self, other: "TransformerState") -> "TransformerState":
@@ -102,7 +102,7 @@ class TransformerState:
             lengths=torch.cat([self.lengths, other.lengths]),
             width=max(self.width, other.width),
             ragged=self.ragged or other.ragged or (self.width != other.width and len(self.lengths) > 0),
-            writable=join_writable(self.writable, other.writable),
+            allowed=join_allowed(self.allowed, other.allowed),
         )
 
     def _row_lengths(self) -> Int[Tensor, " rows"]:

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from transduce.config import ModelConfig
-from transduce.kernels import Columns, Mask, Packing, Writable, projected_cross_entropy
+from transduce.kernels import AllowedTokens, LogitColumns, Mask, RaggedLayout, projected_cross_entropy
 from transduce.layers import Embedding, KeyValues, PositionalEncoding, Stream
 from transduce.models.contract import Decoded, LossSums, Step, Tokens
 from transduce.models.stacks import DecoderLayer, EncoderLayer
@@ -23,7 +23,7 @@ class Memory:
     """The encoder's output, laid end to end."""
 
     hidden: Float[Tensor, "tokens model"]
-    packing: Packing
+    layout: RaggedLayout
 
 
 @final
@@ -50,27 +50,27 @@ class Transformer(nn.Module):
 
     def encode(self, source: Tokens) -> Memory:
         """Read the sources, which end with the end symbol."""
-        packing = source.packing()
+        layout = source.layout()
         embedding = self.embedding if self.source_embedding is None else self.source_embedding
-        places = packing.columns, packing.longest
-        x = Stream(self.encoder_positions(embedding(packing.pack(source.ids)), *places, packing.seeds))
+        places = layout.columns, layout.longest
+        x = Stream(self.encoder_positions(embedding(layout.flatten(source.ids)), *places, layout.seeds))
         for number, layer in enumerate(self.encoder):
-            x = layer(self.encoder_positions.again(x, *places) if number else x, packing, self._reach)
-        return Memory(_finish(x, self.encoder_norm), packing)
+            x = layer(self.encoder_positions.again(x, *places) if number else x, layout, self._window)
+        return Memory(_finish(x, self.encoder_norm), layout)
 
     def decode(self, memory: Memory, target: Tokens, *, want_attention: bool = False) -> Decoded:
         """Hidden states for all positions of known targets, which begin with the begin symbol."""
-        packing = target.packing()
-        places = packing.columns, packing.longest
-        x = Stream(self.decoder_positions(self.embedding(packing.pack(target.ids)), *places, packing.seeds))
+        layout = target.layout()
+        places = layout.columns, layout.longest
+        x = Stream(self.decoder_positions(self.embedding(layout.flatten(target.ids)), *places, layout.seeds))
         attention: list[Tensor] = []
         for number, layer in enumerate(self._decoder_layers):
             x = self.decoder_positions.again(x, *places) if number else x
             if want_attention:
-                query = packing.pad(layer.memory_query(layer.attend_past(x, packing, self._reach)))
-                attended = layer.cross_attention.key_values(memory.packing.pad(memory.hidden))
-                attention.append(layer.memory_weights(query, attended, Mask(memory.packing.real)))
-            x = layer(x, memory.hidden, packing, memory.packing, self._reach)
+                query = layout.pad(layer.memory_query(layer.attend_past(x, layout, self._window)))
+                attended = layer.cross_attention.key_values(memory.layout.pad(memory.hidden))
+                attention.append(layer.memory_weights(query, attended, Mask(memory.layout.real)))
+            x = layer(x, memory.hidden, layout, memory.layout, self._window)
         return Decoded(_finish(x, self.decoder_norm), attention=tuple(attention))
 
     def project(self, hidden: Float[Tensor, "*positions model"]) -> Float[Tensor, "*positions vocabulary"]:
@@ -83,19 +83,19 @@ class Transformer(nn.Module):
         objective, nll = projected_cross_entropy(
             hidden,
             self.output.weight,
-            target.packing().pack(labels),
+            target.layout().flatten(labels),
             self.config.label_smoothing,
             int(target.counted) if target.fillers else None,
         )
         return LossSums(objective, nll, target.counted)
 
     def start(
-        self, memory: Memory, beam: int, prefix: Tokens | None = None, writable: Writable | None = None
+        self, memory: Memory, beam: int, prefix: Tokens | None = None, allowed: AllowedTokens | None = None
     ) -> TransformerState:
         """A state for ``beam`` rows a sentence that have read ``prefix`` (begin symbol included), or nothing."""
-        hidden = memory.packing.pad(memory.hidden)
+        hidden = memory.layout.pad(memory.hidden)
         attended = tuple(layer.cross_attention.key_values(hidden) for layer in self._decoder_layers)
-        state = replace(TransformerState.empty(attended, memory.packing.real, beam), writable=writable)
+        state = replace(TransformerState.empty(attended, memory.layout.real, beam), allowed=allowed)
         if prefix is None:
             return state
         ids = _align_right(prefix).repeat_interleave(beam, dim=0)
@@ -108,7 +108,7 @@ class Transformer(nn.Module):
         one_each = torch.ones_like(state.lengths)
         hidden, after, attention = self._read(state, tokens.unsqueeze(1), one_each, want_attention=want_attention)
         # All of the vocabulary is scored: PyTorch has no product with columns that differ from batch to batch.
-        columns = None if state.writable is None else Columns.whole(state.writable)
+        columns = None if state.allowed is None else LogitColumns.whole(state.allowed)
         return Step(self.project(hidden.squeeze(1)), attention, after, columns)
 
     def _read(
@@ -122,7 +122,7 @@ class Transformer(nn.Module):
         """Read the last ``counts`` of the new symbols of every row; more than one only in a state that is empty."""
         after = state.advance(ids.shape[1], counts)
         places = after.positions(ids.shape[1]), after.width
-        past_mask, memory_mask = after.past_mask(ids.shape[1], self._reach), after.memory_mask()
+        past_mask, memory_mask = after.past_mask(ids.shape[1], self._window), after.memory_mask()
         x = Stream(self.decoder_positions(self.embedding(ids), *places))
         pasts: list[KeyValues] = []
         attention = None
@@ -137,7 +137,7 @@ class Transformer(nn.Module):
         return _finish(x, self.decoder_norm), replace(after, past=tuple(pasts)), attention
 
     @property
-    def _reach(self) -> int | None:
+    def _window(self) -> int | None:
         """How far self-attention sees to each side: the neighbourhood of r positions is centred (section 4)."""
         return None if self.config.neighbourhood is None else self.config.neighbourhood // 2
 

@@ -1,7 +1,7 @@
 """Searching for outputs and scoring them: functions over the contract, blind to which model it is."""
 
 from transduce.search.beam import Newcomers, Take, beam_search
-from transduce.search.constraint import Constraint, Following, Proposals
+from transduce.search.constraint import Constraint, ConstraintState, Proposals
 from transduce.search.limits import NoRepeat, Prefixes, Without
 from transduce.search.phrases import Containing
 from transduce.search.scoring import score_targets
@@ -17,9 +17,9 @@ from transduce.search.settings import (
 
 __all__ = [
     "Constraint",
+    "ConstraintState",
     "Containing",
     "Failure",
-    "Following",
     "Hypothesis",
     "LengthPenalty",
     "Newcomers",

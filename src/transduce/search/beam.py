@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from transduce.kernels import is_out_of_memory, rank_continuations
 from transduce.models import Model, State, Step, Tokens
-from transduce.search.constraint import Following
+from transduce.search.constraint import ConstraintState
 from transduce.search.coverage import Coverage
 from transduce.search.hypotheses import Candidate, Sentence
 from transduce.search.ranking import Ranked, draw_samples, rank_by_probability, rank_diversely, rank_in_banks
@@ -70,7 +70,7 @@ class _Open(Generic[S]):
     state: S
     sentences: list[Sentence]
     newest: Int[Tensor, " rows"]
-    following: tuple[Following, ...]
+    constraint_states: tuple[ConstraintState, ...]
     coverage: Coverage | None
 
 
@@ -164,7 +164,7 @@ def _begin(model: Model[M, S], newcomers: Newcomers, settings: SearchSettings) -
     source, beam, device = newcomers.source, settings.beam_size, newcomers.source.ids.device
     pairs = zip(newcomers.numbers, newcomers.limits, strict=True)
     return _Open(
-        model.start(model.encode(source), beam, writable=settings.writable(source, newcomers.numbers)),
+        model.start(model.encode(source), beam, allowed=settings.allowed(source, newcomers.numbers)),
         [Sentence.begin(number, limit, settings) for number, limit in pairs],
         torch.full((len(newcomers.numbers) * beam,), settings.begin_id, device=device),
         tuple(each.start(newcomers.numbers, beam, device) for each in settings.constraints),
@@ -179,7 +179,7 @@ def _admit(open_: _Open[S], other: _Open[S]) -> _Open[S]:
         open_.state.admit(other.state),
         open_.sentences + other.sentences,
         torch.cat([open_.newest, other.newest]),
-        tuple(a.admit(b) for a, b in zip(open_.following, other.following, strict=True)),
+        tuple(a.admit(b) for a, b in zip(open_.constraint_states, other.constraint_states, strict=True)),
         None if both[0] is None or both[1] is None else both[0].admit(both[1]),
     )
 
@@ -200,7 +200,7 @@ def _advance(model: Model[M, S], open_: _Open[S], settings: SearchSettings) -> _
     open_ = replace(open_, state=step.state, coverage=coverage, newest=newest)
     if beam > 1 and settings.sampling is None:
         open_ = _reorder(open_, torch.tensor(parents, device=device))
-    return replace(open_, following=tuple(each.advance(newest) for each in open_.following))
+    return replace(open_, constraint_states=tuple(each.advance(newest) for each in open_.constraint_states))
 
 
 def _reorder(open_: _Open[S], rows: Int[Tensor, " rows"]) -> _Open[S]:
@@ -208,7 +208,7 @@ def _reorder(open_: _Open[S], rows: Int[Tensor, " rows"]) -> _Open[S]:
     return replace(
         open_,
         state=open_.state.reorder(rows),
-        following=tuple(each.reorder(rows) for each in open_.following),
+        constraint_states=tuple(each.reorder(rows) for each in open_.constraint_states),
         coverage=None if open_.coverage is None else open_.coverage.reorder(rows),
     )
 
@@ -224,7 +224,7 @@ def _leave(open_: _Open[S], settings: SearchSettings) -> tuple[_Open[S], list[Se
         state=open_.state.release(done),
         sentences=[sentence for sentence, gone in zip(open_.sentences, certain, strict=True) if not gone],
         newest=open_.newest[rows],
-        following=tuple(each.reorder(rows) for each in open_.following),
+        constraint_states=tuple(each.reorder(rows) for each in open_.constraint_states),
         coverage=None if open_.coverage is None else open_.coverage.reorder(rows),
     )
     return staying, [sentence for sentence, gone in zip(open_.sentences, certain, strict=True) if gone]
@@ -233,14 +233,14 @@ def _leave(open_: _Open[S], settings: SearchSettings) -> tuple[_Open[S], list[Se
 def _rank(step: Step[S], open_: _Open[S], settings: SearchSettings) -> Iterator[list[Candidate]]:
     """The continuations of each sentence that the settings ask for, best first."""
     so_far = torch.tensor([sentence.log_probability for sentence in open_.sentences], device=step.logits.device)
-    if settings.sampling is None and not open_.following and not settings.diversity:
+    if settings.sampling is None and not open_.constraint_states and not settings.diversity:
         return _rank_freely(step, so_far, open_.sentences, settings).candidates()
     scores = _scores(step.over_vocabulary(), open_, settings)
     if settings.sampling is not None:
         places = ([getattr(each, name) for each in open_.sentences] for name in ("number", "length"))
         return draw_samples(scores, so_far, settings.sampling, *places).candidates()
     total = scores + so_far.unsqueeze(-1)
-    proposals = [proposed for each in open_.following if (proposed := each.propose()) is not None]
+    proposals = [proposed for each in open_.constraint_states if (proposed := each.propose()) is not None]
     if proposals:
         return rank_in_banks(total, proposals).candidates()
     ranked = rank_diversely(total, settings.diversity) if settings.diversity else rank_by_probability(total)
@@ -278,10 +278,10 @@ def _scores(
             end = by_sentence[index, :, settings.end_id].clone()
             by_sentence[index] = -torch.inf
             by_sentence[index, :, settings.end_id] = end
-    if open_.following:
+    if open_.constraint_states:
         written, room = _written(open_.sentences, logits.device), [each.limit - each.length for each in open_.sentences]
         rooms = torch.tensor(room, device=logits.device).repeat_interleave(settings.beam_size)
-        for each in open_.following:
+        for each in open_.constraint_states:
             each.mask(scores, written, rooms)
     return by_sentence
 

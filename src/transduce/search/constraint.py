@@ -29,11 +29,11 @@ class Proposals:
 
 
 # typing.Self would say the same, but the run-time checkers of the tests cannot read it.
-Same = TypeVar("Same", bound="Following")
+Same = TypeVar("Same", bound="ConstraintState")
 
 
 @runtime_checkable
-class Following(Protocol):
+class ConstraintState(Protocol):
     """A constraint under way: what it remembers of every row. A sentence's rows stand together.
 
     Every verb uses it up: only the one that it returns may be used again.
@@ -78,6 +78,6 @@ class Constraint(Protocol):
         """What the sentence of that number may have to write: such symbols are in its list, where there are lists."""
         ...
 
-    def start(self, numbers: Sequence[int], beam: int, device: torch.device) -> Following:
+    def start(self, numbers: Sequence[int], beam: int, device: torch.device) -> ConstraintState:
         """The beginning, ``beam`` rows for each of the sentences that the caller knows by these numbers."""
         ...

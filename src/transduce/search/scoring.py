@@ -24,9 +24,9 @@ def score_targets(
     The logits of a large batch are computed in pieces, so that they never exist at once.
     """
     hidden = model.decode(model.encode(source), target).hidden
-    packing = target.packing()
-    chosen = _chosen(model, hidden, packing.pack(labels))
-    return packing.pad(chosen).sum(dim=1)
+    layout = target.layout()
+    chosen = _chosen(model, hidden, layout.flatten(labels))
+    return layout.pad(chosen).sum(dim=1)
 
 
 def _chosen(

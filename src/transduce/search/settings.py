@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from transduce.config import LengthPenaltyKind, Stopping
-from transduce.kernels import Writable
+from transduce.kernels import AllowedTokens
 from transduce.models import Shortlist, Tokens
 from transduce.search.constraint import Constraint
 
@@ -81,12 +81,12 @@ class SearchSettings:
     constraints: tuple[Constraint, ...] = ()
     shortlist: Shortlist | None = None
 
-    def writable(self, source: Tokens, numbers: Sequence[int]) -> Writable | None:
+    def allowed(self, source: Tokens, numbers: Sequence[int]) -> AllowedTokens | None:
         """The lists of sentences that the constraints know by these numbers, where there is a shortlist."""
         if self.shortlist is None:
             return None
         needed = [{self.end_id}.union(*(each.symbols(number) for each in self.constraints)) for number in numbers]
-        return self.shortlist.writable(source, needed)
+        return self.shortlist.allowed(source, needed)
 
 
 @dataclass(frozen=True)

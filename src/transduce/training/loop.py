@@ -13,10 +13,9 @@ from torch import nn
 from transduce.config import BadInputError, TrainConfig, TransduceError
 from transduce.data import Batch, Share
 from transduce.training.checkpoint import load_newest
-from transduce.training.course import lessons
-from transduce.training.cuts import fit, within_memory
 from transduce.training.health import Examined, Examiner, Health
 from transduce.training.memory import KeptMemory, keep_freed_memory
+from transduce.training.micro_batches import fit, within_memory
 from transduce.training.pace import Pace
 from transduce.training.parallel import connect, gather_model
 from transduce.training.process import put_back
@@ -25,6 +24,7 @@ from transduce.training.requests import Abandoned
 from transduce.training.schedule import constant_rate, cooldown, learning_rate
 from transduce.training.session import Sums, Training, describe
 from transduce.training.step import Taken, step_seed, train_step
+from transduce.training.step_batches import read_step_batches
 from transduce.training.validation import validate
 from transduce.training.watch import Watch
 from transduce.training.work import join_work, step_work
@@ -67,7 +67,7 @@ def train(training: Training, progress: Progress) -> Progress:
                 return progress
         network = connect(training.model, processes, training.config.parallel)
         share = Share(processes.rank, processes.number, training.config.accumulate)
-        progress = progress.model_copy(update={"cuts": fit(training, progress, share)})
+        progress = progress.model_copy(update={"micro_batches": fit(training, progress, share)})
         if training.own_process:
             keep_freed_memory()  # from here on: what was tried in vain is given back
         while (progress := _train(training, network, share, progress, writer, watch)).health.lost:
@@ -95,18 +95,24 @@ def _train(
     clock, kept = time.perf_counter(), KeptMemory() if training.own_process else None
     pace, timed = Pace(progress.step, progress.seconds), training.sitting
     watch.beat(f"step {progress.step + 1}")
-    for lesson in lessons(training.corpora, config, progress, share):
+    for step_batches in read_step_batches(training.corpora, config, progress, share):
         step = progress.step + 1
         rate = _rate(training, step)
-        work = join_work(step_work(lesson.batches), processes)
-        taken, cuts = _take(training, network, lesson.batches, work.target, progress)
+        work = join_work(step_work(step_batches.batches), processes)
+        taken, micro_batches = _take(training, network, step_batches.batches, work.target, progress)
         if kept is not None:
             kept.look()
         sums = sums.add(taken.losses.nll.where(taken.gradient_norm.isfinite(), 0), work.target)
         own = taken.losses.nll / taken.losses.tokens
-        examiner.add(step, lesson.places, work.target, own, taken.gradient_norm)
+        examiner.add(step, step_batches.places, work.target, own, taken.gradient_norm)
         sums, health = _judge(training, sums, examiner.read(), progress.health)
-        changes = {"step": step, "work": progress.work + work, "cuts": cuts, "health": health, **lesson.position}
+        changes = {
+            "step": step,
+            "work": progress.work + work,
+            "micro_batches": micro_batches,
+            "health": health,
+            **step_batches.position,
+        }
         progress = progress.model_copy(update=changes)
         if health.lost:
             return progress
@@ -162,7 +168,7 @@ def _take(
         torch.manual_seed(_mix(config.seed, step))
         return train_step(network, training.optimizer, parts, rate, training.dtype, seed, tokens=tokens)
 
-    return within_memory(training, take, batches, progress.cuts)
+    return within_memory(training, take, batches, progress.micro_batches)
 
 
 def _judge(training: Training, sums: Sums, examined: Iterable[Examined], health: Health) -> tuple[Sums, Health]:
@@ -194,7 +200,7 @@ def _go_back(training: Training, progress: Progress, writer: CheckpointWriter) -
         left_out = ", ".join(map(str, progress.health.failing))
         _log.warning(f"{what}: going back to step {then.step}, and on without {left_out}")
     training.report.go_back(then.step)
-    progress = then.model_copy(update={"health": health, "cuts": progress.cuts})
+    progress = then.model_copy(update={"health": health, "micro_batches": progress.micro_batches})
     writer.write(progress)  # so that a crash from now on does not lead there again
     return progress
 

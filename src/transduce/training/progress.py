@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from transduce.training.health import Health
 from transduce.training.work import Work
@@ -28,6 +28,7 @@ class Progress(BaseModel):
     asked: bool = False  # the checkpoint is no regular one: never averaged, and gone with the next
     unvalidated: bool = False  # the training was stopped before dev was measured at this step, as it should have been
     health: Health = Health()
-    cuts: int = 1  # a batch goes through the model in so many parts, as memory was too small for more at once
+    # A batch goes through the model in so many, as memory was too small for more at once; ``cuts`` in old checkpoints.
+    micro_batches: int = Field(default=1, validation_alias=AliasChoices("micro_batches", "cuts"))
     circumstances: dict[str, str] = {}  # what the last bits of a sum depend on, by its name
     init: str | None = None  # the finished model whose weights it began with

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from transduce.config import BadInputError, ModelConfig, RunConfig, TrainConfig
 from transduce.data import corpus_paths, plan_epoch
-from transduce.kernels import Heads, Packing, has_native, packed_way, resolve_precision
+from transduce.kernels import Heads, RaggedLayout, has_native, ragged_way, resolve_precision
 from transduce.models import build_without_storage
 from transduce.training import list_checkpoints
 from transduce.workflows.corpus_check import examine_corpora
@@ -177,9 +177,9 @@ def _attention(model: ModelConfig, lengths: NDArray[np.int64], train: TrainConfi
     """How decoder self-attention is computed over such sequences, which follows from sizes that were measured."""
     heads = Heads(model.heads, model.d_k, model.d_v)
     sums = torch.empty(0, sum(heads.widths), dtype=resolve_precision(train.precision, device), device=device)
-    keys = Packing.of(torch.from_numpy(lengths), int(lengths.max()), device)
+    keys = RaggedLayout.of(torch.from_numpy(lengths), int(lengths.max()), device)
     plain = model.compatibility not in ("additive", "multiplicative") and model.positions != "relative"
-    way = packed_way(sums, keys, heads, model.neighbourhood, model.attention_dropout, plain=plain)
+    way = ragged_way(sums, keys, heads, model.neighbourhood, model.attention_dropout, plain=plain)
     words = {"C++": "in one pass, by C++", "variable length": "by variable-length kernels", "padded": "over padding"}
     return Finding("ok", f"attention over {lengths.max():,} tokens a sentence {words[way]}")
 

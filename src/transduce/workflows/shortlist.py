@@ -81,7 +81,7 @@ def cover(shortlist: Shortlist, store: Store, special: SpecialIds) -> Coverage:
     for sources, targets in _batches(store):
         ids, lengths = pad([[*source, special.end] for source in sources], special.pad)
         needed = [(special.end,)] * len(sources)
-        lists = shortlist.writable(Tokens(torch.from_numpy(ids), torch.from_numpy(lengths)), needed)
+        lists = shortlist.allowed(Tokens(torch.from_numpy(ids), torch.from_numpy(lengths)), needed)
         symbols += int(lists.lengths.sum())
         for row, length, target in zip(lists.symbols.numpy(), lists.lengths.tolist(), targets, strict=True):
             inside += int(np.isin(target, row[:length]).sum())

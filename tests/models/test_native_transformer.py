@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from transduce.config import ModelConfig
-from transduce.models import Ensemble, PackedTransformer, Tokens, Transformer, build, can_pack, make_ready
-from transduce.models import packed as packed_module
+from transduce.models import Ensemble, NativeTransformer, Tokens, Transformer, build, can_run_natively, make_ready
+from transduce.models import native as native_module
 
 SIZES = {"encoder_layers": 2, "decoder_layers": 3, "d_model": 44, "d_ff": 76, "heads": 4, "vocab_size": 67}
 VARIANTS = {
@@ -19,7 +19,7 @@ VARIANTS = {
     "learned": {"positions": "learned", "max_positions": 61, "compatibility": "dot_product"},
     "two vocabularies": {"source_vocab_size": 71, "tied_projection": False, "sinusoid_layout": "concatenated"},
 }
-NOT_PACKED = [
+NOT_NATIVE = [
     {"positions": "relative"},
     {"compatibility": "additive"},
     {"neighbourhood": 4},
@@ -72,7 +72,7 @@ def walk(model, steps=37):
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_step_is_the_plain_one(variant, format_):
     plain = make(VARIANTS[variant])
-    packed = PackedTransformer(copy.deepcopy(plain), format_)
+    packed = NativeTransformer(copy.deepcopy(plain), format_)
     for (logits, attention), (expected, weights) in zip(walk(packed), walk(plain), strict=True):
         torch.testing.assert_close(logits, expected, rtol=0, atol=TOLERANCE[format_])
         if weights is not None:
@@ -82,13 +82,13 @@ def test_every_step_is_the_plain_one(variant, format_):
 @torch.inference_mode()
 @pytest.mark.parametrize("format_", TOLERANCE)
 def test_a_row_is_bit_for_bit_the_same_alone(format_):
-    packed = PackedTransformer(make({}), format_)
+    packed = NativeTransformer(make({}), format_)
     together = packed.encode(SOURCE)
     state = packed.start(together, 1)
     logits = packed.step(state, torch.tensor([1, 1, 1])).logits
     for row, length in enumerate(SOURCE.lengths.tolist()):
         alone = packed.encode(Tokens(SOURCE.ids[row : row + 1, :length], SOURCE.lengths[row : row + 1]))
-        assert alone.hidden.equal(together.hidden[together.packing.offsets[row] : together.packing.offsets[row + 1]])
+        assert alone.hidden.equal(together.hidden[together.layout.offsets[row] : together.layout.offsets[row + 1]])
         assert packed.step(packed.start(alone, 1), torch.tensor([1])).logits.equal(logits[row : row + 1])
 
 
@@ -103,9 +103,9 @@ def test_known_targets_and_ensembles(format_):
         torch.testing.assert_close(found.float(), expected, rtol=0, atol=TOLERANCE[format_])
 
 
-@pytest.mark.parametrize("variant", NOT_PACKED)
+@pytest.mark.parametrize("variant", NOT_NATIVE)
 def test_what_the_kernels_do_not_compute_is_left_to_the_plain_model(variant):
-    assert not can_pack(make(variant))
+    assert not can_run_natively(make(variant))
     ready = make_ready(make(variant), "int8")
     assert isinstance(ready, Transformer)
     with torch.inference_mode():
@@ -118,8 +118,8 @@ def test_what_the_kernels_do_not_compute_is_left_to_the_plain_model(variant):
 @torch.inference_mode()
 def test_nothing_of_it_changes_while_it_is_used(monkeypatch):
     # Threads share it: whatever one put in its place, another would find where it had put its own.
-    monkeypatch.setattr(packed_module, "_POSITIONS", 16)
-    packed = PackedTransformer(make({}), "float32")
+    monkeypatch.setattr(native_module, "_POSITIONS", 16)
+    packed = NativeTransformer(make({}), "float32")
     before, stacks = dict(vars(packed)), [vars(each).copy() for each in (packed._encoder, packed._decoder)]
     long = Tokens(torch.full((1, 600), 5), torch.tensor([600]))
     state = packed.start(packed.encode(long), 1)
@@ -136,8 +136,8 @@ def test_nothing_of_it_changes_while_it_is_used(monkeypatch):
 @torch.inference_mode()
 def test_a_table_of_positions_that_grows_is_the_states_own(monkeypatch):
     # Two sentences far beyond the first table, of which one comes in late: every step as one by one.
-    monkeypatch.setattr(packed_module, "_POSITIONS", 16)
-    packed = PackedTransformer(make({}), "float32")
+    monkeypatch.setattr(native_module, "_POSITIONS", 16)
+    packed = NativeTransformer(make({}), "float32")
     plain = make({})
     short = Tokens(SOURCE.ids[1:2, :2], SOURCE.lengths[1:2])
     state, expected = packed.start(packed.encode(short), 1), plain.start(plain.encode(short), 1)
@@ -159,7 +159,7 @@ def test_long_sources_are_read_as_the_plain_model_reads_them(length):
     draw = torch.Generator().manual_seed(3)
     ids = torch.randint(0, SIZES["vocab_size"], (2, length), generator=draw)
     source = Tokens(ids, torch.tensor([length, 5]))
-    packed = PackedTransformer(copy.deepcopy(plain), "float32")
+    packed = NativeTransformer(copy.deepcopy(plain), "float32")
     threads = torch.get_num_threads()
     try:
         found = []
@@ -175,7 +175,7 @@ def test_long_sources_are_read_as_the_plain_model_reads_them(length):
 @torch.inference_mode()
 @pytest.mark.parametrize("symbol", [-1, SIZES["vocab_size"]])
 def test_symbols_that_there_are_none_of_are_refused(symbol):
-    packed = PackedTransformer(make({}), "int8")
+    packed = NativeTransformer(make({}), "int8")
     with pytest.raises(IndexError, match="encode"):
         packed.encode(Tokens(torch.tensor([[5, symbol, 3]]), torch.tensor([3])))
     state = packed.start(packed.encode(SOURCE), 1)

@@ -7,26 +7,26 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from transduce.kernels.packing import Packing
+from transduce.kernels.ragged import RaggedLayout
 
 _HALF: Final = (torch.bfloat16, torch.float16)
 _WIDEST: Final = 256  # head that the kernels know
 _OLDEST: Final = (8, 0)  # compute capability that they run on
 
 
-def has_variable_length(x: Tensor, width: int) -> bool:
+def has_varlen(x: Tensor, width: int) -> bool:
     """Whether there are such kernels for tensors like this one, and heads so wide: half precision, a multiple of 8."""
     if x.device.type != "cuda" or x.dtype not in _HALF:
         return False
     return width % 8 == 0 and width <= _WIDEST and _runs_on(x.device)
 
 
-def attend_variable_length(
+def attend_varlen(
     query: Float[Tensor, "tokens heads width"],
     key: Float[Tensor, "memory_tokens heads width"],
     value: Float[Tensor, "memory_tokens heads width"],
-    queries: Packing,
-    keys: Packing,
+    queries: RaggedLayout,
+    keys: RaggedLayout,
     scale: float,
     *,
     causal: bool,

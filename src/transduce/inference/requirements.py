@@ -13,7 +13,7 @@ from transduce.text import Tokenizer
 
 @final
 @dataclass(frozen=True)
-class Wishes:
+class OutputRequirements:
     """A prefix and phrases for each text, and phrases that no output may have; None where nothing is asked."""
 
     prefixes: Sequence[str] | None = None
@@ -28,7 +28,7 @@ class Wishes:
         prefixes: Iterable[str] | None,
         must_contain: Iterable[Iterable[str]] | None,
         must_not_contain: Iterable[str] | None,
-    ) -> "Wishes":
+    ) -> "OutputRequirements":
         """What is asked of the outputs of texts, which are numbered from ``first_number``.
 
         Raises:

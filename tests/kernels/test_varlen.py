@@ -7,9 +7,9 @@ tests/test_cuda.py has the kernels themselves.
 import pytest
 import torch
 
-from transduce.kernels import Dropped, Heads, PackedAttention, Packing, Scoring, attend_packed, variable_length
-from transduce.kernels.packed import packed_way
-from transduce.kernels.variable_length import has_variable_length
+from transduce.kernels import Dropped, Heads, RaggedAttention, RaggedLayout, Scoring, attend_ragged, varlen
+from transduce.kernels.ragged_attention import ragged_way
+from transduce.kernels.varlen import has_varlen
 
 CPU = torch.device("cpu")
 HEADS = Heads(3, 8, 8)
@@ -43,13 +43,13 @@ def test_equals_the_padded_way_in_values_and_gradients(own, causal, scale, monke
     widths = sum(HEADS.widths) if own else HEADS.widths[0]
     projected = torch.randn(sum(QUERIES), widths, dtype=torch.float64, requires_grad=True)
     memory = None if own else torch.randn(sum(KEYS), sum(HEADS.widths[1:]), dtype=torch.float64, requires_grad=True)
-    packings = [Packing.of(torch.tensor(lengths), max(lengths), CPU) for lengths in (QUERIES, keys)]
+    packings = [RaggedLayout.of(torch.tensor(lengths), max(lengths), CPU) for lengths in (QUERIES, keys)]
     parts = [projected] if memory is None else [projected, memory]
     found = []
     for chosen in (False, True):
-        monkeypatch.setattr("transduce.kernels.packed.has_variable_length", lambda *_, chosen=chosen: chosen)
-        output = attend_packed(
-            projected, memory, PackedAttention(*packings, HEADS, Scoring(scale=scale), causal=causal)
+        monkeypatch.setattr("transduce.kernels.ragged_attention.has_varlen", lambda *_, chosen=chosen: chosen)
+        output = attend_ragged(
+            projected, memory, RaggedAttention(*packings, HEADS, Scoring(scale=scale), causal=causal)
         )
         torch.manual_seed(5)
         found.append([output, *torch.autograd.grad(output, parts, torch.randn_like(output))])
@@ -58,16 +58,16 @@ def test_equals_the_padded_way_in_values_and_gradients(own, causal, scale, monke
 
 @pytest.mark.parametrize(
     "settings",
-    [{"dropped": Dropped(0.1)}, {"reach": 2}, {"scoring": Scoring(bilinear=torch.eye(8).expand(3, 8, 8))}],
+    [{"dropped": Dropped(0.1)}, {"window": 2}, {"scoring": Scoring(bilinear=torch.eye(8).expand(3, 8, 8))}],
     ids=["dropout", "restricted", "bilinear"],
 )
 def test_what_the_kernels_do_not_know_is_computed_with_padding(settings, monkeypatch):
-    monkeypatch.setattr("transduce.kernels.packed.has_variable_length", lambda *_: True)
+    monkeypatch.setattr("transduce.kernels.ragged_attention.has_varlen", lambda *_: True)
     monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", None)  # to call it would be an error
-    packing = Packing.of(torch.tensor(QUERIES), max(QUERIES), CPU)
+    layout = RaggedLayout.of(torch.tensor(QUERIES), max(QUERIES), CPU)
     scoring = settings.pop("scoring", Scoring())
-    output = attend_packed(
-        torch.randn(packing.tokens, 72).double(), None, PackedAttention(packing, packing, HEADS, scoring, **settings)
+    output = attend_ragged(
+        torch.randn(layout.tokens, 72).double(), None, RaggedAttention(layout, layout, HEADS, scoring, **settings)
     )
     assert output.shape == (24, 24)
 
@@ -91,14 +91,14 @@ class Place:
     ],
 )
 def test_chosen_by_device_format_and_width(place, width, chosen, monkeypatch):
-    monkeypatch.setattr(variable_length, "_runs_on", lambda _: True)
-    assert has_variable_length.__wrapped__(place, width) == chosen
+    monkeypatch.setattr(varlen, "_runs_on", lambda _: True)
+    assert has_varlen.__wrapped__(place, width) == chosen
 
 
 def test_values_of_another_width_are_for_the_padded_way(monkeypatch):
-    monkeypatch.setattr(variable_length, "_runs_on", lambda _: True)
-    monkeypatch.setattr("transduce.kernels.packed.has_variable_length", has_variable_length.__wrapped__)
-    monkeypatch.setattr("transduce.kernels.packed.has_native", lambda *_: False)
-    packing = Packing.of(torch.tensor(QUERIES), max(QUERIES), CPU)
-    found = [packed_way.__wrapped__(Place(), packing, Heads(3, 64, d_v), None, 0.0, plain=True) for d_v in (64, 32)]
+    monkeypatch.setattr(varlen, "_runs_on", lambda _: True)
+    monkeypatch.setattr("transduce.kernels.ragged_attention.has_varlen", has_varlen.__wrapped__)
+    monkeypatch.setattr("transduce.kernels.ragged_attention.has_native", lambda *_: False)
+    layout = RaggedLayout.of(torch.tensor(QUERIES), max(QUERIES), CPU)
+    found = [ragged_way.__wrapped__(Place(), layout, Heads(3, 64, d_v), None, 0.0, plain=True) for d_v in (64, 32)]
     assert found == ["variable length", "padded"]

@@ -6,22 +6,22 @@ from typing import final
 from jaxtyping import Int64
 from torch import Tensor
 
-from transduce.kernels import Columns, PackedMatrix, Writable, select_outputs
+from transduce.kernels import AllowedTokens, LogitColumns, PrepackedMatrix, select_outputs
 
 
 @final
 @dataclass(frozen=True)
-class Narrowed:
+class ShortlistedProjection:
     """The part of a projection that some sentences' lists take; symbol v's score is its output ``places[v]``.
 
     It serves these sentences, and any of them alone.
     """
 
-    matrix: PackedMatrix
+    matrix: PrepackedMatrix
     places: Int64[Tensor, " vocabulary"]
 
     @classmethod
-    def of(cls, projection: PackedMatrix, writable: Writable) -> "Narrowed":
+    def of(cls, projection: PrepackedMatrix, allowed: AllowedTokens) -> "ShortlistedProjection":
         """The outputs of all the lists, in ascending order."""
-        symbols = writable.together()
-        return cls(select_outputs(projection, symbols), Columns.of(writable, symbols).places)
+        symbols = allowed.together()
+        return cls(select_outputs(projection, symbols), LogitColumns.of(allowed, symbols).places)

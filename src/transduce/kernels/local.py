@@ -16,12 +16,12 @@ from transduce.kernels.seeds import advance
 _SMALLEST_BLOCK: Final = 16
 
 
-def block_size(reach: int) -> int:
+def block_size(window: int) -> int:
     """How many queries are looked at together: a block's queries see no keys but its own and its neighbours'."""
-    return max(reach, _SMALLEST_BLOCK)
+    return max(window, _SMALLEST_BLOCK)
 
 
-def attend_nearby(
+def attend_locally(
     query: Float[Tensor, "batch heads length d_k"],
     key: Float[Tensor, "batch heads length d_k"],
     value: Float[Tensor, "batch heads length d_v"],
@@ -29,14 +29,14 @@ def attend_nearby(
     scoring: Scoring,
     dropped: Dropped = WHOLE,
 ) -> Float[Tensor, "batch heads length d_v"]:
-    """Attention of every position to those within ``mask.reach``, which is given, without the others' scores.
+    """Attention of every position to those within ``mask.window``, which is given, without the others' scores.
 
     The sequence is cut into blocks at least as long as the reach. A block's queries are compared with the keys of the
     block before, their own, and (where the mask is not causal) the one behind.
     """
-    assert mask.reach is not None
+    assert mask.window is not None
     batch, heads, length, _ = query.shape
-    size, seeds = block_size(mask.reach), dropped.rows(batch, heads, length, device=query.device)
+    size, seeds = block_size(mask.window), dropped.rows(batch, heads, length, device=query.device)
     if seeds is not None:
         size = -(-size // 4) * 4  # four neighbours share a draw
     blocks = -(-length // size)

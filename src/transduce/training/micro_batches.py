@@ -21,10 +21,10 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-def cut(batch: Batch, cuts: int) -> list[Batch]:
+def cut(batch: Batch, micro_batches: int) -> list[Batch]:
     """The batch in so many parts of about as many pairs, or as many parts as it has pairs."""
     pairs = len(batch.source)
-    return [_part(batch, places) for places in np.array_split(np.arange(pairs), min(cuts, pairs))]
+    return [_part(batch, places) for places in np.array_split(np.arange(pairs), min(micro_batches, pairs))]
 
 
 def fit(training: Training, progress: Progress, share: Share) -> int:
@@ -38,17 +38,17 @@ def fit(training: Training, progress: Progress, share: Share) -> int:
     """
     if not training.processes.alone and training.config.parallel == "sharded":
         return 1
-    cuts, widest = progress.cuts, list(_widest(training, progress, share))
+    micro_batches, widest = progress.micro_batches, list(_widest(training, progress, share))
     while True:
-        failure = _try(training, widest, cuts)
+        failure = _try(training, widest, micro_batches)
         if not training.processes.sum([failure is not None])[0]:
-            return cuts
+            return micro_batches
         # One that has memory enough follows those that have too little, however few pairs are its own.
-        cuts = 2 * cuts if failure is None else _cut_more(widest, cuts, failure)
+        micro_batches = 2 * micro_batches if failure is None else _cut_more(widest, micro_batches, failure)
 
 
 def within_memory(
-    training: Training, take: Callable[[list[Batch]], T], batches: Sequence[Batch], cuts: int
+    training: Training, take: Callable[[list[Batch]], T], batches: Sequence[Batch], micro_batches: int
 ) -> tuple[T, int]:
     """What ``take`` makes of the batches, cut further where memory is not enough; and in how many parts it took them.
 
@@ -57,7 +57,7 @@ def within_memory(
     """
     while True:
         try:
-            return take([part for batch in batches for part in cut(batch, cuts)]), cuts
+            return take([part for batch in batches for part in cut(batch, micro_batches)]), micro_batches
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -65,7 +65,7 @@ def within_memory(
         if not training.processes.alone:  # the others wait for its gradients, and cannot be told
             raise TransduceError(f"{training.processes}: out of memory: {failure}: lower train.batch_tokens")
         _tidy(training)
-        cuts = _cut_more(batches, cuts, failure)
+        micro_batches = _cut_more(batches, micro_batches, failure)
 
 
 def _part(batch: Batch, places: np.ndarray) -> Batch:
@@ -95,13 +95,13 @@ def _widest(training: Training, progress: Progress, share: Share) -> Iterator[Ba
         yield make_batch(corpora.train, share.part(batches[number], corpora.train.sizes), corpora.special)
 
 
-def _try(training: Training, batches: Sequence[Batch], cuts: int) -> str | None:
+def _try(training: Training, batches: Sequence[Batch], micro_batches: int) -> str | None:
     """Go forwards and backwards through batches, and learn nothing; why that cannot be, if memory is too small."""
     weights = [] if training.optimizer.state else list(training.model.parameters())
     try:
         moments = [torch.zeros_like(weight) for weight in (*weights, *weights)]  # as the first step will make
         training.model.train()
-        for part in (part for batch in batches for part in cut(batch, cuts)):
+        for part in (part for batch in batches for part in cut(batch, micro_batches)):
             compute_loss(training.model, part, training.dtype).objective.backward()  # type: ignore[no-untyped-call]
         del moments
     except (RuntimeError, MemoryError) as error:
@@ -119,13 +119,13 @@ def _tidy(training: Training) -> None:
     give_back_memory()
 
 
-def _cut_more(batches: Sequence[Batch], cuts: int, failure: str) -> int:
-    if cuts >= max(len(batch.source) for batch in batches):
+def _cut_more(batches: Sequence[Batch], micro_batches: int, failure: str) -> int:
+    if micro_batches >= max(len(batch.source) for batch in batches):
         raise TransduceError(
             f"a single pair needs more memory than there is ({failure}): lower data.max_length, or take a smaller model"
         )
     _log.warning(
-        f"too little memory for a batch in {cuts} parts ({failure}): from now on each goes through the model in "
-        f"{2 * cuts} parts, of which the gradients are summed: every step learns the same"
+        f"too little memory for a batch in {micro_batches} micro-batches ({failure}): from now on each goes through "
+        f"the model in {2 * micro_batches}, of which the gradients are summed: every step learns the same"
     )
-    return 2 * cuts
+    return 2 * micro_batches

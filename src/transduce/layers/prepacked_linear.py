@@ -6,17 +6,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from transduce.kernels import Format, linear, pack
+from transduce.kernels import Format, linear, prepack
 
 
 @final
-class PackedLinear(nn.Module):
+class PrepackedLinear(nn.Module):
     """What an ``nn.Linear`` computes, its weights and inputs rounded to a number format; never trained."""
 
     def __init__(self, linear_: nn.Linear, format_: Format) -> None:
         super().__init__()
         bias = None if linear_.bias is None else linear_.bias.detach()
-        self.matrix = pack(linear_.weight.detach(), bias, format_)
+        self.matrix = prepack(linear_.weight.detach(), bias, format_)
 
     def forward(self, x: Float[Tensor, "*positions inputs"]) -> Float[Tensor, "*positions outputs"]:
         """X W^T + b."""
@@ -24,10 +24,10 @@ class PackedLinear(nn.Module):
 
 
 @torch.no_grad()
-def pack_linears(module: nn.Module, format_: Format) -> None:
+def prepack_linears(module: nn.Module, format_: Format) -> None:
     """Put packed maps in the place of all linear ones."""
     for name, child in module.named_children():
         if isinstance(child, nn.Linear):
-            setattr(module, name, PackedLinear(child, format_))
+            setattr(module, name, PrepackedLinear(child, format_))
         else:
-            pack_linears(child, format_)
+            prepack_linears(child, format_)

@@ -15,9 +15,9 @@ from transduce.kernels.dropout import WHOLE, Dropped
 from transduce.kernels.linear_maps import Maps, chain_rows, linear_maps, maps_rows
 from transduce.kernels.mask import Mask
 from transduce.kernels.native import Chance, Sequences, address, call, has_native
-from transduce.kernels.packing import Packing
+from transduce.kernels.ragged import RaggedLayout
 from transduce.kernels.scores import Scoring
-from transduce.kernels.variable_length import attend_variable_length, has_variable_length
+from transduce.kernels.varlen import attend_varlen, has_varlen
 
 Way = Literal["C++", "variable length", "padded"]
 
@@ -42,29 +42,29 @@ class Heads:
 
 @final
 @dataclass(frozen=True)
-class PackedAttention:
+class RaggedAttention:
     """An attention of each row of a batch on its own: row b's queries over row b's keys.
 
     Symbols lie end to end, heads side by side. The rows of ``dropped`` are the queries' symbols.
     """
 
-    queries: Packing
-    keys: Packing
+    queries: RaggedLayout
+    keys: RaggedLayout
     heads: Heads
     scoring: Scoring
     causal: bool = False
-    reach: int | None = None
+    window: int | None = None
     dropped: Dropped = WHOLE
 
     def way(self, projected: Float[Tensor, "tokens width"]) -> Way:
         """The fastest one that can."""
-        return packed_way(projected, self.keys, self.heads, self.reach, self.dropped.share, plain=self.scoring.plain)
+        return ragged_way(projected, self.keys, self.heads, self.window, self.dropped.share, plain=self.scoring.plain)
 
 
-def attend_packed(
+def attend_ragged(
     projected: Float[Tensor, "tokens width"],
     memory: Float[Tensor, "memory_tokens memory_width"] | None,
-    attention: PackedAttention,
+    attention: RaggedAttention,
 ) -> Float[Tensor, "tokens values"]:
     """``attend`` for each row of a batch on its own.
 
@@ -78,38 +78,38 @@ def attend_packed(
     query, key, value = (x.view(len(x), heads.number, -1) for x in _split(projected, memory, heads))
     if way == "variable length":
         scale, causal = scoring.scale, attention.causal
-        return attend_variable_length(query, key, value, queries, keys, scale, causal=causal).flatten(1)
+        return attend_varlen(query, key, value, queries, keys, scale, causal=causal).flatten(1)
     places = (query, queries), (key, keys), (value, keys)
-    query, key, value = (packing.pad(x).transpose(1, 2) for x, packing in places)
+    query, key, value = (layout.pad(x).transpose(1, 2) for x, layout in places)
     # Padding stands behind every real position, so a causal mask already hides it.
-    mask = Mask(None if attention.causal else keys.real, causal=attention.causal, reach=attention.reach)
+    mask = Mask(None if attention.causal else keys.real, causal=attention.causal, window=attention.window)
     dropped = attention.dropped
     seeds = dropped.rows(len(projected), device=projected.device)
     if seeds is not None:
         dropped = Dropped(dropped.share, queries.pad(seeds))
-    return queries.pack(attend(query, key, value, mask, scoring, dropped).transpose(1, 2)).flatten(1)
+    return queries.flatten(attend(query, key, value, mask, scoring, dropped).transpose(1, 2)).flatten(1)
 
 
 def attend_between(
     x: Float[Tensor, "tokens model"],
     before: Maps,
     memory: Float[Tensor, "memory_tokens memory_width"] | None,
-    attention: PackedAttention,
+    attention: RaggedAttention,
     after: Maps,
 ) -> Float[Tensor, "tokens outputs"]:
-    """``attend_packed`` of what the maps ``before`` make of ``x``, and then the map ``after``."""
+    """``attend_ragged`` of what the maps ``before`` make of ``x``, and then the map ``after``."""
     if attention.way(x) == "C++" and maps_rows(x, *before.weights) and maps_rows(x, *after.weights):
         memory = None if memory is None else memory.to(torch.bfloat16).contiguous()
         return chain_rows(x, before, _Attending(memory, attention), after)
-    gathered = attend_packed(linear_maps(x, before.weights, before.biases), memory, attention)
+    gathered = attend_ragged(linear_maps(x, before.weights, before.biases), memory, attention)
     return linear_maps(gathered, after.weights, after.biases)
 
 
-def packed_way(
+def ragged_way(
     projected: Float[Tensor, "tokens width"],
-    keys: Packing,
+    keys: RaggedLayout,
     heads: Heads,
-    reach: int | None,
+    window: int | None,
     dropout: float,
     *,
     plain: bool,
@@ -118,11 +118,11 @@ def packed_way(
 
     ``plain`` is whether scores are scaled products alone.
     """
-    if not plain or reach is not None:
+    if not plain or window is not None:
         return "padded"
     if has_native(projected) and keys.tokens <= _LONGEST * len(keys.lengths):
         return "C++"
-    fused = heads.d_k == heads.d_v and dropout == 0 and has_variable_length(projected, heads.d_k)
+    fused = heads.d_k == heads.d_v and dropout == 0 and has_varlen(projected, heads.d_k)
     return "variable length" if fused else "padded"
 
 
@@ -138,10 +138,10 @@ def _split(projected: Tensor, memory: Tensor | None, heads: Heads) -> tuple[Tens
 @final
 @dataclass(frozen=True)
 class _Attending:
-    """``attend_packed`` in C++ as a part of a chain."""
+    """``attend_ragged`` in C++ as a part of a chain."""
 
     memory: Tensor | None
-    attention: PackedAttention
+    attention: RaggedAttention
 
     @property
     def others(self) -> Sequence[Tensor | None]:
@@ -193,5 +193,5 @@ class _Attending:
 
     @cached_property
     def _seeds(self) -> Tensor | None:
-        packing = self.attention.queries
-        return self.attention.dropped.rows(packing.tokens, device=packing.places.device)
+        layout = self.attention.queries
+        return self.attention.dropped.rows(layout.tokens, device=layout.places.device)

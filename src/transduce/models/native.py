@@ -9,13 +9,13 @@ from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
 from transduce.config import ModelConfig
-from transduce.kernels import Columns, Format, Writable, encode, pack, remember, step
+from transduce.kernels import AllowedTokens, Format, LogitColumns, encode, prepack, remember, step
 from transduce.layers import PositionalEncoding
 from transduce.models.contract import Decoded, LossSums, Step, Tokens
-from transduce.models.narrow import narrow
-from transduce.models.narrowed import Narrowed
-from transduce.models.packed_stacks import pack_decoder, pack_encoder
-from transduce.models.packed_state import PackedState
+from transduce.models.native_stacks import native_decoder, native_encoder
+from transduce.models.native_state import NativeState
+from transduce.models.quantize import quantize
+from transduce.models.shortlisted import ShortlistedProjection
 from transduce.models.transformer import Memory, Transformer
 
 # Of a table of positions, at least: longer sequences have one of their own.
@@ -44,7 +44,7 @@ class _Positions:
 
 
 @final
-class PackedTransformer:
+class NativeTransformer:
     """What ``model`` computes, with its matrices in one number format; it keeps the contract of ``contract.Model``.
 
     Sources are read and outputs written by the C++ kernels. What is done with known targets is left to the same model
@@ -58,20 +58,20 @@ class PackedTransformer:
         self._kept = torch.float32 if format_ == "float32" else torch.bfloat16
         self._encoder_positions = _Positions.of(model.encoder_positions, model.config)
         self._decoder_positions = _Positions.of(model.decoder_positions, model.config)
-        self._encoder, self._decoder = pack_encoder(model, format_), pack_decoder(model, format_)
-        self._projection = pack(model.output.weight.detach(), None, format_)
-        self._plain = narrow(model, format_)
+        self._encoder, self._decoder = native_encoder(model, format_), native_decoder(model, format_)
+        self._projection = prepack(model.output.weight.detach(), None, format_)
+        self._plain = quantize(model, format_)
 
     def encode(self, source: Tokens) -> Memory:
         """Read the sources, which end with the end symbol."""
-        packing = source.packing()
-        positions = self._encoder_positions.reaching(packing.longest)
-        return Memory(encode(self._encoder, positions, packing.pack(source.ids), packing), packing)
+        layout = source.layout()
+        positions = self._encoder_positions.reaching(layout.longest)
+        return Memory(encode(self._encoder, positions, layout.flatten(source.ids), layout), layout)
 
     def decode(self, memory: Memory, target: Tokens, *, want_attention: bool = False) -> Decoded:
         """Hidden states for all positions of known targets, which begin with the begin symbol."""
         hidden = memory.hidden.to(self._plain.embedding.weight.dtype)
-        return self._plain.decode(Memory(hidden, memory.packing), target, want_attention=want_attention)
+        return self._plain.decode(Memory(hidden, memory.layout), target, want_attention=want_attention)
 
     def project(self, hidden: Float[Tensor, "*positions model"]) -> Float[Tensor, "*positions vocabulary"]:
         """The logits of the next symbol."""
@@ -82,13 +82,13 @@ class PackedTransformer:
         return self._plain.forward(source, target, labels)
 
     def start(
-        self, memory: Memory, beam: int, prefix: Tokens | None = None, writable: Writable | None = None
-    ) -> PackedState:
+        self, memory: Memory, beam: int, prefix: Tokens | None = None, allowed: AllowedTokens | None = None
+    ) -> NativeState:
         """A state for ``beam`` rows a sentence that have read ``prefix`` (begin symbol included), or nothing."""
-        remembered = remember(self._decoder, memory.hidden, memory.packing, self._kept)
+        remembered = remember(self._decoder, memory.hidden, memory.layout, self._kept)
         positions = self._decoder_positions.reaching(1)
-        state = PackedState.empty(remembered, self.config, memory.packing.longest, beam)
-        state = replace(state, writable=writable, positions=positions)
+        state = NativeState.empty(remembered, self.config, memory.layout.longest, beam)
+        state = replace(state, allowed=allowed, positions=positions)
         if prefix is None:
             return state
         for ids in prefix.ids.repeat_interleave(beam, dim=0).unbind(dim=1):
@@ -97,8 +97,8 @@ class PackedTransformer:
         return replace(state, lengths=prefix.lengths.cpu().clone())
 
     def step(
-        self, state: PackedState, tokens: Int[Tensor, " rows"], *, want_attention: bool = False
-    ) -> Step[PackedState]:
+        self, state: NativeState, tokens: Int[Tensor, " rows"], *, want_attention: bool = False
+    ) -> Step[NativeState]:
         """Read one symbol in every row."""
         weights = state.room_for_weights(self.config.heads) if want_attention else None
         logits, after = self._read(state, tokens, weights)
@@ -106,12 +106,12 @@ class PackedTransformer:
         return Step(logits, attention, after, _columns(after))
 
     def _read(
-        self, state: PackedState, tokens: Int[Tensor, " rows"], weights: Tensor | None = None
-    ) -> tuple[Float[Tensor, "rows columns"], PackedState]:
+        self, state: NativeState, tokens: Int[Tensor, " rows"], weights: Tensor | None = None
+    ) -> tuple[Float[Tensor, "rows columns"], NativeState]:
         state = state.with_room()
-        if state.writable is not None and state.narrowed is None:
-            state = replace(state, narrowed=Narrowed.of(self._projection, state.writable))
-        projection = self._projection if state.narrowed is None else state.narrowed.matrix
+        if state.allowed is not None and state.shortlisted is None:
+            state = replace(state, shortlisted=ShortlistedProjection.of(self._projection, state.allowed))
+        projection = self._projection if state.shortlisted is None else state.shortlisted.matrix
         if state.positions is not None and state.width >= len(state.positions):
             state = replace(state, positions=self._decoder_positions.reaching(state.width + 1))
         found = state.lengths, state.slots, state.past, state.memory
@@ -120,8 +120,8 @@ class PackedTransformer:
         return logits, replace(state, lengths=state.lengths + 1, width=state.width + 1)
 
 
-def _columns(state: PackedState) -> Columns | None:
-    """What a step's scores are of, where the state was told what is writable."""
-    if state.writable is None or state.narrowed is None:
+def _columns(state: NativeState) -> LogitColumns | None:
+    """What a step's scores are of, where the state was told what is allowed."""
+    if state.allowed is None or state.shortlisted is None:
         return None
-    return Columns(state.writable, state.narrowed.places)
+    return LogitColumns(state.allowed, state.shortlisted.places)

@@ -7,14 +7,14 @@ from typing import cast
 import torch
 from torch import nn
 
-from transduce.kernels import Format, PackedLayer, PackedMatrix, PackedNorm, PackedStack, has_native, pack
+from transduce.kernels import Format, NativeLayer, NativeNorm, NativeStack, PrepackedMatrix, has_native, prepack
 from transduce.kernels.products import MOST_INPUTS
 from transduce.layers import Embedding, FeedForward, MultiHeadAttention
 from transduce.models.stacks import DecoderLayer, EncoderLayer
 from transduce.models.transformer import Transformer
 
 
-def can_pack(model: Transformer) -> bool:
+def can_run_natively(model: Transformer) -> bool:
     """Whether the C++ kernels are there for where the model is, and compute what it computes."""
     config = model.config
     return (
@@ -30,22 +30,22 @@ def can_pack(model: Transformer) -> bool:
     )
 
 
-def pack_encoder(model: Transformer, format_: Format) -> PackedStack:
+def native_encoder(model: Transformer, format_: Format) -> NativeStack:
     """The encoder with its matrices in a number format."""
     layers = [_encoder_layer(layer, format_) for layer in cast(Iterable[EncoderLayer], model.encoder)]
     embedding = model.embedding if model.source_embedding is None else model.source_embedding
     return _stack(model, layers, embedding, model.encoder_norm)
 
 
-def pack_decoder(model: Transformer, format_: Format) -> PackedStack:
+def native_decoder(model: Transformer, format_: Format) -> NativeStack:
     """The decoder with its matrices in a number format."""
     layers = [_decoder_layer(layer, format_) for layer in cast(Iterable[DecoderLayer], model.decoder)]
     return _stack(model, layers, model.embedding, model.decoder_norm)
 
 
-def _stack(model: Transformer, layers: list[PackedLayer], embedding: Embedding, last: nn.Module) -> PackedStack:
+def _stack(model: Transformer, layers: list[NativeLayer], embedding: Embedding, last: nn.Module) -> NativeStack:
     config = model.config
-    return PackedStack(
+    return NativeStack(
         layers=layers,
         embedding=embedding.weight.detach(),
         embedding_scale=embedding.scale,
@@ -60,10 +60,10 @@ def _stack(model: Transformer, layers: list[PackedLayer], embedding: Embedding, 
     )
 
 
-def _encoder_layer(layer: EncoderLayer | DecoderLayer, format_: Format) -> PackedLayer:
+def _encoder_layer(layer: EncoderLayer | DecoderLayer, format_: Format) -> NativeLayer:
     """What the layers of both stacks have."""
     inner, outer = _feed_forward(layer.feed_forward, format_)
-    return PackedLayer(
+    return NativeLayer(
         self_norm=_norm(layer.self_attention_residual.norm),
         input=_input(layer.self_attention, format_),
         output=_beside([layer.self_attention.output], format_),
@@ -73,7 +73,7 @@ def _encoder_layer(layer: EncoderLayer | DecoderLayer, format_: Format) -> Packe
     )
 
 
-def _decoder_layer(layer: DecoderLayer, format_: Format) -> PackedLayer:
+def _decoder_layer(layer: DecoderLayer, format_: Format) -> NativeLayer:
     memory = layer.cross_attention
     return replace(
         _encoder_layer(layer, format_),
@@ -84,20 +84,20 @@ def _decoder_layer(layer: DecoderLayer, format_: Format) -> PackedLayer:
     )
 
 
-def _input(attention: MultiHeadAttention, format_: Format) -> PackedMatrix:
+def _input(attention: MultiHeadAttention, format_: Format) -> PrepackedMatrix:
     return _beside([attention.query, attention.key, attention.value], format_)
 
 
-def _feed_forward(network: nn.Module, format_: Format) -> tuple[PackedMatrix, PackedMatrix]:
+def _feed_forward(network: nn.Module, format_: Format) -> tuple[PrepackedMatrix, PrepackedMatrix]:
     assert isinstance(network, FeedForward)
     return _beside([network.inner], format_), _beside([network.outer], format_)
 
 
-def _beside(maps: list[nn.Linear], format_: Format) -> PackedMatrix:
+def _beside(maps: list[nn.Linear], format_: Format) -> PrepackedMatrix:
     """Several maps of the same inputs as one."""
     bias = None if maps[0].bias is None else torch.cat([each.bias.detach() for each in maps])
-    return pack(torch.cat([each.weight.detach() for each in maps]), bias, format_)
+    return prepack(torch.cat([each.weight.detach() for each in maps]), bias, format_)
 
 
-def _norm(norm: nn.LayerNorm) -> PackedNorm:
-    return PackedNorm(norm.weight.detach(), norm.bias.detach())
+def _norm(norm: nn.LayerNorm) -> NativeNorm:
+    return NativeNorm(norm.weight.detach(), norm.bias.detach())

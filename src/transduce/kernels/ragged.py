@@ -1,4 +1,4 @@
-"""Sequences of different lengths laid end to end, without padding."""
+"""Sequences of different lengths in one ragged batch, without padding."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +15,7 @@ from transduce.kernels.transfer import send
 
 @final
 @dataclass(frozen=True)
-class Packing:
+class RaggedLayout:
     """Where the symbols of a batch lie when its rows stand end to end: row b's first, then those of row b + 1.
 
     ``lengths`` and ``offsets`` (where each row begins, and at last where all end) are on the CPU; ``places``, on the
@@ -36,8 +36,8 @@ class Packing:
         longest: int,
         device: torch.device,
         seeds: Int[Tensor, " batch"] | None = None,
-    ) -> "Packing":
-        """The packing of rows of so many symbols each, padded to ``longest``."""
+    ) -> "RaggedLayout":
+        """The layout of rows of so many symbols each, padded to ``longest``."""
         lengths = lengths.cpu()
         # Worked out on the processor, whatever the device: there, to count symbols is to wait for all work before it.
         counts = lengths.numpy()
@@ -74,11 +74,11 @@ class Packing:
         flat = torch.zeros(len(self.lengths) * self.longest, dtype=torch.bool, device=self.places.device)
         return flat.index_fill(0, self.places, True).view(-1, self.longest)
 
-    def pack(self, padded: Shaped[Tensor, "batch longest *rest"]) -> Shaped[Tensor, "tokens *rest"]:
+    def flatten(self, padded: Shaped[Tensor, "batch longest *rest"]) -> Shaped[Tensor, "tokens *rest"]:
         """The symbols of a padded batch, end to end."""
         return padded.flatten(0, 1).index_select(0, self.places)
 
-    def pad(self, packed: Shaped[Tensor, "tokens *rest"]) -> Shaped[Tensor, "batch longest *rest"]:
+    def pad(self, ragged: Shaped[Tensor, "tokens *rest"]) -> Shaped[Tensor, "batch longest *rest"]:
         """The padded batch, zeros where no symbol stands."""
-        flat = packed.new_zeros(len(self.lengths) * self.longest, *packed.shape[1:])
-        return flat.index_copy(0, self.places, packed).view(-1, self.longest, *packed.shape[1:])
+        flat = ragged.new_zeros(len(self.lengths) * self.longest, *ragged.shape[1:])
+        return flat.index_copy(0, self.places, ragged).view(-1, self.longest, *ragged.shape[1:])

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from transduce.kernels import Dropped, Heads, PackedAttention, Packing, Scoring, attend_packed, native
-from transduce.kernels.packed import _LONGEST
+from transduce.kernels import Dropped, Heads, RaggedAttention, RaggedLayout, Scoring, attend_ragged, native
+from transduce.kernels.ragged_attention import _LONGEST
 
 CPU = torch.device("cpu")
 # Query and key widths, value widths, and lengths that are no multiples of a vector's. Rows of EVEN are whole words.
@@ -14,7 +14,7 @@ TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.03}
 
 
 def pack(*lengths):
-    return Packing.of(torch.tensor(lengths), max(lengths), CPU)
+    return RaggedLayout.of(torch.tensor(lengths), max(lengths), CPU)
 
 
 def one_by_one(query, key, value, queries, keys, causal, factor=None, heads=HEADS):
@@ -47,8 +47,8 @@ def run(parts, queries, keys, *, own, causal=False, dropped=0.0, heads=HEADS):
     projected = torch.cat([query, key, value], dim=1) if own else query
     memory = None if own else torch.cat([key, value], dim=1)
     settings = {"causal": causal, "dropped": Dropped(dropped)}
-    attention = PackedAttention(pack(*queries), pack(*keys), heads, Scoring(scale=0.3), **settings)
-    return attend_packed(projected, memory, attention)
+    attention = RaggedAttention(pack(*queries), pack(*keys), heads, Scoring(scale=0.3), **settings)
+    return attend_ragged(projected, memory, attention)
 
 
 @pytest.mark.usefixtures("way")
@@ -96,7 +96,7 @@ def test_dropout_falls_on_weights_and_gradients_alike(causal):
 @pytest.mark.parametrize("longest", [_LONGEST, _LONGEST + 1])
 def test_long_sequences_are_left_to_matrix_products(longest, way, monkeypatch):
     called = []
-    monkeypatch.setattr("transduce.kernels.packed.call", lambda name, *_: called.append(name))
+    monkeypatch.setattr("transduce.kernels.ragged_attention.call", lambda name, *_: called.append(name))
     run(tensors(torch.float32, (longest,), (longest,)), (longest,), (longest,), own=True)
     assert called == (["attention"] if way != "plain" and longest == _LONGEST else [])
 

@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 @final
 @dataclass(frozen=True)
-class Lesson:
+class StepBatches:
     """A step's batches, as far as they are this process's, and where all of the step's stand."""
 
     batches: list[Batch]
@@ -30,12 +30,12 @@ class Lesson:
         return {"epoch": last.epoch, "window": last.window, "batch": last.batch + 1}
 
 
-def lessons(corpora: Corpora, config: TrainConfig, progress: Progress, share: Share) -> Iterator[Lesson]:
+def read_step_batches(corpora: Corpora, config: TrainConfig, progress: Progress, share: Share) -> Iterator[StepBatches]:
     """What each step learns from, without end, from where ``progress`` stands, without what it has excluded."""
     batches = _batches(corpora, config, progress, share)
     while True:
         group = list(islice(batches, config.accumulate))
-        yield Lesson([batch for _, batch in group if batch is not None], tuple(place for place, _ in group))
+        yield StepBatches([batch for _, batch in group if batch is not None], tuple(place for place, _ in group))
 
 
 def _batches(

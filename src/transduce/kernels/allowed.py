@@ -10,7 +10,7 @@ from torch import Tensor
 
 @final
 @dataclass(frozen=True)
-class Writable:
+class AllowedTokens:
     """Sentence i may write ``symbols[i, :lengths[i]]``, in ascending order; behind them, its first one is repeated."""
 
     symbols: Int64[Tensor, "sentences longest"]
@@ -18,7 +18,7 @@ class Writable:
     vocabulary: int
 
     @classmethod
-    def where(cls, allowed: Bool[Tensor, "sentences vocabulary"]) -> "Writable":
+    def where(cls, allowed: Bool[Tensor, "sentences vocabulary"]) -> "AllowedTokens":
         """The lists as a table says them; each sentence has one symbol at least."""
         sentence, symbol = allowed.nonzero(as_tuple=True)
         lengths = allowed.sum(dim=1)
@@ -27,15 +27,15 @@ class Writable:
         symbols[sentence, torch.arange(len(symbol), device=symbol.device) - first[sentence]] = symbol
         return cls(symbols, lengths, allowed.shape[1])
 
-    def keep(self, sentences: Int[Tensor, " kept"]) -> "Writable":
+    def keep(self, sentences: Int[Tensor, " kept"]) -> "AllowedTokens":
         """The lists of some of the sentences."""
-        return Writable(self.symbols[sentences], self.lengths[sentences], self.vocabulary)
+        return AllowedTokens(self.symbols[sentences], self.lengths[sentences], self.vocabulary)
 
-    def join(self, other: "Writable") -> "Writable":
+    def join(self, other: "AllowedTokens") -> "AllowedTokens":
         """These lists, and behind them another's."""
         longest = max(self.symbols.shape[1], other.symbols.shape[1])
         wide = [_widen(each.symbols, longest) for each in (self, other)]
-        return Writable(torch.cat(wide), torch.cat([self.lengths, other.lengths]), self.vocabulary)
+        return AllowedTokens(torch.cat(wide), torch.cat([self.lengths, other.lengths]), self.vocabulary)
 
     def together(self) -> Int64[Tensor, " columns"]:
         """The symbols that stand in any of the lists, in ascending order."""
@@ -45,31 +45,31 @@ class Writable:
 
 @final
 @dataclass(frozen=True)
-class Columns:
+class LogitColumns:
     """Scores of which symbol ``v`` has column ``places[v]``, where any sentence may write it; each only its own."""
 
-    writable: Writable
+    allowed: AllowedTokens
     places: Int64[Tensor, " vocabulary"]
 
     @classmethod
-    def of(cls, writable: Writable, symbols: Int64[Tensor, " columns"]) -> "Columns":
+    def of(cls, allowed: AllowedTokens, symbols: Int64[Tensor, " columns"]) -> "LogitColumns":
         """Column i has the scores of ``symbols[i]``, and every symbol of the lists has one."""
-        places = symbols.new_zeros(writable.vocabulary)
-        return cls(writable, places.index_copy(0, symbols, torch.arange(len(symbols), device=symbols.device)))
+        places = symbols.new_zeros(allowed.vocabulary)
+        return cls(allowed, places.index_copy(0, symbols, torch.arange(len(symbols), device=symbols.device)))
 
     @classmethod
-    def whole(cls, writable: Writable) -> "Columns":
+    def whole(cls, allowed: AllowedTokens) -> "LogitColumns":
         """Every symbol of the vocabulary has a column."""
-        return cls(writable, torch.arange(writable.vocabulary, device=writable.symbols.device))
+        return cls(allowed, torch.arange(allowed.vocabulary, device=allowed.symbols.device))
 
     def spread(self, scores: Float[Tensor, "rows columns"]) -> Float[Tensor, "rows vocabulary"]:
         """The scores over the vocabulary, minus infinity where a sentence may not write a symbol."""
-        symbols = self.writable.symbols.repeat_interleave(len(scores) // len(self.writable.lengths), dim=0)
-        nothing = scores.new_full((len(scores), self.writable.vocabulary), -torch.inf)
+        symbols = self.allowed.symbols.repeat_interleave(len(scores) // len(self.allowed.lengths), dim=0)
+        nothing = scores.new_full((len(scores), self.allowed.vocabulary), -torch.inf)
         return nothing.scatter(1, symbols, scores.gather(1, self.places[symbols]))
 
 
-def join_writable(one: Writable | None, other: Writable | None) -> Writable | None:
+def join_allowed(one: AllowedTokens | None, other: AllowedTokens | None) -> AllowedTokens | None:
     """The lists of two groups of sentences, where such are known; of both or of neither."""
     assert (one is None) == (other is None), "some sentences have lists and some have none"
     return None if one is None or other is None else one.join(other)

@@ -9,29 +9,29 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transduce.config import ModelConfig
-from transduce.kernels import PackedMemory, PackedPast, Writable, join_writable
+from transduce.kernels import AllowedTokens, NativeMemory, NativePast, join_allowed
 from transduce.kernels.transformer import memory_columns
-from transduce.models.narrowed import Narrowed
+from transduce.models.shortlisted import ShortlistedProjection
 
-# Columns that there is room for at first; the room doubles when it is full.
+# LogitColumns that there is room for at first; the room doubles when it is full.
 _COLUMNS: Final = 16
 
 
 @final
 @dataclass(frozen=True)
-class PackedState:
+class NativeState:
     """Sentence i's keys and values stand in slot ``slots[i]`` of the past and of the memory, as long as it stays.
 
     Hypotheses that change places, and sentences that leave, move numbers of rows and slots: no key is copied.
     There may be more slots than sentences. ``lengths`` are the symbols that each sentence has read, ``width`` is the
     largest of them (at least), and ``source`` the longest source's symbols. ``logits`` is where every step leaves its
     scores. ``positions`` are the vectors of the positions that it may come to, where the model has any: longer
-    outputs are given more. ``writable`` is what each sentence can be continued with, where it is not all of the
-    vocabulary, and ``narrowed`` what scores it, once it is needed.
+    outputs are given more. ``allowed`` is what each sentence can be continued with, where it is not all of the
+    vocabulary, and ``shortlisted`` what scores it, once it is needed.
     """
 
-    memory: PackedMemory
-    past: PackedPast
+    memory: NativeMemory
+    past: NativePast
     slots: Int64[Tensor, " sentences"]
     lengths: Int64[Tensor, " sentences"]
     logits: Float32[Tensor, "room vocabulary"]
@@ -39,21 +39,21 @@ class PackedState:
     source: int
     beam: int
     positions: Float32[Tensor, "longest model"] | None = None
-    writable: Writable | None = None
-    narrowed: Narrowed | None = None
+    allowed: AllowedTokens | None = None
+    shortlisted: ShortlistedProjection | None = None
 
     @classmethod
-    def empty(cls, memory: PackedMemory, config: ModelConfig, source: int, beam: int) -> "PackedState":
+    def empty(cls, memory: NativeMemory, config: ModelConfig, source: int, beam: int) -> "NativeState":
         """Nothing has been read yet."""
         layers, sentences = memory.keys.shape[:2]
         sizes, dtype = (layers, sentences, beam, config.heads, _COLUMNS), memory.keys.dtype
         ancestors = torch.zeros(sentences * beam, _COLUMNS, dtype=torch.int32)
         keys, values = (torch.empty(*sizes, width, dtype=dtype) for width in (config.d_k, config.d_v))
         lengths, logits = torch.zeros(sentences, dtype=torch.long), torch.empty(sentences * beam, config.vocab_size)
-        past = PackedPast(keys, values, ancestors)
+        past = NativePast(keys, values, ancestors)
         return cls(memory, past, torch.arange(sentences), lengths, logits, width=0, source=source, beam=beam)
 
-    def with_room(self) -> "PackedState":
+    def with_room(self) -> "NativeState":
         """The same with room for one more column."""
         slots, columns = self.past.keys.shape[1], self.past.keys.shape[4]
         return self if self.width < columns else self._laid_anew(slots, self.memory.keys.shape[2], 2 * columns)
@@ -62,21 +62,21 @@ class PackedState:
         """Where a step can leave what each row weighs its memory by."""
         return torch.zeros(len(self.slots) * self.beam, heads, self.source)
 
-    def reorder(self, rows: Int[Tensor, " rows"]) -> "PackedState":
+    def reorder(self, rows: Int[Tensor, " rows"]) -> "NativeState":
         """Row i goes on from row ``rows[i]``, which belongs to the same sentence."""
         return replace(self, past=replace(self.past, ancestors=self.past.ancestors.index_select(0, rows)))
 
-    def release(self, finished: Bool[Tensor, " sentences"]) -> "PackedState":
+    def release(self, finished: Bool[Tensor, " sentences"]) -> "NativeState":
         """The finished sentences leave with all their rows; the others close ranks, and slots are free."""
         staying = (~finished).nonzero().squeeze(1)
         rows = (staying.unsqueeze(1) * self.beam + torch.arange(self.beam)).flatten()
         slots, lengths = self.slots[staying], self.lengths[staying]
         width, source = _largest(lengths), _largest(self.memory.lengths[slots])
-        writable = None if self.writable is None else self.writable.keep(staying)
+        allowed = None if self.allowed is None else self.allowed.keep(staying)
         kept = replace(self.reorder(rows), slots=slots, lengths=lengths, width=width, source=source)
-        return replace(kept, writable=writable)
+        return replace(kept, allowed=allowed)
 
-    def admit(self, other: "PackedState") -> "PackedState":
+    def admit(self, other: "NativeState") -> "NativeState":
         """The sentences of another state, of the same beam, come in behind these, however far each of them is.
 
         They move into free slots. Only where those are too few or too small, all is laid anew, with columns for the
@@ -99,8 +99,8 @@ class PackedState:
             width=max(self.width, other.width),
             source=source,
             positions=_longer(self.positions, other.positions),
-            writable=join_writable(self.writable, other.writable),
-            narrowed=None,
+            allowed=join_allowed(self.allowed, other.allowed),
+            shortlisted=None,
         )
 
     def _free(self) -> Int64[Tensor, " free"]:
@@ -109,19 +109,19 @@ class PackedState:
         free[self.slots] = False
         return free.nonzero().squeeze(1)
 
-    def _laid_anew(self, slots: int, source: int, columns: int) -> "PackedState":
+    def _laid_anew(self, slots: int, source: int, columns: int) -> "NativeState":
         """The same in buffers of so many slots, and columns of memory and past."""
         memory, past, new = self.memory, self.past, self.memory.keys.new_empty
         layers, heads = len(memory.keys), past.keys.shape[3]
         sizes = layers, slots, self.beam, heads, columns
         after = replace(
             self,
-            memory=PackedMemory(
+            memory=NativeMemory(
                 new(layers, slots, source, memory.keys.shape[3]),
                 new(layers, slots, source, memory.values.shape[3]),
                 memory.lengths.new_zeros(slots),
             ),
-            past=PackedPast(
+            past=NativePast(
                 new(*sizes, past.keys.shape[5]),
                 new(*sizes, past.values.shape[5]),
                 F.pad(past.ancestors, (0, columns - past.ancestors.shape[1])),
@@ -132,7 +132,7 @@ class PackedState:
         after._write(self, after.slots)
         return after
 
-    def _write(self, other: "PackedState", slots: Int64[Tensor, " sentences"]) -> None:
+    def _write(self, other: "NativeState", slots: Int64[Tensor, " sentences"]) -> None:
         """What the sentences of another state remember, into these slots."""
         self.memory.lengths[slots] = other.memory.lengths[other.slots]
         source = memory_columns(other.source)

@@ -1,0 +1,30 @@
+import torch
+
+from transduce.kernels import RaggedLayout
+
+CPU = torch.device("cpu")
+
+
+def test_rows_stand_end_to_end():
+    layout = RaggedLayout.of(torch.tensor([3, 1, 2]), 4, CPU)
+    padded = torch.tensor([[5, 7, 11, 0], [13, 0, 0, 0], [17, 19, 0, 0]])
+    assert layout.flatten(padded).tolist() == [5, 7, 11, 13, 17, 19]
+    assert layout.pad(layout.flatten(padded)).equal(padded)
+    assert layout.columns.tolist() == [0, 1, 2, 0, 0, 1]
+    assert layout.real.equal(padded > 0)
+    assert layout.offsets.tolist() == [0, 3, 4, 6]
+    assert layout.tokens == 6
+
+
+def test_a_row_may_be_empty():
+    layout = RaggedLayout.of(torch.tensor([0, 2, 0]), 2, CPU)
+    assert layout.offsets.tolist() == [0, 0, 2, 2]
+    assert layout.pad(torch.tensor([[5.0], [7.0]])).squeeze(2).tolist() == [[0, 0], [5, 7], [0, 0]]
+
+
+def test_gradients_pass_both_ways():
+    layout = RaggedLayout.of(torch.tensor([2, 3]), 3, CPU)
+    padded = torch.randn(2, 3, 4, requires_grad=True)
+    (layout.pad(layout.flatten(padded)) * 3).sum().backward()
+    assert padded.grad is not None
+    assert padded.grad.equal(3.0 * layout.real.unsqueeze(2).expand_as(padded))
