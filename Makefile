@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# The kernels of this processor; all: those of every kind of processor, as a wheel has them.
+KERNELS ?= own
 
 .PHONY: install demo test check bench
 
@@ -10,7 +12,7 @@ install: $(VENV)/.installed
 # The stamp makes every other target cheap once the environment stands.
 $(VENV)/.installed: pyproject.toml constraints.txt setup.py $(wildcard src/transduce/kernels/*.cpp src/transduce/kernels/*.h)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,dev]'
+	TRANSDUCE_KERNELS=$(KERNELS) $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,dev]'
 	touch $@
 
 demo: install
@@ -24,6 +26,7 @@ check: install
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/md-dead-link-check
 
 bench: install
 	$(BIN)/python -m benchmarks

@@ -28,6 +28,15 @@ def way(request, monkeypatch):
 
 
 @pytest.fixture
+def built():
+    """For a test that goes once through the kernels that this processor takes."""
+    from transduce.kernels import native
+
+    if native._library() is None:
+        pytest.skip("installed without a C++ compiler")
+
+
+@pytest.fixture
 def by_vectors(way, monkeypatch):
     """Linear maps in C++ wherever that was built, were PyTorch's products faster or not."""
     monkeypatch.setattr(sys.modules["transduce.kernels.linear_maps"], "_multiplies_by_vectors", lambda: way != "plain")

@@ -180,9 +180,8 @@ with torch.inference_mode():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory as Linux has them")
 @pytest.mark.parametrize("threads", [1, 2])
-def test_too_little_memory_is_an_error_and_not_the_end(threads, way):
-    if way != "native_avx2":
-        pytest.skip("the process takes the library that fits the processor")
+@pytest.mark.usefixtures("built")
+def test_too_little_memory_is_an_error_and_not_the_end(threads):
     found = subprocess.run(
         [sys.executable, "-c", TOO_LITTLE, str(threads)], capture_output=True, text=True, check=False, timeout=300
     )

@@ -22,19 +22,14 @@ OPTIONS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _built(way):
+def test_random_shapes(way):
     if way == "plain":
         pytest.skip("there are no kernels")
-
-
-def test_random_shapes():
     shapes.run(44, 7)
 
 
-def test_threads_share_a_model_beyond_its_table_of_positions(way):
-    if way != "native_avx2":
-        pytest.skip("once is enough")
+@pytest.mark.usefixtures("built")
+def test_threads_share_a_model_beyond_its_table_of_positions():
     threads.run(8, 48)
 
 
@@ -102,20 +97,18 @@ with ThreadPoolExecutor(4) as pool:
 
 
 @pytest.mark.slow
-def test_the_sanitizer_would_find_something(instrumented, way):
+@pytest.mark.usefixtures("built")
+def test_the_sanitizer_would_find_something(instrumented):
     kind, run = instrumented
-    if way != "native_avx2":
-        pytest.skip("once is enough")
     found = run("-c", OVERFLOW if kind == "address" else RACE)
     assert found.returncode == 99, found.stderr
     assert "AddressSanitizer" in found.stderr or "data race" in found.stderr
 
 
 @pytest.mark.slow
-def test_clean_under_sanitizers(instrumented, way):
+@pytest.mark.usefixtures("built")
+def test_clean_under_sanitizers(instrumented):
     kind, run = instrumented
-    if way != "native_avx2":
-        pytest.skip("the tests go through all kinds themselves")
     if kind == "address":
         jobs = [(HERE / "shapes.py", 10_000, 1), (*TESTS, "tests/kernels", "tests/models")]
     else:
