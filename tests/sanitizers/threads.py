@@ -1,4 +1,4 @@
-"""Threads that search with one packed model: ``python tests/sanitizers/threads.py THREADS SEARCHES``.
+"""Threads that search with one model in the C++ kernels: ``python tests/sanitizers/threads.py THREADS SEARCHES``.
 
 A table of positions holds few of them here, so that limits around that and beyond have some threads grow theirs while
 others do not.
@@ -11,7 +11,7 @@ from unittest import mock
 import torch
 
 from transduce.config import ModelConfig
-from transduce.models import NativeTransformer, Tokens, build, packed
+from transduce.models import NativeTransformer, Tokens, build, native
 from transduce.search import Newcomers, SearchSettings, beam_search
 
 SIZES = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 16, "d_ff": 20, "heads": 2, "vocab_size": 23}
@@ -22,9 +22,9 @@ LENGTHS = (20, 3, 17, 16, 1, 70, 9, 550)  # the last is read by all cores that t
 
 
 def make():
-    """A packed model of no use but this."""
+    """A model in the C++ kernels, of no use but this."""
     torch.manual_seed(1)
-    with mock.patch.object(packed, "_POSITIONS", POSITIONS):
+    with mock.patch.object(native, "_POSITIONS", POSITIONS):
         return NativeTransformer(build(ModelConfig(**SIZES)).eval().requires_grad_(False), "float32")
 
 
