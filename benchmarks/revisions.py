@@ -226,7 +226,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="What this revision does differently from an earlier one.")
     parser.add_argument("before", type=Path, help="a checkout of the earlier revision, installed")
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=15, help="of the speed; 0: leave that out")
     parser.add_argument("--work", type=Path, help="where the runs go; left out: a temporary folder")
     given = parser.parse_args()
     sides, data = [Side("before", given.before.resolve()), Side("this", HERE)], given.data.resolve()
@@ -235,7 +235,9 @@ def main() -> None:
         parts = [compare_losses(sides, data, work)]
         models = [work / sides[0].name / recipe for recipe in RECIPES]
         workers = [stack.enter_context(Worker(side, models, data)) for side in sides]
-        parts += [compare_outputs(workers), compare_speed(sides, workers, data, work, given.rounds)]
+        parts.append(compare_outputs(workers))
+        if given.rounds:
+            parts.append(compare_speed(sides, workers, data, work, given.rounds))
     lines = [circumstances(), *(line for part in parts for line in ["", *part.lines])]
     print("\n".join(lines))
     RESULT.write_text("\n".join(lines) + "\n", encoding="utf-8")

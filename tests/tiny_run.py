@@ -3,10 +3,13 @@
 It is no conftest, so that the folders of several rooms share one trained model.
 """
 
+import os
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from transduce.config import RunConfig, read_run
 from transduce.inference import Translator, load
@@ -63,17 +66,30 @@ def _sentences(number: int, chance: random.Random) -> tuple[str, str]:
     return source, target
 
 
-@pytest.fixture(scope="session")
-def tiny_run_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run file beside its corpora. Nothing may be written into its folder."""
-    folder = tmp_path_factory.mktemp("corpus")
+def _make_once(name: str, factory: pytest.TempPathFactory, make: Callable[[Path], None]) -> Path:
+    """A folder that one of the workers of pytest-xdist makes, and the others wait for."""
+    shared = factory.getbasetemp() if "PYTEST_XDIST_WORKER" not in os.environ else factory.getbasetemp().parent
+    folder = shared / name
+    with FileLock(shared / f"{name}.lock"):
+        if not (shared / f"{name}.done").exists():
+            make(folder)
+            (shared / f"{name}.done").touch()
+    return folder
+
+
+def _write_corpora(folder: Path) -> None:
+    folder.mkdir()
     chance = random.Random(5)
     for name, number in (("train", TRAIN_PAIRS), ("dev", DEV_PAIRS)):
         for side, text in zip(("src", "trg"), _sentences(number, chance), strict=True):
             (folder / f"{name}.{side}").write_text(text, encoding="utf-8")
-    path = folder / "tiny.toml"
-    path.write_text(RUN, encoding="utf-8")
-    return path
+    (folder / "tiny.toml").write_text(RUN, encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def tiny_run_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run file beside its corpora. Nothing may be written into its folder."""
+    return _make_once("corpus", tmp_path_factory, _write_corpora) / "tiny.toml"
 
 
 @pytest.fixture(scope="session")
@@ -85,9 +101,7 @@ def tiny_config(tiny_run_file: Path) -> RunConfig:
 @pytest.fixture(scope="session")
 def trained_run(tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run directory of a finished training. Nothing may be changed in it: copy it first."""
-    root = tmp_path_factory.mktemp("runs") / "tiny"
-    train_run(tiny_config, RunDirectory(root), resume=False)
-    return root
+    return _make_once("tiny", tmp_path_factory, lambda root: train_run(tiny_config, RunDirectory(root), resume=False))
 
 
 @pytest.fixture(scope="session")
