@@ -1,4 +1,4 @@
-"""Memory and time of attention on long sequences: plain, in chunks, and restricted to a neighbourhood.
+"""Memory and time of attention on long sequences: plain, in chunks, and within a local window.
 
     python -m benchmarks.attention_memory
 

@@ -20,8 +20,13 @@ VARIANTS: Final[dict[str, dict[str, Any]]] = {
     "multiplicative": {"compatibility": "multiplicative"},
     "additive": {"compatibility": "additive"},
     "additive relative": {"compatibility": "additive", "positions": "relative", "max_relative_distance": 2},
-    "neighbourhood": {"neighbourhood": 2},
-    "relative neighbourhood": {"neighbourhood": 3, "positions": "relative", "max_relative_distance": 1, "norm": "pre"},
+    "attention_window": {"attention_window": 2},
+    "relative attention_window": {
+        "attention_window": 3,
+        "positions": "relative",
+        "max_relative_distance": 1,
+        "norm": "pre",
+    },
     "parameter attention": {"feed_forward": "parameter_attention", "parameter_heads": 3, "parameter_keys": 11},
     "untied": {"tied_projection": False},
     # Without residuals, what tells positions apart is soon lost: one layer still shows it.

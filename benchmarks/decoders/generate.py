@@ -27,7 +27,7 @@ def can_generate(config: ModelConfig) -> bool:
     usual = ModelConfig()
     same = (
         "compatibility",
-        "neighbourhood",
+        "attention_window",
         "feed_forward",
         "residual",
         "tied_projection",

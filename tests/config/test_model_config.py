@@ -49,7 +49,7 @@ def test_is_frozen():
         ("source_vocab_size", 0),
         ("positions", "rotary"),
         ("compatibility", "cosine"),
-        ("neighbourhood", 0),
+        ("attention_window", 0),
         ("max_positions", 0),
         ("attention_dropout", 1.0),
         ("feed_forward", "gelu"),

@@ -30,7 +30,7 @@ def test_base_is_the_base_model_of_the_paper():
         "max_positions": 1024,
         "max_relative_distance": 16,
         "compatibility": "scaled_dot_product",
-        "neighbourhood": None,
+        "attention_window": None,
         "attention_bias": False,
         "feed_forward": "relu",
         "parameter_heads": 8,

@@ -39,8 +39,8 @@ REFUSED = [
     "beside at every layer",
     "additive",
     "additive relative",
-    "neighbourhood",
-    "relative neighbourhood",
+    "attention_window",
+    "relative attention_window",
     "parameter attention",
     "no residual",
 ]

@@ -68,7 +68,7 @@ OTHERS = {
     "max_positions": 17,
     "max_relative_distance": 2,
     "compatibility": "additive",
-    "neighbourhood": 2,
+    "attention_window": 2,
     "attention_bias": True,
     "feed_forward": "parameter_attention",
     "parameter_heads": 3,

@@ -1,4 +1,4 @@
-"""With a neighbourhood, a whole model's memory is linear in the length, masks included, forward and backward."""
+"""With an attention window, a whole model's memory is linear in the length, masks included, forward and backward."""
 
 import pytest
 import torch
@@ -39,7 +39,8 @@ def test_no_tensor_has_a_place_for_every_pair_of_positions(allocations, side, va
     """Only one side is long: attention between the two is never restricted (section 4 restricts self-attention)."""
     lengths = {"source": SHORT, "target": SHORT}
     once, twice = (
-        train(allocations, **(lengths | {side: length}), neighbourhood=23, **VARIANTS[variant]) for length in (N, 2 * N)
+        train(allocations, **(lengths | {side: length}), attention_window=23, **VARIANTS[variant])
+        for length in (N, 2 * N)
     )
     assert once.largest < N * N
     assert twice.largest / once.largest == pytest.approx(2, rel=0.02)
@@ -47,7 +48,7 @@ def test_no_tensor_has_a_place_for_every_pair_of_positions(allocations, side, va
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_without_a_neighbourhood_there_is_one(allocations, side):
+def test_without_a_window_there_is_one(allocations, side):
     """What the test above is worth: it would see the weights, and the decoder's causal mask."""
     made = train(allocations, **({"source": SHORT, "target": SHORT} | {side: 499}))
     assert made.largest == 2 * HEADS * 499 * 499
@@ -58,7 +59,8 @@ def test_a_long_prefix_is_read_in_linear_memory(allocations):
     """Prefixes of different lengths: their padding stands in front."""
     totals = []
     for length in (N, 2 * N):
-        model = build(preset("base", {**SIZES, "neighbourhood": 23})).eval()  # its table of sinusoids has yet to grow
+        # Its table of sinusoids has yet to grow.
+        model = build(preset("base", {**SIZES, "attention_window": 23})).eval()
         with allocations() as made:
             model.start(model.encode(tokens(SHORT)), 1, tokens(length))
         assert made.largest < N * N

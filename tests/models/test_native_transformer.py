@@ -22,7 +22,7 @@ VARIANTS = {
 NOT_NATIVE = [
     {"positions": "relative"},
     {"compatibility": "additive"},
-    {"neighbourhood": 4},
+    {"attention_window": 4},
     {"position_combination": "concatenate"},
     {"positions_at_every_layer": True},
     {"feed_forward": "parameter_attention"},

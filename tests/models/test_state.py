@@ -131,13 +131,13 @@ def test_attention_is_given_when_asked_for(model):
 @torch.no_grad()
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("positions", ["sinusoidal", "relative"])
-def test_a_neighbourhood_far_beyond_its_reach(positions, norm):
+def test_an_attention_window_much_shorter_than_the_output(positions, norm):
     """53 symbols are more than three blocks of 16: read at once they go block by block, read one at a time they do not.
 
     The third sentence's prefix is shorter than a block, so that whole windows are padding in front.
     """
     torch.manual_seed(13)
-    model = build(preset("base", {**SIZES, "positions": positions, "norm": norm, "neighbourhood": 7})).eval()
+    model = build(preset("base", {**SIZES, "positions": positions, "norm": norm, "attention_window": 7})).eval()
     target = torch.randint(4, 31, (3, 53))
     expected, memory = whole(model, SOURCE, target), model.encode(SOURCE)
     state = model.start(memory, 1)

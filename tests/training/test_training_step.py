@@ -124,7 +124,7 @@ def test_dropout_is_the_pairs_own_however_they_are_batched(cuts):
     assert len({loss, *others}) == 5
 
 
-@pytest.mark.parametrize("changes", [{}, {"positions": "relative"}, {"neighbourhood": 4}])
+@pytest.mark.parametrize("changes", [{}, {"positions": "relative"}, {"attention_window": 4}])
 def test_fillers_change_nothing(changes):
     """Not the sums, not what dropout leaves out of a pair, not the gradients."""
     torch.manual_seed(2)

@@ -1,10 +1,11 @@
 import logging
+from pathlib import Path
 
 import pytest
 
 from transduce.config import BadInputError, RunConfig, read_run, write_run
 from transduce.training import Progress
-from transduce.workflows.changes import find_changes, tell_changes, tell_circumstances
+from transduce.workflows.changes import find_changes, fix, tell_changes, tell_circumstances
 from transduce.workflows.run_directory import RunDirectory
 
 pytest_plugins = ["tiny_run"]
@@ -94,3 +95,43 @@ def test_another_number_of_threads_is_named(caplog):
     tell_circumstances(progress, now)
     tell_circumstances(Progress(), now)
     assert len(caplog.messages) == 1
+
+
+def _old_checkpoint(config: RunConfig, **changes: object) -> Progress:
+    """The progress of a checkpoint, as an older version would have written it; None leaves a setting out."""
+    fixed = fix(Progress(), config, config.train, RunDirectory(Path("run"))).fixed
+    fixed |= {key.replace("__", "."): value for key, value in changes.items()}
+    return Progress(fixed={key: value for key, value in fixed.items() if value is not None})
+
+
+def test_a_checkpoint_may_know_a_setting_by_its_former_name(tiny_run_file):
+    began = read_run(tiny_run_file, ["model.attention_window=4"])
+    old = _old_checkpoint(began, model__neighbourhood=4, model__attention_window=None)
+    again = fix(old, began, began.train, RunDirectory(Path("run")))
+    assert again.fixed["model.attention_window"] == 4
+    assert "model.neighbourhood" not in again.fixed
+    other = read_run(tiny_run_file, ["model.attention_window=6"])
+    with pytest.raises(BadInputError, match=r"model\.attention_window was 4 and is 6"):
+        fix(old, other, other.train, RunDirectory(Path("run")))
+
+
+def test_a_setting_that_is_younger_than_a_checkpoint_had_its_default(tiny_run_file):
+    began = read_run(tiny_run_file, ["model.norm=post"])
+    old = _old_checkpoint(began, model__residual=None, model__norm=None, train__accumulate=None)
+    assert fix(old, began, began.train, RunDirectory(Path("run"))).fixed["model.norm"] == "post"
+    other = read_run(tiny_run_file, ["model.norm=pre"])
+    with pytest.raises(BadInputError, match=r"model\.norm was 'post' and is 'pre'"):
+        fix(old, other, other.train, RunDirectory(Path("run")))
+
+
+def test_what_is_fixed_follows_from_the_settings(tiny_config):
+    fixed = fix(Progress(), tiny_config, tiny_config.train, RunDirectory(Path("run"))).fixed
+    rest = {key for key in fixed if not key.startswith("model.")}
+    assert rest == {
+        *(f"train.{name}" for name in ("batch_tokens", "accumulate", "seed", "precision")),
+        "data.train.weight",
+        "tokenizer.bpe_dropout",
+    }
+    assert "model.dropout" not in fixed
+    assert "model.vocab_size" not in fixed
+    assert fixed["model.d_model"] == tiny_config.model.d_model

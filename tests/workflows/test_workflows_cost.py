@@ -103,7 +103,7 @@ def test_a_training_ends_with_its_cost(tiny_run_file, tmp_path, caplog, monkeypa
 
 def test_restricted_attention_is_counted_about(tiny_run_file, tmp_path, caplog):
     caplog.set_level("INFO", "transduce")
-    train_run(read_run(tiny_run_file, [*SHORT, "model.neighbourhood=4"]), RunDirectory(tmp_path), resume=False)
+    train_run(read_run(tiny_run_file, [*SHORT, "model.attention_window=4"]), RunDirectory(tmp_path), resume=False)
     assert "training cost, counted: about " in caplog.text
 
 

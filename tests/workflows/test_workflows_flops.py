@@ -28,7 +28,7 @@ PAPER: dict[str, dict[str, object]] = {
     "dropout everywhere": {"attention_dropout": 0.1, "relu_dropout": 0.1},
     "learned positions": {"positions": "learned", "max_positions": 29},
     "no positions": {"positions": "none"},
-    "restricted to so many that it sees all": {"neighbourhood": 32},
+    "restricted to so many that it sees all": {"attention_window": 32},
 }
 FURTHER: dict[str, dict[str, object]] = {
     "positions beside embeddings": {"position_combination": "concatenate"},

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from transduce.config.model import FROM_LIST, Section, check_word
+from transduce.config.section import FROM_LIST, REFUSED, SAFE, Section, check_word
 
 MadeUpTask = Literal["copy"]
 
@@ -106,24 +106,32 @@ class Corpus(Section):
 class DataConfig(Section):
     """Where the text is. Paths are relative to ``root``, and ``root`` to the run file."""
 
-    root: str = "."
-    train: tuple[Corpus, ...] = Field(
+    root: Annotated[str, SAFE] = "."
+    train: Annotated[tuple[Corpus, ...], REFUSED] = Field(
         description="one corpus, or several ([[data.train]]) with weights and tags",
         examples=[{"source": "train.en", "target": "train.de"}],
     )
-    dev: Corpus = Field(examples=[{"source": "dev.en", "target": "dev.de"}])
-    test: Corpus | None = Field(
+    dev: Annotated[Corpus, REFUSED] = Field(examples=[{"source": "dev.en", "target": "dev.de"}])
+    test: Annotated[Corpus | None, SAFE] = Field(
         None,
         description="what evaluate scores a run on, where no files are given",
         examples=[{"source": "test.en", "target": "test.de"}],
     )
-    max_length: int = Field(256, ge=2, description="longest side of a training pair, in tokens with the end symbol")
-    max_length_ratio: float | None = Field(
+    max_length: Annotated[int, REFUSED] = Field(
+        256, ge=2, description="longest side of a training pair, in tokens with the end symbol"
+    )
+    max_length_ratio: Annotated[float | None, REFUSED] = Field(
         None, gt=1, description="longest side of a training pair over the shorter one, in tokens with the end symbol"
     )
-    duplicates: Literal["keep", "drop"] = Field("keep", description="training pairs that occurred before")
-    dev_overlap: Literal["keep", "drop"] = Field("keep", description="training pairs with a source or target of dev's")
-    invalid_utf8: Literal["refuse", "drop"] = Field("refuse", description="training lines that are no UTF-8")
+    duplicates: Annotated[Literal["keep", "drop"], REFUSED] = Field(
+        "keep", description="training pairs that occurred before"
+    )
+    dev_overlap: Annotated[Literal["keep", "drop"], REFUSED] = Field(
+        "keep", description="training pairs with a source or target of dev's"
+    )
+    invalid_utf8: Annotated[Literal["refuse", "drop"], REFUSED] = Field(
+        "refuse", description="training lines that are no UTF-8"
+    )
 
     @field_validator("train", mode="before")
     @classmethod

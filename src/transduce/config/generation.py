@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from numbers import Integral, Real
-from typing import Final, Literal, TypedDict
+from typing import Annotated, Final, Literal, TypedDict
 
 from pydantic import Field, ValidationError, model_validator
 
 from transduce.config.errors import BadInputError
-from transduce.config.model import Section
+from transduce.config.section import Section, Setting, facts
 
 LengthPenaltyKind = Literal["gnmt", "marian", "none"]
 Stopping = Literal["exact", "full_beam"]
@@ -19,8 +19,8 @@ MAX_TOKENS: Final = 100_000
 MAX_VOCABULARY: Final = 2**31
 MAX_SEED: Final = 2**63 - 1
 
-_OF_BEAMS: Final = frozenset({"coverage_penalty", "diversity"})
-_OF_SAMPLES: Final = frozenset({"temperature", "top_k", "top_p", "seed"})
+_OF_BEAMS: Final = Setting("safe", read_with=("sampling", (False,)))
+_OF_SAMPLES: Final = Setting("safe", read_with=("sampling", (True,)))
 
 
 class GenerationConfig(Section):
@@ -36,8 +36,10 @@ class GenerationConfig(Section):
     stopping: Stopping = Field(
         "exact", description="exact: nothing open can still win; full_beam: beam_size hypotheses have ended"
     )
-    coverage_penalty: float = Field(0.0, ge=0, le=MAX_PENALTY, description="beta of Wu et al. (2016); 0: none")
-    diversity: float = Field(
+    coverage_penalty: Annotated[float, _OF_BEAMS] = Field(
+        0.0, ge=0, le=MAX_PENALTY, description="beta of Wu et al. (2016); 0: none"
+    )
+    diversity: Annotated[float, _OF_BEAMS] = Field(
         0.0, ge=0, le=MAX_PENALTY, description="gamma of Li et al. (2016): siblings' ranks count against them; 0: none"
     )
     max_extra_length: int = Field(
@@ -57,30 +59,21 @@ class GenerationConfig(Section):
         None, ge=1, le=MAX_TOKENS, description="no so many tokens stand twice in an output"
     )
     sampling: bool = Field(False, description="outputs are drawn by chance, and there is no beam")
-    temperature: float = Field(1.0, gt=0, le=MAX_PENALTY, description="below 1 sharpens the distribution drawn from")
-    top_k: int | None = Field(None, ge=1, le=MAX_VOCABULARY, description="draw from so many most probable tokens")
-    top_p: float | None = Field(
+    temperature: Annotated[float, _OF_SAMPLES] = Field(
+        1.0, gt=0, le=MAX_PENALTY, description="below 1 sharpens the distribution drawn from"
+    )
+    top_k: Annotated[int | None, _OF_SAMPLES] = Field(
+        None, ge=1, le=MAX_VOCABULARY, description="draw from so many most probable tokens"
+    )
+    top_p: Annotated[float | None, _OF_SAMPLES] = Field(
         None, gt=0, le=1, description="draw from the fewest tokens that have this probability together"
     )
-    seed: int = Field(1, ge=0, le=MAX_SEED, description="of what is drawn")
+    seed: Annotated[int, _OF_SAMPLES] = Field(1, ge=0, le=MAX_SEED, description="of what is drawn")
 
     @model_validator(mode="after")
     def _check_lengths(self) -> "GenerationConfig":
         if self.max_length is not None and self.min_length > self.max_length:
             raise ValueError(f"min_length = {self.min_length} is above max_length = {self.max_length}: lower it")
-        return self
-
-    @model_validator(mode="after")
-    def _check_sampling(self) -> "GenerationConfig":
-        if self.sampling:
-            idle = _OF_BEAMS
-            reason = "has no meaning for samples, which do not compete: leave it out"
-        else:
-            idle = _OF_SAMPLES
-            reason = "is for sampling: set sampling too, or leave it out"
-        for name in sorted(idle):
-            if getattr(self, name) != type(self).model_fields[name].default:
-                raise ValueError(f"{name} = {getattr(self, name)} {reason}")
         return self
 
     def changed(self, changes: Mapping[str, object]) -> "GenerationConfig":
@@ -94,7 +87,8 @@ class GenerationConfig(Section):
         given = {name: as_plain(value) for name, value in changes.items() if value is not None}
         kept = self.model_dump(exclude=set(given))
         if given.get("sampling", self.sampling) != self.sampling:
-            kept = {name: value for name, value in kept.items() if name not in _OF_BEAMS | _OF_SAMPLES}
+            own = [name for name, field in type(self).model_fields.items() if facts(field) in (_OF_BEAMS, _OF_SAMPLES)]
+            kept = {name: value for name, value in kept.items() if name not in own}
         try:
             return GenerationConfig.model_validate(kept | given)
         except ValidationError as error:

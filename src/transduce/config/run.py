@@ -1,12 +1,13 @@
 """What a run is: corpora, tokenizer, model, training and generation settings, as one frozen value."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from transduce.config.corpora import DataConfig
 from transduce.config.generation import GenerationConfig
-from transduce.config.model import ModelConfig, Section
+from transduce.config.model import ModelConfig
+from transduce.config.section import ALLOWED, REFUSED, SAFE, Section
 from transduce.config.tokenizer import TokenizerConfig
 
 Precision = Literal["auto", "float32", "bfloat16", "int8"]
@@ -18,57 +19,63 @@ Parallel = Literal["data", "sharded"]
 class TrainConfig(Section):
     """The regime of section 5, with its constants as settings. Steps are optimizer steps."""
 
-    batch_tokens: int = Field(
+    batch_tokens: Annotated[int, REFUSED] = Field(
         4096, ge=1, description="budget of a batch for each side, padding included; the paper: 25,000"
     )
-    accumulate: int = Field(1, ge=1, description="batches whose gradients make one step")
-    max_steps: int = Field(100_000, ge=1)
-    max_minutes: float | None = Field(
+    accumulate: Annotated[int, REFUSED] = Field(1, ge=1, description="batches whose gradients make one step")
+    max_steps: Annotated[int, SAFE] = Field(100_000, ge=1)
+    max_minutes: Annotated[float | None, SAFE] = Field(
         None, gt=0, description="of training without validation; ends it before max_steps"
     )
-    seed: int = Field(1, ge=0)
-    precision: TrainingPrecision = "auto"
-    parallel: Parallel = Field(
+    seed: Annotated[int, REFUSED] = Field(1, ge=0)
+    precision: Annotated[TrainingPrecision, REFUSED] = "auto"
+    parallel: Annotated[Parallel, SAFE] = Field(
         "data",
         description="what several processes hold: all of the model each, or a part each, where it is too large for one",
     )
-    hang_minutes: float = Field(
+    hang_minutes: Annotated[float, SAFE] = Field(
         10, gt=0, description="of several processes: a step that takes longer ends them all, each with its stack trace"
     )
-    learning_rate: float | None = Field(
+    learning_rate: Annotated[float | None, ALLOWED] = Field(
         None,
         gt=0,
         description="a constant rate after the warm-up, in place of the schedule of section 5.3; for fine-tuning",
     )
-    learning_rate_factor: float = Field(1.0, gt=0, description="multiplies the schedule of section 5.3")
-    warmup_steps: int = Field(4000, ge=1)
-    cooldown_steps: int = Field(
+    learning_rate_factor: Annotated[float, ALLOWED] = Field(
+        1.0, gt=0, description="multiplies the schedule of section 5.3"
+    )
+    warmup_steps: Annotated[int, ALLOWED] = Field(4000, ge=1)
+    cooldown_steps: Annotated[int, ALLOWED] = Field(
         0, ge=0, description="over the last so many steps the rate falls to nothing in a straight line; the paper: none"
     )
-    adam_beta1: float = Field(0.9, ge=0, lt=1)
-    adam_beta2: float = Field(0.98, ge=0, lt=1)
-    adam_epsilon: float = Field(1e-9, gt=0)
-    symbol_dropout: float = Field(
+    adam_beta1: Annotated[float, ALLOWED] = Field(0.9, ge=0, lt=1)
+    adam_beta2: Annotated[float, ALLOWED] = Field(0.98, ge=0, lt=1)
+    adam_epsilon: Annotated[float, ALLOWED] = Field(1e-9, gt=0)
+    symbol_dropout: Annotated[float, ALLOWED] = Field(
         0.0,
         ge=0,
         lt=1,
         description="share of the model's input symbols that become the unknown symbol; the paper: none",
     )
-    log_every: int = Field(50, ge=1)
-    validate_every: int = Field(1000, ge=1)
-    checkpoint_every: int = Field(1000, ge=1)
-    checkpoint_minutes: float | None = Field(
+    log_every: Annotated[int, SAFE] = Field(50, ge=1)
+    validate_every: Annotated[int, SAFE] = Field(1000, ge=1)
+    checkpoint_every: Annotated[int, SAFE] = Field(1000, ge=1)
+    checkpoint_minutes: Annotated[float | None, SAFE] = Field(
         None, gt=0, description="also a checkpoint so many minutes of training after the last one (the paper: 10)"
     )
-    keep_checkpoints: int = Field(5, ge=1, description="how many of the newest checkpoints stay on disk")
-    average_last: int = Field(
+    keep_checkpoints: Annotated[int, SAFE] = Field(
+        5, ge=1, description="how many of the newest checkpoints stay on disk"
+    )
+    average_last: Annotated[int, SAFE] = Field(
         1,
         ge=1,
         description="the mean of so many newest checkpoints is tried on dev too (the paper: 5, 20)",
     )
-    early_stop: int | None = Field(None, ge=1, description="ends after so many validations without a better one")
-    best_metric: BestMetric = Field("bleu", description="what makes a checkpoint the best on dev")
-    tensorboard: bool = Field(False, description="the measurements as curves in RUN/tensorboard too")
+    early_stop: Annotated[int | None, SAFE] = Field(
+        None, ge=1, description="ends after so many validations without a better one"
+    )
+    best_metric: Annotated[BestMetric, SAFE] = Field("bleu", description="what makes a checkpoint the best on dev")
+    tensorboard: Annotated[bool, SAFE] = Field(False, description="the measurements as curves in RUN/tensorboard too")
 
     @model_validator(mode="after")
     def _check_rate(self) -> "TrainConfig":
@@ -107,7 +114,7 @@ class RunConfig(Section):
     tokenizer: TokenizerConfig = TokenizerConfig()
     model: ModelConfig = ModelConfig()
     train: TrainConfig = TrainConfig()
-    generation: GenerationConfig = GenerationConfig()
+    generation: Annotated[GenerationConfig, SAFE] = GenerationConfig()
 
     @model_validator(mode="after")
     def _check_lengths(self) -> "RunConfig":

@@ -4,7 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from transduce.config.model import FROM_LIST, MOST_SYMBOLS, Section, check_word
+from transduce.config.model import MOST_SYMBOLS
+from transduce.config.section import FROM_LIST, REFUSED, Section, check_word
 
 TokenizerKind = Literal["bpe", "wordpiece", "words", "characters", "sentencepiece", "existing"]
 
@@ -12,15 +13,15 @@ TokenizerKind = Literal["bpe", "wordpiece", "words", "characters", "sentencepiec
 class VocabularyConfig(Section):
     """What there is to say about a vocabulary."""
 
-    kind: TokenizerKind = Field(
+    kind: Annotated[TokenizerKind, REFUSED] = Field(
         "bpe",
         description="bpe: with bytes for the unknown; wordpiece: longest pieces of words; words: between white space; "
         "characters; sentencepiece: a .model file; existing: the tokenizer of an earlier run or model",
     )
-    vocab_size: int = Field(
+    vocab_size: Annotated[int, REFUSED] = Field(
         8000, ge=5, le=MOST_SYMBOLS, description="at most so many symbols, special ones and bytes included"
     )
-    path: str | None = Field(
+    path: Annotated[str | None, REFUSED] = Field(
         None, description="the .model file, or the tokenizer.json, model or run that has it; from data.root"
     )
 
@@ -37,15 +38,21 @@ class SideConfig(VocabularyConfig):
 class TokenizerConfig(VocabularyConfig):
     """One vocabulary for both sides; or one for each, where ``source`` and ``target`` say how."""
 
-    symbols: Annotated[tuple[str, ...], FROM_LIST] = Field(
+    symbols: Annotated[tuple[str, ...], FROM_LIST, REFUSED] = Field(
         (), description="words that stay one token each", examples=[["<en>", "<formal>"]]
     )
-    bpe_dropout: float = Field(
+    bpe_dropout: Annotated[float, REFUSED] = Field(
         0.0, ge=0, lt=1, description="share of merges left out in training (Provilkov et al. 2020)"
     )
-    learn_from: int = Field(500_000, ge=1, description="at most so many pairs, evenly spread, are learned from")
-    source: SideConfig | None = Field(None, description="the source's own; what it leaves out is as above")
-    target: SideConfig | None = Field(None, description="the target's own; what it leaves out is as above")
+    learn_from: Annotated[int, REFUSED] = Field(
+        500_000, ge=1, description="at most so many pairs, evenly spread, are learned from"
+    )
+    source: Annotated[SideConfig | None, REFUSED] = Field(
+        None, description="the source's own; what it leaves out is as above"
+    )
+    target: Annotated[SideConfig | None, REFUSED] = Field(
+        None, description="the target's own; what it leaves out is as above"
+    )
 
     @model_validator(mode="before")
     @classmethod

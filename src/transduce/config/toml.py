@@ -21,6 +21,7 @@ from transduce.config.inherit import Inherited, inherit
 from transduce.config.model import VOCABULARY_SIZES, ModelConfig
 from transduce.config.presets import PRESETS, PUBLISHED
 from transduce.config.run import RunConfig
+from transduce.config.section import former_names
 from transduce.config.values import find_field, find_section, shorten, what_is_wrong
 
 _log = logging.getLogger(__name__)
@@ -56,7 +57,7 @@ def read_run(path: Path, settings: Iterable[str] = (), inherited: Inherited | No
     """
     text = _read_text(path)
     try:
-        table = tomllib.loads(text)
+        table = _load(text)
     except (ValueError, RecursionError) as error:  # besides its own, those of numbers and nests beyond measure
         raise BadInputError(f"{path}: not a TOML file: {error}{_advise(text, str(error))}") from error
     given = _apply_settings(table, settings)
@@ -77,6 +78,37 @@ def write_run(config: RunConfig, path: Path) -> None:
     """Write a run as resolved: every field, no blanks (but the model's vocabulary, whose size is the tokenizer's)."""
     fields = config.model_dump(exclude_none=True, exclude={"model": set(VOCABULARY_SIZES)})
     write_whole(path, tomlkit.dumps(fields))
+
+
+def current_key(key: str) -> str:
+    """The dotted key of a setting, which may be given by a name that it had in an older version."""
+    location: Location = ()
+    for name in key.split("."):
+        section = _section(location)
+        location = (*location, name if section is None else former_names(section).get(name, name))
+    return ".".join(location)
+
+
+def _load(text: str) -> Table:
+    table: Table = _rename(tomllib.loads(text), RunConfig)
+    return table
+
+
+def _rename(value: Any, section: type[BaseModel] | None) -> Any:  # noqa: ANN401 - whatever TOML may hold
+    """A table, or a list of tables, with the present names of all settings.
+
+    One that stands there by both names is left: the section complains about it.
+    """
+    if section is None or not isinstance(value, dict | list):
+        return value
+    if isinstance(value, list):
+        return [_rename(each, section) for each in value]
+    former, fields = former_names(section), section.model_fields
+    renamed = {}
+    for key, inner in value.items():
+        name = key if former.get(key, key) in value else former[key]
+        renamed[name] = _rename(inner, find_section(fields[name].annotation) if name in fields else None)
+    return renamed
 
 
 def _read_text(path: Path) -> str:
@@ -119,7 +151,7 @@ def _parse_setting(setting: str) -> tuple[str, object]:
         parsed = value  # a bare word is a string
     if key == "data.root":
         parsed = _resolve(str(parsed), Path(), "--set data.root")
-    return key, parsed
+    return current_key(key), parsed
 
 
 def _resolve(root: str, folder: Path, place: str) -> str:
@@ -277,7 +309,7 @@ class _Origin:
         lines, prefixes = self.text.split("\n"), []
         for number in range(1, len(lines) + 1):
             try:
-                prefixes.append((number, tomllib.loads("\n".join(lines[:number]) + "\n")))
+                prefixes.append((number, _load("\n".join(lines[:number]) + "\n")))
             except tomllib.TOMLDecodeError:
                 continue  # in the middle of a value
         return prefixes
@@ -410,15 +442,21 @@ def _nearest_key(location: Location) -> str | None:
 
 def _fields(sections: Iterable[str]) -> list[str]:
     """The keys that the section at such a place may have."""
-    section: type[BaseModel] | None = RunConfig
-    for name in sections:
-        if name.isdecimal():
-            continue  # one of several tables
-        if section is None or name not in section.model_fields:
-            return []
-        section = find_section(section.model_fields[name].annotation)
+    section = _section(sections)
     if section is None:
         return []
     if section is ModelConfig:
         return [*(name for name in section.model_fields if name not in VOCABULARY_SIZES), "preset"]
     return [*section.model_fields]
+
+
+def _section(location: Iterable[str]) -> type[BaseModel] | None:
+    """The section at such a place of a run file, if there is one."""
+    section: type[BaseModel] | None = RunConfig
+    for name in location:
+        if name.isdecimal():
+            continue  # one of several tables
+        if section is None or name not in section.model_fields:
+            return None
+        section = find_section(section.model_fields[name].annotation)
+    return section

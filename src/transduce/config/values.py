@@ -2,13 +2,15 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final, get_args
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
+
+from transduce.config.section import Setting, facts
 
 _BOUNDS: Final = {"gt": "more than", "ge": "at least", "lt": "less than", "le": "at most"}
 _SHOWN: Final = 80  # characters of a value that is wrong
@@ -59,6 +61,12 @@ def find_field(section: type[BaseModel], location: Iterable[str | int]) -> Field
         field = inner.model_fields[part]
         inner = find_section(field.annotation)
     return field
+
+
+def find_setting(section: type[BaseModel], location: Sequence[str | int]) -> Setting | None:
+    """The facts of the setting that a location leads to: those of a whole section count for all that is in it."""
+    fields = (find_field(section, location[: depth + 1]) for depth in range(len(location)))
+    return next((setting for field in fields if field is not None and (setting := facts(field)) is not None), None)
 
 
 def find_section(annotation: Any) -> type[BaseModel] | None:  # noqa: ANN401 - types have no common type

@@ -24,7 +24,7 @@ from transduce.text.tokenizer import BEGIN, END, UNKNOWN
 # Fields whose other values it has no word for, the value that it can say, and what the others mean.
 _SAYABLE: Final[dict[str, tuple[Any, str]]] = {
     "positions_at_every_layer": (False, "positions that come in at every layer"),
-    "neighbourhood": (None, "self-attention restricted to a neighbourhood"),
+    "attention_window": (None, "self-attention within a window"),
     "feed_forward": ("relu", "attention over parameters"),
     "residual": (True, "a stack without residual connections"),
 }

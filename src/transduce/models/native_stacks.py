@@ -23,7 +23,7 @@ def can_run_natively(model: Transformer) -> bool:
         and config.positions != "relative"
         and config.position_combination == "add"
         and not config.positions_at_every_layer
-        and config.neighbourhood is None
+        and config.attention_window is None
         and config.residual
         and config.feed_forward == "relu"
         and max(config.d_model, config.d_ff, config.heads * config.d_v) <= MOST_INPUTS

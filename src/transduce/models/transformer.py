@@ -138,8 +138,8 @@ class Transformer(nn.Module):
 
     @property
     def _window(self) -> int | None:
-        """How far self-attention sees to each side: the neighbourhood of r positions is centred (section 4)."""
-        return None if self.config.neighbourhood is None else self.config.neighbourhood // 2
+        """How far self-attention sees to each side: a window of r positions is centred (section 4)."""
+        return None if self.config.attention_window is None else self.config.attention_window // 2
 
     @property
     def output(self) -> Embedding:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from transduce.config import BadInputError
-from transduce.config.model import check_word
+from transduce.config.section import check_word
 from transduce.text.tokenizer import SPECIAL_SYMBOLS
 
 BYTES: Final = tuple(f"<0x{byte:02X}>" for byte in range(256))

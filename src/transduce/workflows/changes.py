@@ -3,52 +3,17 @@
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Literal, assert_never, final
+from typing import Any, assert_never, final
 
-from transduce.config import BadInputError, GenerationConfig, RunConfig, TrainConfig, read_run
-from transduce.config.model import REGULARIZATION, VOCABULARY_SIZES
+from transduce.config import BadInputError, RunConfig, TrainConfig, read_run
+from transduce.config.model import VOCABULARY_SIZES
+from transduce.config.section import Effect
+from transduce.config.toml import current_key
+from transduce.config.values import find_field, find_setting
 from transduce.training import Progress
 from transduce.workflows.run_directory import RunDirectory
 
 _log = logging.getLogger(__name__)
-
-Effect = Literal["safe", "allowed", "refused"]
-
-# How long, how often, where and with what beside: the weights of a step stay what they would have been.
-_SAFE: Final = frozenset(
-    {
-        "train.max_steps",
-        "train.max_minutes",
-        "train.log_every",
-        "train.validate_every",
-        "train.checkpoint_every",
-        "train.checkpoint_minutes",
-        "train.keep_checkpoints",
-        "train.average_last",
-        "train.early_stop",
-        "train.best_metric",
-        "train.tensorboard",
-        "train.parallel",
-        "train.hang_minutes",
-        "data.root",
-        "data.test",
-        *(f"generation.{name}" for name in GenerationConfig.model_fields),
-    }
-)
-# Another training from here on, of the same model on the same data.
-_ALLOWED: Final = frozenset(
-    {
-        "train.learning_rate",
-        "train.learning_rate_factor",
-        "train.warmup_steps",
-        "train.cooldown_steps",
-        "train.adam_beta1",
-        "train.adam_beta2",
-        "train.adam_epsilon",
-        "train.symbol_dropout",
-        *(f"model.{name}" for name in REGULARIZATION),
-    }
-)
 
 
 @final
@@ -123,19 +88,20 @@ def fix(progress: Progress, config: RunConfig, settings: TrainConfig, run: RunDi
     """Write down what may not change from here on, and refuse what has changed since the training began.
 
     Weights of the same shapes may mean another model, and another seed or budget another order of the data. Unlike the
-    run file, which people may edit, a checkpoint knows what it began with.
+    run file, which people may edit, a checkpoint knows what it began with. A setting that a checkpoint does not know is
+    younger than it, and had its default; one that it knows by a former name is the same.
 
     Raises:
         BadInputError: Something of it has changed.
     """
-    model = config.model.model_dump(exclude={*VOCABULARY_SIZES, *REGULARIZATION})
-    fixed = {f"model.{key}": value for key, value in model.items()}
-    fixed |= {f"train.{key}": getattr(settings, key) for key in ("seed", "batch_tokens", "accumulate", "precision")}
+    now = _flatten(config.model_copy(update={"train": settings}))
+    fixed = {key: now[key] for key in now if key.startswith(("model.", "train.")) and _effect(key, config) == "refused"}
+    # Of text and tokenizer, the prepared store knows the rest.
     fixed["data.train.weight"] = [corpus.weight for corpus in config.data.train]
     fixed["tokenizer.bpe_dropout"] = config.tokenizer.bpe_dropout
-    began = progress.fixed or fixed
-    different = [key for key, value in fixed.items() if began.get(key) != value]
-    refuse(run, (Change(key, began.get(key), fixed[key], "refused") for key in different))
+    began = {current_key(key): value for key, value in progress.fixed.items()} or fixed
+    different = [key for key, value in fixed.items() if began.get(key, _default(key)) != value]
+    refuse(run, (Change(key, began.get(key, _default(key)), fixed[key], "refused") for key in different))
     return progress.model_copy(update={"fixed": fixed})
 
 
@@ -153,12 +119,16 @@ def tell_circumstances(progress: Progress, now: dict[str, str]) -> Progress:
 
 
 def _effect(key: str, now: RunConfig) -> Effect:
-    if key.startswith("data.test"):
-        return "safe"
-    if key in _SAFE:
-        # The end of the training is what the fall of the rate is measured from.
-        return "allowed" if key == "train.max_steps" and now.train.cooldown_steps else "safe"
-    return "allowed" if key in _ALLOWED else "refused"
+    if key == "train.max_steps" and now.train.cooldown_steps:
+        return "allowed"  # the end of the training is what the fall of the rate is measured from
+    setting = find_setting(RunConfig, key.split("."))
+    assert setting is not None, key
+    return setting.resume
+
+
+def _default(key: str) -> object:
+    field = find_field(RunConfig, key.split("."))
+    return None if field is None else field.default
 
 
 def _flatten(config: RunConfig) -> dict[str, Any]:

@@ -179,7 +179,7 @@ def _attention(model: ModelConfig, lengths: NDArray[np.int64], train: TrainConfi
     sums = torch.empty(0, sum(heads.widths), dtype=resolve_precision(train.precision, device), device=device)
     keys = RaggedLayout.of(torch.from_numpy(lengths), int(lengths.max()), device)
     plain = model.compatibility not in ("additive", "multiplicative") and model.positions != "relative"
-    way = ragged_way(sums, keys, heads, model.neighbourhood, model.attention_dropout, plain=plain)
+    way = ragged_way(sums, keys, heads, model.attention_window, model.attention_dropout, plain=plain)
     words = {"C++": "in one pass, by C++", "variable length": "by variable-length kernels", "padded": "over padding"}
     return Finding("ok", f"attention over {lengths.max():,} tokens a sentence {words[way]}")
 

@@ -10,7 +10,7 @@ LENGTH, CHANGED = 67, 31  # beyond three blocks of 16
 SOURCE = torch.randint(4, 31, (1, LENGTH), generator=torch.Generator().manual_seed(3))
 
 
-def reached(neighbourhood, layers, side):
+def reached(attention_window, layers, side):
     """The positions, from the changed one, whose hidden states are others than before."""
     torch.manual_seed(3)
     sizes = {
@@ -21,7 +21,7 @@ def reached(neighbourhood, layers, side):
         "encoder_layers": layers,
         "decoder_layers": layers,
     }
-    model = build(preset("base", {**sizes, "neighbourhood": neighbourhood})).eval()
+    model = build(preset("base", {**sizes, "attention_window": attention_window})).eval()
     changed = SOURCE.clone()
     changed[0, CHANGED] = (changed[0, CHANGED] - 3) % 27 + 4
     states = []
@@ -34,10 +34,10 @@ def reached(neighbourhood, layers, side):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize(("neighbourhood", "window"), [(1, 0), (4, 2), (5, 2)])
+@pytest.mark.parametrize(("attention_window", "each_side"), [(1, 0), (4, 2), (5, 2)])
 @pytest.mark.parametrize("layers", [1, 3])
-def test_a_symbol_is_felt_half_a_neighbourhood_farther_with_each_layer(neighbourhood, window, layers):
-    """An even neighbourhood has no centre: r / 2 to each side are r + 1 positions with the own one."""
-    far = layers * window
-    assert reached(neighbourhood, layers, "source") == list(range(-far, far + 1))
-    assert reached(neighbourhood, layers, "target") == list(range(far + 1))
+def test_a_symbol_is_felt_half_a_window_farther_with_each_layer(attention_window, each_side, layers):
+    """An even window has no centre: r / 2 to each side are r + 1 positions with the own one."""
+    far = layers * each_side
+    assert reached(attention_window, layers, "source") == list(range(-far, far + 1))
+    assert reached(attention_window, layers, "target") == list(range(far + 1))
