@@ -3,15 +3,14 @@ import json
 import re
 import shutil
 import sys
-from typing import get_args
 
 import pytest
 
 from transduce.cli import main
 from transduce.cli.evaluate import evaluate as verb
-from transduce.config import Corpus, read_run, write_run
+from transduce.config import METRICS, Corpus, read_run, write_run
 from transduce.evaluation import SAMPLES, SEED
-from transduce.workflows.evaluate import EvaluationMetric, Measures, compare, evaluate, read_examples
+from transduce.workflows.evaluate import Measures, compare, evaluate, read_examples
 
 pytest_plugins = ["tiny_run"]
 
@@ -88,7 +87,7 @@ def test_comet_is_shown_with_as_many_decimals_as_it_needs(arguments, monkeypatch
     from transduce.evaluation import LineMean
 
     scorer = LineMean("comet", lambda outputs, references: [0.5, 0.25], {"version": "0"})
-    monkeypatch.setattr("transduce.workflows.evaluate.make_comet_scorer", lambda *_: scorer)
+    monkeypatch.setattr("transduce.evaluation.metrics.make_comet_scorer", lambda *_: scorer)
     assert main._run([*arguments, "--metric", "comet", "--comet-model", "model.ckpt"]) == 0
     assert capsys.readouterr().out == "comet 0.3750  nrefs:1|lines:2|version:0\n"
 
@@ -129,7 +128,7 @@ def test_one_file_of_the_two_is_wrong_use(trained_run, capsys, given, missing):
 def test_what_the_options_say_is_what_holds():
     options = inspect.signature(verb).parameters
     (metric,) = options["metric"].annotation.__metadata__
-    assert metric.help == f"Comma-separated: {', '.join(get_args(EvaluationMetric))}."
+    assert metric.help == f"Comma-separated: {', '.join(METRICS)}."
     assert (options["samples"].default, options["seed"].default) == (SAMPLES, SEED)
 
 

@@ -7,7 +7,8 @@ from types import ModuleType
 import pytest
 
 from transduce.config import BadInputError, TransduceError
-from transduce.evaluation import make_comet_scorer, paired_bootstrap, score_with
+from transduce.evaluation import paired_bootstrap, score_with
+from transduce.evaluation.comet import make_comet_scorer
 
 SOURCES = ["a man", "a dog runs", "two"]
 OUTPUTS = ["ein Mann", "ein Hund", ""]

@@ -1,7 +1,7 @@
 import pytest
 import sacrebleu
 
-from transduce.config import BadInputError
+from transduce.config import METRICS, BadInputError
 from transduce.evaluation import corpus_score
 
 REFERENCES = [
@@ -86,6 +86,15 @@ def test_empty_outputs_count_against_the_score(metric):
 def test_what_does_not_pair_up_is_refused_with_both_counts(outputs, references):
     with pytest.raises(BadInputError, match=f"{outputs} outputs but {references} references"):
         corpus_score("bleu", HYPOTHESES[:outputs], REFERENCES[:references])
+
+
+def test_every_metric_of_outputs_can_be_computed_and_no_other():
+    for key, metric in METRICS.items():
+        if metric.needs == "outputs":
+            assert corpus_score(key, HYPOTHESES, REFERENCES).metric == key
+        elif metric.needs == "probabilities":
+            with pytest.raises(BadInputError, match=f"{key} is of a model and not of its outputs"):
+                corpus_score(key, HYPOTHESES, REFERENCES)
 
 
 def test_nothing_is_refused():

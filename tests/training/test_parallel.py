@@ -130,7 +130,7 @@ def _train(folder: Path, out: Path, steps: int, changes: dict[str, Any]) -> None
         progress = load_checkpoint(checkpoints[-1][1], model, optimizer) if checkpoints else Progress()
         corpora = Corpora(Store(folder / "train"), Store(folder / "dev"), SPECIAL)
         metrics = out / "metrics.jsonl" if processes.first else None
-        hooks = Hooks(lambda model: model.embedding.weight.detach().abs().sum().item(), lambda _: None)
+        hooks = Hooks(lambda model: {"bleu": model.embedding.weight.detach().abs().sum().item()}, lambda _: None)
         with Report(metrics, max_steps=steps, step=progress.step) as report:
             training = Training(
                 model, optimizer, corpora, config, out / "checkpoints", report, hooks, processes=processes

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 
-from transduce.config import BadInputError, TrainConfig, preset
+from transduce.config import BadInputError, MetricKey, TrainConfig, preset
 from transduce.data import Batch, EncodedPair, Store, plan_epoch, write_store
 from transduce.models import Tokens, Transformer, build
 from transduce.text import SpecialIds
@@ -50,9 +50,9 @@ class Notes:
     bleus: list[float] = field(default_factory=list)
     saved: list[torch.Tensor] = field(default_factory=list)
 
-    def dev_bleu(self, model: Transformer) -> float:
+    def dev_scores(self, model: Transformer) -> dict[MetricKey, float]:
         assert not model.training
-        return self.bleus.pop(0) if self.bleus else 0.0
+        return {"bleu": self.bleus.pop(0) if self.bleus else 0.0}
 
     def save_best(self, model: Transformer) -> None:
         self.saved.append(model.embedding.weight.detach().clone())
@@ -89,7 +89,7 @@ def _train(
     progress = load_checkpoint(checkpoints[-1][1], model, optimizer) if checkpoints else Progress()
     folder.mkdir(exist_ok=True)
     with Report(folder / "metrics.jsonl", max_steps=config.max_steps, step=progress.step) as report:
-        hooks = Hooks(notes.dev_bleu, notes.save_best)
+        hooks = Hooks(notes.dev_scores, notes.save_best)
         requests = Requests(stop_after)
         training = Training(model, optimizer, corpora, config, folder / "checkpoints", report, hooks, requests)
         return training, train(training, progress)
@@ -283,7 +283,7 @@ def test_a_crash_between_checkpoints_leaves_no_trace(tmp_path, corpora, monkeypa
     config = CONFIG.model_copy(update={"max_steps": 12, "validate_every": 6})
     _train(tmp_path / "whole", corpora, config)
     notes = Notes()
-    monkeypatch.setattr(notes, "dev_bleu", crash)
+    monkeypatch.setattr(notes, "dev_scores", crash)
     with pytest.raises(CrashError):
         _train(tmp_path / "crashed", corpora, config, notes)
     assert [line["step"] for line in _metrics(tmp_path / "crashed")] == [2, 4, 6]
@@ -370,6 +370,34 @@ def test_the_best_is_remembered_over_a_resume(tmp_path, corpora):
     _, progress = _train(tmp_path, corpora, CONFIG.model_copy(update={"max_steps": 16}), notes)
     assert len(notes.saved) == 1
     assert (progress.best_step, progress.best_score) == (16, 60.0)
+
+
+def test_another_best_metric_starts_anew(tmp_path, corpora):
+    """50 BLEU would be better than any loss, which is kept negated: no model would ever be the best again."""
+    _train(tmp_path, corpora, CONFIG, Notes(bleus=[50.0, 40.0]))
+    notes = Notes(bleus=[60.0, 10.0, 20.0, 15.0])
+    by_loss = CONFIG.model_copy(update={"max_steps": 16, "best_metric": "loss"})
+    _, progress = _train(tmp_path, corpora, by_loss, notes)
+    losses = [line["loss"] for line in _metrics(tmp_path) if line["split"] == "dev" and line["step"] > 8]
+    assert losses == sorted(losses, reverse=True)
+    assert len(notes.saved) == 2
+    assert (progress.best_step, progress.best_score, progress.best_metric) == (16, -losses[-1], "loss")
+    _, progress = _train(tmp_path, corpora, CONFIG.model_copy(update={"max_steps": 24}), notes)
+    assert (progress.best_step, progress.best_score, progress.best_metric) == (20, 20.0, "bleu")
+
+
+@pytest.mark.parametrize(("score", "metric"), [(31.7, "bleu"), (0.0, "bleu"), (-1.7, "loss"), (None, None)])
+def test_an_old_checkpoint_s_best_score_tells_its_metric(score, metric):
+    assert Progress.model_validate({"step": 4, "best_score": score}).best_metric == metric
+
+
+@pytest.mark.parametrize(("metric", "best"), [("perplexity", 12), ("ter", 8), ("chrf", 4)])
+def test_the_best_may_be_of_any_metric_that_dev_has(tmp_path, corpora, monkeypatch, metric, best):
+    notes, values = Notes(), iter([30.0, 20.0, 25.0])
+    monkeypatch.setattr(notes, "dev_scores", lambda _: {"bleu": 0.0, metric: next(values)} if best < 12 else {})
+    config = CONFIG.model_copy(update={"max_steps": 12, "best_metric": metric})
+    _, progress = _train(tmp_path, corpora, config, notes)
+    assert (progress.best_step, progress.best_metric) == (best, metric)
 
 
 def test_old_checkpoints_go_and_the_last_step_stays(tmp_path, corpora):

@@ -51,6 +51,13 @@ def test_people_read_the_log_and_programs_the_file(tmp_path, caplog):
     assert lines[1:] == [measured, measured | {"average": 3}]
 
 
+def test_each_metric_is_shown_as_its_table_says(tmp_path, caplog):
+    caplog.set_level(logging.INFO, "transduce")
+    with Report(tmp_path / "metrics.jsonl", max_steps=10, step=0) as report:
+        report.dev({"step": 5, "split": "dev", "loss": 2.0, "bleu": 12.25, "chrf": 31.125, "exact": 7.0}, best=False)
+    assert caplog.messages == ["step 5  dev loss 2.000  perplexity 7.39  BLEU 12.25  chrF 31.12  exact match 7.00"]
+
+
 def test_the_time_that_is_left_is_said_where_it_is_known(tmp_path, caplog):
     caplog.set_level(logging.INFO, "transduce")
     measured = {"step": 5, "split": "train", "loss": 2.0, "learning_rate": 0.1}

@@ -55,6 +55,12 @@ def test_every_measurement_is_on_its_curve_at_its_step(tmp_path):
     }
 
 
+def test_a_metric_of_one_s_own_choice_is_a_curve_too(tmp_path):
+    with _report(tmp_path, 0) as report:
+        _dev(report, 7, 1.0, 12.5, chrf=31.5)
+    assert _curves(tmp_path)["chrf/dev"] == [(7, 31.5)]
+
+
 def test_who_looks_on_sees_a_measurement_at_once(tmp_path):
     with _report(tmp_path, 0) as report:
         _train(report, 5, 2.0)

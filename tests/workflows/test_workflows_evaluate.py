@@ -51,6 +51,12 @@ def test_perplexity_is_exp_of_the_mean_over_tokens(translator):
     assert "tokens:11" in score.signature
 
 
+def test_loss_is_the_logarithm_of_perplexity(translator):
+    loss, perplexity = evaluate(translator, EXAMPLES, Measures(["loss", "perplexity"]))
+    assert (loss.metric, perplexity.metric) == ("loss", "perplexity")
+    assert math.exp(loss.value) == pytest.approx(perplexity.value)
+
+
 def test_a_source_without_an_output_counts_as_an_empty_one(translator, caplog):
     sources = [*SOURCES, "bamo " * 3000, "wemo " * 3000]
     references = [*REFERENCES, "ti", "yob"]
@@ -76,7 +82,7 @@ def test_comet_gets_the_sources_and_its_model(translator, monkeypatch, tmp_path)
         asked.append((checkpoint, sources))
         return LineMean("comet", lambda outputs, references: [0.5, 0.25, 0.75], {"version": "0"})
 
-    monkeypatch.setattr("transduce.workflows.evaluate.make_comet_scorer", make)
+    monkeypatch.setattr("transduce.evaluation.metrics.make_comet_scorer", make)
     (score,) = evaluate(translator, EXAMPLES, Measures(["comet"], comet_model=tmp_path / "model.ckpt"))
     assert asked == [(tmp_path / "model.ckpt", SOURCES)]
     assert (score.metric, score.value) == ("comet", 0.5)

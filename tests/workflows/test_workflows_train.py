@@ -84,6 +84,14 @@ def test_dev_bleu_is_of_greedily_translated_text(trained_run, tiny_config):
     assert dev["bleu"] > 50
 
 
+def test_the_metric_that_decides_is_measured_beside_bleu(tiny_run_file, tmp_path):
+    settings = [*SHORT, "train.best_metric=chrf"]
+    progress = train_run(read_run(tiny_run_file, settings), RunDirectory(tmp_path), resume=False)
+    dev = [line for line in _metrics(tmp_path) if line["split"] == "dev"]
+    assert all(0 <= line["chrf"] <= 100 and "bleu" in line for line in dev)
+    assert (progress.best_score, progress.best_metric) == (max(line["chrf"] for line in dev), "chrf")
+
+
 def test_dev_loss_is_what_scoring_dev_gives(trained_run, tiny_config, translator):
     dev = [line for line in _metrics(trained_run) if line["split"] == "dev"][-1]
     sources, references = (

@@ -4,17 +4,17 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, get_args
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from transduce.cli.options import BeamSize, ModelPath, PrecisionOption
+from transduce.config.errors import BadInputError
+from transduce.config.metrics import METRICS, MetricKey
 
 if TYPE_CHECKING:
     from transduce.evaluation import Comparison, Score
-    from transduce.workflows.evaluate import EvaluationMetric, Examples
-
-_DECIMALS: Final = {"comet": 4}  # most of its values lie between 0 and 1
+    from transduce.workflows.evaluate import Examples
 
 
 def evaluate(
@@ -23,7 +23,7 @@ def evaluate(
         Path | None, typer.Option(metavar="F", help="What to translate. [default: the test set that a run names]")
     ] = None,
     reference: Annotated[Path | None, typer.Option(metavar="F", help="What it should become.")] = None,
-    metric: Annotated[str, typer.Option(help="Comma-separated: bleu, chrf, ter, exact, comet, perplexity.")] = "bleu",
+    metric: Annotated[str, typer.Option(help=f"Comma-separated: {', '.join(METRICS)}.")] = "bleu",
     against: Annotated[
         Path | None,
         typer.Option(metavar="OTHER", help="Compare: another's outputs in a text file, or a model or run directory."),
@@ -65,14 +65,10 @@ def evaluate(
     typer.echo(json.dumps([asdict(each) for each in results], indent=2) if as_json else "\n".join(lines))
 
 
-def _read_metrics(text: str) -> "list[EvaluationMetric]":
-    from transduce.config import BadInputError
-    from transduce.workflows.evaluate import EvaluationMetric
-
-    known: tuple[EvaluationMetric, ...] = get_args(EvaluationMetric)
-    metrics = [name for wanted in text.split(",") for name in known if name == wanted.strip()]
+def _read_metrics(text: str) -> list[MetricKey]:
+    metrics = [key for wanted in text.split(",") for key in METRICS if key == wanted.strip()]
     if len(metrics) != len(text.split(",")):
-        raise BadInputError(f"--metric {text}: choose from {', '.join(known)}")
+        raise BadInputError(f"--metric {text}: choose from {', '.join(METRICS)}")
     return metrics
 
 
@@ -88,19 +84,14 @@ def _read_examples(model: Path, source: Path | None, reference: Path | None) -> 
 
 
 def _line(score: "Score") -> str:
-    return f"{score.metric} {_figure(score.metric, score.value)}  {score.signature}"
+    return f"{score.metric} {METRICS[score.metric].show(score.value)}  {score.signature}"
 
 
 def _block(comparison: "Comparison", *names: str) -> list[str]:
     """A comparison for people: what it is, each side's score and the samples' mean with its 95% interval, and p."""
-    metric, width = comparison.metric, max(map(len, names))
+    metric, width = METRICS[comparison.metric], max(map(len, names))
     rows = [
-        f"  {name:<{width}}  {_figure(metric, side.value)}  "
-        f"mean {_figure(metric, side.mean)} +- {_figure(metric, side.confidence)}"
+        f"  {name:<{width}}  {metric.show(side.value)}  mean {metric.show(side.mean)} +- {metric.show(side.confidence)}"
         for name, side in zip(names, (comparison.ours, comparison.theirs), strict=True)
     ]
-    return [f"{metric}  {comparison.signature}", *rows, f"  p = {comparison.p_value:.4f}"]
-
-
-def _figure(metric: str, value: float) -> str:
-    return f"{value:.{_DECIMALS.get(metric, 2)}f}"
+    return [f"{comparison.metric}  {comparison.signature}", *rows, f"  p = {comparison.p_value:.4f}"]

@@ -27,7 +27,7 @@ def train(
     ] = False,
 ) -> None:
     """Train a model; prepares the data first, where needed."""
-    from transduce.config import BadInputError
+    from transduce.config import METRICS, BadInputError
     from transduce.training import join_processes
     from transduce.workflows.initialize import read_training
     from transduce.workflows.run_directory import RunDirectory, default_out
@@ -52,14 +52,10 @@ def train(
     if not processes.first:
         return
     best = "nothing was validated yet"
-    if progress.best_score is not None:
-        # Losses are kept negated, so that higher is better.
-        score = (
-            f"BLEU {progress.best_score:.2f}"
-            if config.train.best_metric == "bleu"
-            else f"loss {-progress.best_score:.4f}"
-        )
-        best = f"best at step {progress.best_step} (dev {score})"
+    if progress.best_score is not None and progress.best_metric is not None:
+        metric = METRICS[progress.best_metric]
+        score = metric.show(metric.rank(progress.best_score))  # a rank's rank is the value again
+        best = f"best at step {progress.best_step} (dev {metric.name} {score})"
         if progress.best_step == 0:
             best += f": the model that it began with, {progress.init}; nothing became better"
     typer.echo(f"{run.root}: step {progress.step}, {best}")

@@ -4,6 +4,7 @@ from transduce.config.corpora import Corpus, DataConfig
 from transduce.config.errors import BadInputError, StoppedError, TransduceError
 from transduce.config.generation import GenerationChanges, GenerationConfig, LengthPenaltyKind, Stopping
 from transduce.config.inherit import Inherited
+from transduce.config.metrics import METRICS, Metric, MetricKey
 from transduce.config.model import ModelConfig
 from transduce.config.presets import PRESETS, PUBLISHED, preset
 from transduce.config.run import Parallel, Precision, RunConfig, TrainConfig, TrainingPrecision
@@ -12,6 +13,7 @@ from transduce.config.tokenizer import SideConfig, TokenizerConfig, VocabularyCo
 from transduce.config.toml import read_run, write_run
 
 __all__ = [
+    "METRICS",
     "PRESETS",
     "PUBLISHED",
     "TABLE3",
@@ -22,6 +24,8 @@ __all__ = [
     "GenerationConfig",
     "Inherited",
     "LengthPenaltyKind",
+    "Metric",
+    "MetricKey",
     "ModelConfig",
     "Parallel",
     "Precision",

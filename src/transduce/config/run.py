@@ -6,13 +6,13 @@ from pydantic import Field, field_validator, model_validator
 
 from transduce.config.corpora import DataConfig
 from transduce.config.generation import GenerationConfig
+from transduce.config.metrics import METRICS, MetricKey
 from transduce.config.model import ModelConfig
 from transduce.config.section import ALLOWED, REFUSED, SAFE, Section
 from transduce.config.tokenizer import TokenizerConfig
 
 Precision = Literal["auto", "float32", "bfloat16", "int8"]
 TrainingPrecision = Literal["auto", "float32", "bfloat16"]
-BestMetric = Literal["bleu", "loss"]
 Parallel = Literal["data", "sharded"]
 
 
@@ -74,7 +74,9 @@ class TrainConfig(Section):
     early_stop: Annotated[int | None, SAFE] = Field(
         None, ge=1, description="ends after so many validations without a better one"
     )
-    best_metric: Annotated[BestMetric, SAFE] = Field("bleu", description="what makes a checkpoint the best on dev")
+    best_metric: Annotated[MetricKey, SAFE] = Field(
+        "bleu", description="the metric by which a checkpoint is the best on dev"
+    )
     tensorboard: Annotated[bool, SAFE] = Field(False, description="the measurements as curves in RUN/tensorboard too")
 
     @model_validator(mode="after")
@@ -95,6 +97,17 @@ class TrainConfig(Section):
                 f"{self.keep_checkpoints}: raise that"
             )
         return self
+
+    @field_validator("best_metric")
+    @classmethod
+    def _check_best_metric(cls, value: MetricKey) -> MetricKey:
+        if METRICS[value].needs == "trained":
+            known = [key for key, metric in METRICS.items() if metric.needs != "trained"]
+            raise ValueError(
+                f"needs a trained model that judges outputs, which a training does not load: choose from "
+                f"{', '.join(known)} (evaluate --metric {value} scores the finished model)"
+            )
+        return value
 
     @field_validator("precision", mode="before")
     @classmethod

@@ -10,7 +10,7 @@ from typing import Final, cast
 from sacrebleu.metrics.base import Metric as SacreMetric
 from sacrebleu.significance import PairedTest, Result
 
-from transduce.config import BadInputError
+from transduce.config import BadInputError, MetricKey
 from transduce.evaluation.metrics import Scorer, check_pairs
 
 SAMPLES: Final = 1000
@@ -36,7 +36,7 @@ class Comparison:
     1 where there is no difference.
     """
 
-    metric: str
+    metric: MetricKey
     ours: Resampled
     theirs: Resampled
     p_value: float
@@ -44,7 +44,7 @@ class Comparison:
 
 
 def paired_bootstrap(
-    scorers: Mapping[str, Scorer],
+    scorers: Mapping[MetricKey, Scorer],
     references: Sequence[str],
     ours: Sequence[str],
     theirs: Sequence[str],
@@ -70,7 +70,7 @@ def paired_bootstrap(
 
 
 def _compare(
-    metric: str,
+    metric: MetricKey,
     scorer: Scorer,
     references: Sequence[str],
     systems: Mapping[str, Sequence[str]],

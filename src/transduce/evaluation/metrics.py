@@ -2,17 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, assert_never
+from pathlib import Path
+from typing import assert_never
 
 from sacrebleu.metrics.base import Metric as SacreMetric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from transduce.config import BadInputError
+from transduce.config import BadInputError, MetricKey
+from transduce.evaluation.comet import make_comet_scorer
 from transduce.evaluation.line_mean import LineMean
 
-Metric = Literal["bleu", "chrf", "ter", "exact"]
 Scorer = SacreMetric | LineMean
 
 
@@ -20,12 +21,14 @@ Scorer = SacreMetric | LineMean
 class Score:
     """A corpus-level score and how it was computed."""
 
-    metric: str
+    metric: MetricKey
     value: float
     signature: str
 
 
-def corpus_score(metric: Metric, hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> Score:
+def corpus_score(
+    metric: MetricKey, hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a"
+) -> Score:
     """Score a whole output, in 0 to 100 but for TER, which has no end; of TER alone lower is better.
 
     ``exact`` is the share of outputs that equal their reference, ``ter`` the edits for each hundred words of it.
@@ -37,18 +40,21 @@ def corpus_score(metric: Metric, hypotheses: Sequence[str], references: Sequence
     return score_with(make_scorer(metric, tokenize), metric, hypotheses, references)
 
 
-def score_with(scorer: Scorer, metric: str, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+def score_with(scorer: Scorer, metric: MetricKey, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     """As ``corpus_score``, by a scorer that is there already; the score goes by the name ``metric``."""
     check_pairs(hypotheses, references)
     score = scorer.corpus_score(list(hypotheses), [list(references)])
     return Score(metric, score.score, str(scorer.get_signature()))
 
 
-def make_scorer(metric: Metric, tokenize: str = "13a") -> Scorer:
-    """What computes a metric.
+def make_scorer(
+    metric: MetricKey, tokenize: str = "13a", comet_model: Path | None = None, sources: Sequence[str] = ()
+) -> Scorer:
+    """What computes a metric of outputs; ``comet_model`` and ``sources`` are what COMET needs.
 
     Raises:
-        BadInputError: There is no such tokenizer.
+        BadInputError: There is no such tokenizer, or COMET's model cannot be loaded, or the metric is none of outputs.
+        TransduceError: The extra ``comet`` is asked for and not installed.
     """
     if tokenize not in BLEU.TOKENIZERS:
         raise BadInputError(f"BLEU's tokenizer {tokenize!r} is unknown: choose from {', '.join(BLEU.TOKENIZERS)}")
@@ -63,6 +69,10 @@ def make_scorer(metric: Metric, tokenize: str = "13a") -> Scorer:
         case "exact":
             # In sacreBLEU's words: compared as they are, letter by letter.
             return LineMean("exact", _percent_equal, {"case": "mixed", "tok": "none"})
+        case "comet":
+            return make_comet_scorer(comet_model, sources)
+        case "loss" | "perplexity":
+            raise BadInputError(f"{metric} is of a model and not of its outputs: they alone cannot be scored by it")
         case _:
             assert_never(metric)
 

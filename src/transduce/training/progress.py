@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
+from transduce.config import MetricKey
 from transduce.training.health import Health
 from transduce.training.work import Work
 
@@ -21,8 +22,9 @@ class Progress(BaseModel):
     target_tokens: int = 0  # end symbols counted, padding not
     seconds: float = 0.0  # of training, without validation
     work: Work = Work()  # what the batches were like
-    best_score: float | None = None  # of the metric that decides, higher is better
+    best_score: float | None = None  # of best_metric; more is better: where less is, it is negated
     best_step: int | None = None
+    best_metric: MetricKey | None = None
     stale: int = 0  # validations since the best
     checkpoint_seconds: float = 0.0  # of training at the last checkpoint
     asked: bool = False  # the checkpoint is no regular one: never averaged, and gone with the next
@@ -32,3 +34,11 @@ class Progress(BaseModel):
     micro_batches: int = Field(default=1, validation_alias=AliasChoices("micro_batches", "cuts"))
     circumstances: dict[str, str] = {}  # what the last bits of a sum depend on, by its name
     init: str | None = None  # the finished model whose weights it began with
+
+    @model_validator(mode="before")
+    @classmethod
+    def _tell_metric(cls, values: Any) -> Any:  # noqa: ANN401 - as pydantic calls it
+        """Older checkpoints do not say what their best score is of: a loss, which is negated, or BLEU."""
+        if not isinstance(values, dict) or values.get("best_score") is None or "best_metric" in values:
+            return values
+        return {**values, "best_metric": "loss" if values["best_score"] < 0 else "bleu"}

@@ -12,6 +12,7 @@ from typing import Self, final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from transduce.config import METRICS
 from transduce.training.journal import Journal
 from transduce.training.pace import describe_time
 from transduce.training.tracking import Tracking, perplexity
@@ -99,13 +100,13 @@ class Report:
     def dev(self, metrics: dict[str, float | int | str], *, best: bool) -> None:
         """A measurement on dev."""
         self._write(metrics)
-        bleu = f"  BLEU {metrics['bleu']:.2f}" if "bleu" in metrics else ""
         mean = f" (mean of {metrics['average']})" if "average" in metrics else ""
-        loss = float(metrics["loss"])
-        _log.info(
-            f"step {metrics['step']}{mean}  dev loss {loss:.3f}  perplexity {perplexity(loss):.2f}{bleu}"
-            + ("  (best so far)" if best else "")
-        )
+        figures = {"perplexity": perplexity(float(metrics["loss"])), **metrics}
+        rows = [(METRICS[key], float(figures[key])) for key in METRICS if key in figures]
+        # What needs probabilities alone comes first, as in the lines of the training.
+        rows.sort(key=lambda row: row[0].needs != "probabilities")
+        shown = "  ".join(f"{metric.name} {metric.show(value)}" for metric, value in rows)
+        _log.info(f"step {metrics['step']}{mean}  dev {shown}" + ("  (best so far)" if best else ""))
 
     def flush(self) -> None:
         """See on disk what is measured."""

@@ -1,12 +1,12 @@
 """What a training works with, and how it speaks of how far it is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 
-from transduce.config import TrainConfig
+from transduce.config import MetricKey, TrainConfig
 from transduce.data import Resegment, Store
 from transduce.kernels import resolve_precision
 from transduce.models import Transformer
@@ -32,7 +32,7 @@ class Corpora:
 class Hooks:
     """What the loop leaves to others: it knows neither text nor where the best model goes."""
 
-    dev_bleu: Callable[[Transformer], float]
+    dev_scores: Callable[[Transformer], Mapping[MetricKey, float]]  # of its outputs on dev
     save_best: Callable[[Transformer], None]
 
 

@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
-from transduce.config import TransduceError
+from transduce.config import METRICS, TransduceError
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @final
 class Tracking:
-    """Writes curves: ``loss``, ``perplexity`` and ``bleu`` by what was measured, ``learning_rate``, speed."""
+    """Writes curves: each metric that was measured (``loss``, ``bleu`` ...), perplexity, ``learning_rate``, speed."""
 
     def __init__(self, folder: Path, *, step: int) -> None:
         """Go on after ``step``: TensorBoard hides what the folder has of later ones.
@@ -25,10 +25,8 @@ class Tracking:
     def write(self, metrics: dict[str, float | int | str], tokens_per_second: float | None = None) -> None:
         """Add one measurement to its curves, for whoever looks on to see at once."""
         split = f"{metrics['split']}_mean_of_{metrics['average']}" if "average" in metrics else metrics["split"]
-        loss = float(metrics["loss"])
-        curves = {f"loss/{split}": loss, f"perplexity/{split}": perplexity(loss)}
-        if "bleu" in metrics:
-            curves[f"bleu/{split}"] = float(metrics["bleu"])
+        figures = {"perplexity": perplexity(float(metrics["loss"]))} | metrics
+        curves = {f"{key}/{split}": float(figures[key]) for key in METRICS if key in figures}
         if tokens_per_second is not None:
             curves |= {"learning_rate": float(metrics["learning_rate"]), "tokens_per_second": tokens_per_second}
         for tag, value in curves.items():

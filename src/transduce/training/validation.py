@@ -8,7 +8,7 @@ from itertools import chain
 
 import torch
 
-from transduce.config import BadInputError
+from transduce.config import METRICS, BadInputError, MetricKey
 from transduce.data import plan_epoch, read_batches
 from transduce.models import Transformer
 from transduce.training.averaging import average_weights
@@ -16,27 +16,32 @@ from transduce.training.checkpoint import list_regular, read_weights
 from transduce.training.progress import Progress
 from transduce.training.session import Sums, Training, describe
 from transduce.training.step import compute_loss
+from transduce.training.tracking import perplexity
 
 _log = logging.getLogger(__name__)
 
 
 def validate(training: Training, progress: Progress, rate: float) -> Progress:
     """Measure dev, and keep the model where it is the best so far; where that is abandoned, nothing is reported."""
+    key = training.config.best_metric
+    best_score = progress.best_score if progress.best_metric == key else None  # of another metric, it says nothing
     improved = False
     measured = []
     for model, count in _candidates(training, progress.step):
         loss = dev_loss(training, model)
-        bleu = training.hooks.dev_bleu(model)
-        score = bleu if training.config.best_metric == "bleu" else -loss
-        # A loss that is no number is never the best, and never stands in the way of a better one.
-        best = not math.isnan(score) and (progress.best_score is None or score > progress.best_score)
+        scores = training.hooks.dev_scores(model)
+        figures: dict[MetricKey, float] = {"loss": loss, "perplexity": perplexity(loss), **scores}
+        score = METRICS[key].rank(figures[key])
+        # A loss that is NaN is never the best, and never stands in the way of a better one.
+        best = not math.isnan(score) and (best_score is None or score > best_score)
         improved |= best
         if best and _save_best(training, model):
-            progress = progress.model_copy(update={"best_score": score, "best_step": progress.step})
-        figures = describe("dev", progress, loss, rate) | {"bleu": bleu}
-        measured.append((figures | ({"average": count} if count > 1 else {}), best))
-    for figures, best in measured:
-        training.report.dev(figures, best=best)
+            best_score = score
+            progress = progress.model_copy(update={"best_score": score, "best_step": progress.step, "best_metric": key})
+        line = {**describe("dev", progress, loss, rate), **scores}
+        measured.append((line | ({"average": count} if count > 1 else {}), best))
+    for line, best in measured:
+        training.report.dev(line, best=best)
     return progress.model_copy(update={"stale": 0 if improved else progress.stale + 1})
 
 

@@ -5,19 +5,16 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from transduce.bundle import find_model
-from transduce.config import BadInputError, Precision, read_run
+from transduce.config import METRICS, BadInputError, MetricKey, Precision, read_run
 from transduce.data import name_corpus, read_corpus, read_lines, read_pairs
 from transduce.evaluation import (
     SAMPLES,
     SEED,
     Comparison,
-    Metric,
     Score,
     Scorer,
-    make_comet_scorer,
     make_scorer,
     paired_bootstrap,
     score_with,
@@ -26,8 +23,6 @@ from transduce.inference import Translator, load
 from transduce.workflows.run_directory import RunDirectory
 
 _log = logging.getLogger(__name__)
-
-EvaluationMetric = Literal[Metric, "comet", "perplexity"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +37,7 @@ class Examples:
 class Measures:
     """What is measured, in that order, and how."""
 
-    metrics: Sequence[EvaluationMetric]
+    metrics: Sequence[MetricKey]
     tokenize: str = "13a"
     comet_model: Path | None = None
 
@@ -86,7 +81,7 @@ def evaluate(
     return [
         score_with(scorers[metric], metric, outputs, examples.references)
         if metric in scorers
-        else _perplexity(translator, examples)
+        else _of_probabilities(metric, translator, examples)
         for metric in measures.metrics
     ]
 
@@ -107,12 +102,14 @@ def compare(
     ``other`` is a text file of the other's outputs, or a model or run directory, which then translates too.
 
     Raises:
-        BadInputError: As ``evaluate`` and ``paired_bootstrap``; or perplexity is asked for; or the other can be neither
-            read nor loaded, or has more or fewer outputs than there are sources.
+        BadInputError: As ``evaluate`` and ``paired_bootstrap``; or a metric is none of outputs; or the other can be
+            neither read nor loaded, or has more or fewer outputs than there are sources.
         TransduceError: A metric's extra is not installed.
     """
-    if "perplexity" in measures.metrics:
-        raise BadInputError("perplexity is of a model and not of its outputs: leave it out of --metric with --against")
+    if of_models := [metric for metric in measures.metrics if METRICS[metric].needs == "probabilities"]:
+        raise BadInputError(
+            f"{of_models[0]} is of a model and not of its outputs: leave it out of --metric with --against"
+        )
     scorers = _scorers(measures, examples.sources)
     theirs = _other_outputs(other, examples.sources, precision, beam_size)
     ours = translate_all(translator, examples.sources, beam_size)
@@ -153,18 +150,18 @@ def _examples(pairs: Iterable[tuple[str, str]], name: object) -> Examples:
     return Examples(sources, references)
 
 
-def _scorers(measures: Measures, sources: Sequence[str]) -> dict[str, Scorer]:
+def _scorers(measures: Measures, sources: Sequence[str]) -> dict[MetricKey, Scorer]:
     """What compares outputs with references; made before anything is translated, so that errors come first."""
-    return {metric: _scorer(metric, measures, sources) for metric in measures.metrics if metric != "perplexity"}
+    return {
+        metric: make_scorer(metric, measures.tokenize, measures.comet_model, sources)
+        for metric in measures.metrics
+        if METRICS[metric].needs != "probabilities"
+    }
 
 
-def _scorer(metric: Literal[Metric, "comet"], measures: Measures, sources: Sequence[str]) -> Scorer:
-    if metric == "comet":
-        return make_comet_scorer(measures.comet_model, sources)
-    return make_scorer(metric, measures.tokenize)
-
-
-def _perplexity(translator: Translator, examples: Examples) -> Score:
+def _of_probabilities(metric: MetricKey, translator: Translator, examples: Examples) -> Score:
+    """The loss of the references in nats per token, or their perplexity."""
     tokens = translator.count_tokens(examples.references)
-    total = sum(translator.score(examples.sources, examples.references))
-    return Score("perplexity", math.exp(-total / tokens), f"per-token|tokens:{tokens}|end-symbol:counted")
+    loss = -sum(translator.score(examples.sources, examples.references)) / tokens
+    value = math.exp(loss) if metric == "perplexity" else loss
+    return Score(metric, value, f"per-token|tokens:{tokens}|end-symbol:counted")

@@ -13,7 +13,17 @@ import torch
 from numpy.typing import NDArray
 
 from transduce.bundle import BEST, Bundle, save_bundle
-from transduce.config import BadInputError, Precision, RunConfig, StoppedError, TrainConfig, TransduceError, write_run
+from transduce.config import (
+    METRICS,
+    BadInputError,
+    MetricKey,
+    Precision,
+    RunConfig,
+    StoppedError,
+    TrainConfig,
+    TransduceError,
+    write_run,
+)
 from transduce.config.disk import hold
 from transduce.data import Ids, Resegment, read_corpus
 from transduce.evaluation import corpus_score
@@ -309,19 +319,24 @@ def _hooks(config: RunConfig, precision: Precision, run: RunDirectory, prepared:
     def save_best(model: Transformer) -> None:
         save_bundle(bundle(model), run.root / BEST)
 
-    return Hooks(dev_bleu=_dev_bleu(config, precision, bundle), save_best=save_best)
+    return Hooks(dev_scores=_dev_scores(config, precision, bundle), save_best=save_best)
 
 
-def _dev_bleu(
+def _dev_scores(
     config: RunConfig, precision: Precision, bundle: Callable[[Transformer], Bundle]
-) -> Callable[[Transformer], float]:
-    """A function that translates dev greedily and scores the text: good enough to rank checkpoints, and quick."""
+) -> Callable[[Transformer], dict[MetricKey, float]]:
+    """A function that translates dev greedily and scores the text: good enough to rank checkpoints, and quick.
+
+    It is scored by BLEU, and by the metric that decides which checkpoint is the best where that is another of outputs.
+    """
+    wanted = dict.fromkeys(("bleu", config.train.best_metric))
+    metrics = [key for key in wanted if METRICS[key].needs == "outputs"]
     sources, references = (list(side) for side in zip(*read_corpus(config.data.dev, config.data.folder), strict=True))
 
-    def measure(model: Transformer) -> float:
+    def measure(model: Transformer) -> dict[MetricKey, float]:
         translator = Translator(bundle(model), precision, next(model.parameters()).device)
         # A model that has just begun to learn finds no end: no reason to warn.
         outputs = translate_all(translator, sources, beam_size=1, first_number=None)
-        return corpus_score("bleu", outputs, references).value
+        return {metric: corpus_score(metric, outputs, references).value for metric in metrics}
 
     return measure

@@ -1,0 +1,45 @@
+"""Metrics as data: what dev, reports, curves, the command line and the best checkpoint know of each."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal, final
+
+MetricKey = Literal["bleu", "chrf", "ter", "exact", "comet", "loss", "perplexity"]
+
+
+@final
+@dataclass(frozen=True)
+class Metric:
+    """A metric, apart from how it is computed.
+
+    ``name`` is for people; files, options and settings call it by its key. ``decimals`` is how many are shown.
+    ``needs`` is what it is computed from: the "probabilities" that a model gives the references, a model's "outputs"
+    beside the references, or those with a "trained" model that judges them.
+    """
+
+    name: str
+    better: Literal["higher", "lower"]
+    decimals: int
+    needs: Literal["probabilities", "outputs", "trained"]
+
+    def rank(self, value: float) -> float:
+        """A value as a number of which more is better."""
+        return value if self.better == "higher" else -value
+
+    def show(self, value: float) -> str:
+        """A value for people."""
+        return f"{value:.{self.decimals}f}"
+
+
+METRICS: Final[Mapping[MetricKey, Metric]] = MappingProxyType(
+    {
+        "bleu": Metric("BLEU", "higher", 2, "outputs"),
+        "chrf": Metric("chrF", "higher", 2, "outputs"),
+        "ter": Metric("TER", "lower", 2, "outputs"),
+        "exact": Metric("exact match", "higher", 2, "outputs"),
+        "comet": Metric("COMET", "higher", 4, "trained"),  # most of its values lie between 0 and 1
+        "loss": Metric("loss", "lower", 3, "probabilities"),  # nats per target token, without label smoothing
+        "perplexity": Metric("perplexity", "lower", 2, "probabilities"),
+    }
+)
