@@ -26,6 +26,7 @@ _NEEDS: Final = {
 _FOLDER: Final = "src/transduce/kernels"
 _SOURCES: Final = "attention", "interface", "linear_maps", "native", "products", "ranking", "transformer"
 _HEADERS: Final = (
+    "activation",
     "attending",
     "dropping",
     "guard",

@@ -28,6 +28,9 @@ VARIANTS: Final[dict[str, dict[str, Any]]] = {
         "norm": "pre",
     },
     "parameter attention": {"feed_forward": "parameter_attention", "parameter_heads": 3, "parameter_keys": 11},
+    "gelu": {"activation": "gelu"},
+    "gated": {"feed_forward": "gated", "activation": "silu", "feed_forward_bias": False, "norm": "pre"},
+    "output bias": {"output_bias": True, "embedding_norm": True, "activation": "gelu_tanh"},
     "untied": {"tied_projection": False},
     # Without residuals, what tells positions apart is soon lost: one layer still shows it.
     "no residual": {"residual": False, "encoder_layers": 1, "decoder_layers": 1},

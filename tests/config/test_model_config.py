@@ -83,6 +83,13 @@ def test_embedding_dropout_follows_dropout_where_it_is_left_out():
     assert ModelConfig(dropout=0.3, embedding_dropout=0.2).embedding_dropout == 0.2
 
 
+def test_files_from_before_there_were_other_activations_are_read():
+    assert ModelConfig.model_validate({"feed_forward": "relu"}) == ModelConfig()
+    assert ModelConfig.model_validate({"feed_forward": "relu", "activation": "relu"}) == ModelConfig()
+    with pytest.raises(ValidationError, match="'mlp', 'gated' or 'parameter_attention'"):
+        ModelConfig.model_validate({"feed_forward": "relu", "activation": "gelu"})
+
+
 @pytest.mark.parametrize(
     ("idle", "other"),
     [
@@ -96,7 +103,9 @@ def test_embedding_dropout_follows_dropout_where_it_is_left_out():
         ({"parameter_d_k": 3}, "feed_forward = 'parameter_attention'"),
         ({"parameter_d_v": 3}, "feed_forward = 'parameter_attention'"),
         ({"parameter_keys": 3}, "feed_forward = 'parameter_attention'"),
-        ({"relu_dropout": 0.1, "feed_forward": "parameter_attention"}, "feed_forward = 'relu'"),
+        ({"relu_dropout": 0.1, "feed_forward": "parameter_attention"}, "feed_forward = 'mlp' or 'gated'"),
+        ({"activation": "gelu", "feed_forward": "parameter_attention"}, "feed_forward = 'mlp' or 'gated'"),
+        ({"feed_forward_bias": False, "feed_forward": "parameter_attention"}, "feed_forward = 'mlp' or 'gated'"),
     ],
 )
 def test_a_setting_that_nothing_would_read_is_refused(idle, other):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from transduce.kernels import linear, prepack
+from transduce.kernels import activate, linear, prepack
 from transduce.kernels.products import multiply_whole, quantize_inputs, quantize_weights, unpack
 
 FORMATS = ["float32", "bfloat16", "int8"]
@@ -41,8 +41,11 @@ def test_products_are_those_of_rounded_numbers(rows, inputs, outputs, biased, fo
     expected = rounded_input(x, format_) @ rounded_weight(weight, format_).T + (bias.double() if biased else 0)
     found = linear(x, prepack(weight, bias if biased else None, format_))
     torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
-    positive = linear(x, prepack(weight, bias if biased else None, format_), relu=True)
+    positive = linear(x, prepack(weight, bias if biased else None, format_), activation="relu")
     assert positive.equal(found.clamp(min=0))
+    for activation in ("gelu", "gelu_tanh", "silu"):
+        active = linear(x, prepack(weight, bias if biased else None, format_), activation=activation)
+        torch.testing.assert_close(active, activate(found.double(), activation).float(), rtol=2e-6, atol=1e-6)
 
 
 @pytest.mark.usefixtures("way")
@@ -77,7 +80,7 @@ def test_a_row_is_the_same_in_any_company(format_, way):
 def test_zeros_and_what_is_no_number(format_):
     x, matrix = numbers(3, 7), prepack(numbers(5, 7, seed=5), numbers(5, seed=7), format_)
     x[0], x[1, 2] = 0, torch.nan
-    found = linear(x, matrix, relu=True)
+    found = linear(x, matrix, activation="relu")
     assert found[0].equal(numbers(5, seed=7).clamp(min=0))
     assert found[1].isnan().all()
     assert found[2].isfinite().all()

@@ -19,6 +19,37 @@ def test_it_is_two_maps_around_a_relu():
     assert sum(parameter.numel() for parameter in layer.parameters()) == 2 * 14 * 23 + 23 + 14
 
 
+@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(
+    ("activation", "formula"),
+    [
+        ("relu", lambda x: x.clamp(min=0)),
+        ("gelu", lambda x: x * (1 + torch.erf(x / 2**0.5)) / 2),
+        ("gelu_tanh", lambda x: x * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (x + 0.044715 * x**3))) / 2),
+        ("silu", lambda x: x / (1 + torch.exp(-x))),
+    ],
+)
+def test_activations_gates_and_biases_are_their_formulas(activation, formula, bias, gated):
+    kind = "gated" if gated else "mlp"
+    layer = make(activation=activation, feed_forward=kind, feed_forward_bias=bias)
+    parameters = dict(layer.named_parameters())
+    assert parameters.keys() == {
+        f"{name}.{part}"
+        for name in ("inner", "outer", *["gate"] * gated)
+        for part in ("weight", *["bias"] * bias)
+    }
+    for parameter in parameters.values():
+        torch.nn.init.normal_(parameter)
+
+    def linear(x, name):
+        return x @ parameters[f"{name}.weight"].T + (parameters[f"{name}.bias"] if bias else 0)
+
+    x = torch.randn(2, 3, 14)
+    hidden = formula(linear(x, "gate")) * linear(x, "inner") if gated else formula(linear(x, "inner"))
+    torch.testing.assert_close(layer(x), linear(hidden, "outer"), rtol=1e-4, atol=1e-4)
+
+
 def test_dropout_falls_behind_the_relu():
     """With 23 ones inside and an outer map to their sum, each output counts what stayed, in twos."""
     layer = make(relu_dropout=0.5).train()

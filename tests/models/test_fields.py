@@ -71,6 +71,10 @@ OTHERS = {
     "attention_window": 2,
     "attention_bias": True,
     "feed_forward": "parameter_attention",
+    "activation": "silu",
+    "feed_forward_bias": False,
+    "output_bias": True,
+    "embedding_norm": True,
     "parameter_heads": 3,
     "parameter_d_k": 7,
     "parameter_d_v": 7,
@@ -102,13 +106,18 @@ def count(c: ModelConfig) -> int:
         return maps + biases + own + (2 * c.max_relative_distance + 1) * (c.d_k + c.d_v) * relative
 
     pairs = c.parameter_heads * (c.parameter_keys + c.d_model) * (c.parameter_d_k + c.parameter_d_v)
-    networks = {"relu": 2 * c.d_model * c.d_ff + c.d_ff + c.d_model, "parameter_attention": pairs}
+    networks = {
+        "mlp": 2 * c.d_model * c.d_ff + (c.d_ff + c.d_model) * c.feed_forward_bias,
+        "gated": 3 * c.d_model * c.d_ff + (2 * c.d_ff + c.d_model) * c.feed_forward_bias,
+        "parameter_attention": pairs,
+    }
     norm, to_self = 2 * c.d_model, attention(relative=c.positions == "relative")
     encoder = c.encoder_layers * (to_self + networks[c.feed_forward] + 2 * norm)
     decoder = c.decoder_layers * (to_self + attention() + networks[c.feed_forward] + 3 * norm)
     positions = (c.positions == "learned") * c.max_positions + (c.position_combination == "concatenate") * 2 * c.d_model
     rows = c.vocab_size * (1 if c.tied_projection else 2) + (c.source_vocab_size or 0) + 2 * positions
-    return encoder + decoder + rows * c.d_model + (2 * norm if c.norm == "pre" else 0)
+    norms = 2 * norm * ((c.norm == "pre") + c.embedding_norm)
+    return encoder + decoder + rows * c.d_model + norms + c.vocab_size * c.output_bias
 
 
 SOURCE = Tokens(torch.tensor([[5, 7, 11, 13, 17, 2], [19, 23, 29, 2, 0, 0]]), torch.tensor([6, 4]))
@@ -120,9 +129,17 @@ def observe(c: ModelConfig) -> tuple[int, float, float]:
     """How many parameters there are, and the objective in training and else, everything drawn with one seed."""
     torch.manual_seed(3)
     model = build(c)
+    if model.output_bias is not None:  # which starts as zeros
+        torch.nn.init.normal_(model.output_bias)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     training, other = (model.train(mode)(SOURCE, TARGET, LABELS).objective.item() for mode in (True, False))
     return parameters, training, other
+
+
+def test_a_gated_network_has_as_many_parameters_as_its_formulas():
+    gated = config("feed_forward", "gated")
+    assert observe(gated)[0] == count(gated)
+    assert count(gated) - count(config()) == 6 * (SMALL["d_model"] + 1) * SMALL["d_ff"]
 
 
 @pytest.mark.parametrize("field", ModelConfig.model_fields)

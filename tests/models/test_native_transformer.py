@@ -18,6 +18,12 @@ VARIANTS = {
     "no positions": {"positions": "none"},
     "learned": {"positions": "learned", "max_positions": 61, "compatibility": "dot_product"},
     "two vocabularies": {"source_vocab_size": 71, "tied_projection": False, "sinusoid_layout": "concatenated"},
+    "gelu": {"activation": "gelu", "feed_forward_bias": False},
+    "gated": {"activation": "silu", "feed_forward": "gated", "norm": "pre"},
+    "T5": {"activation": "gelu_tanh", "feed_forward": "gated", "feed_forward_bias": False, "tied_projection": False},
+    "Marian": {"activation": "silu", "output_bias": True, "attention_bias": True, "source_vocab_size": 71},
+    "mBART": {"activation": "gelu", "embedding_norm": True, "norm": "pre", "positions": "learned", "output_bias": True},
+    "norm without positions": {"embedding_norm": True, "positions": "none"},
 }
 NOT_NATIVE = [
     {"positions": "relative"},

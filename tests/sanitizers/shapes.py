@@ -65,8 +65,8 @@ def try_linear(draw):
     matrix = prepack(torch.randn(outputs, inputs), bias, draw.choice(FORMATS))
     if draw.random() < 0.5:
         matrix = select_outputs(matrix, torch.randint(0, outputs, (draw.randint(1, outputs),)))
-    x, relu = torch.randn(rows, inputs), draw.random() < 0.5
-    compare(lambda: [linear(x, matrix, relu=relu)], torch.float32)
+    x, activation = torch.randn(rows, inputs), draw.choice([None, "relu", "gelu", "gelu_tanh", "silu"])
+    compare(lambda: [linear(x, matrix, activation=activation)], torch.float32)
 
 
 def try_ranking(draw):

@@ -12,7 +12,8 @@ SinusoidLayout = Literal["interleaved", "concatenated"]
 SinusoidRange = Literal["open", "closed"]
 PositionCombination = Literal["add", "concatenate"]
 Compatibility = Literal["scaled_dot_product", "dot_product", "multiplicative", "additive"]
-FeedForwardKind = Literal["relu", "parameter_attention"]
+FeedForwardKind = Literal["mlp", "gated", "parameter_attention"]
+Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 Initializer = Literal["glorot_uniform", "unit_scaling"]
 
 # These follow from the tokenizers: no run file sets them.
@@ -30,7 +31,8 @@ _WITH_LEARNED_POSITIONS: Final = Setting("refused", read_with=("positions", ("le
 _WITH_RELATIVE_POSITIONS: Final = Setting("refused", read_with=("positions", ("relative",)))
 _WITH_ADDED_POSITIONS: Final = Setting("refused", read_with=("positions", ("sinusoidal", "learned")))
 _WITH_PARAMETER_ATTENTION: Final = Setting("refused", read_with=("feed_forward", ("parameter_attention",)))
-_WITH_RELU: Final = Setting("allowed", read_with=("feed_forward", ("relu",)))
+_WITH_HIDDEN_LAYER: Final = Setting("refused", read_with=("feed_forward", ("mlp", "gated")))
+_DROPOUT_OF_HIDDEN_LAYER: Final = Setting("allowed", read_with=("feed_forward", ("mlp", "gated")))
 
 
 class ModelConfig(Section):
@@ -61,7 +63,7 @@ class ModelConfig(Section):
     attention_dropout: Annotated[float, ALLOWED] = Field(
         0.0, ge=0, lt=1, description="on the attention weights; the paper: none"
     )
-    relu_dropout: Annotated[float, _WITH_RELU] = Field(
+    relu_dropout: Annotated[float, _DROPOUT_OF_HIDDEN_LAYER] = Field(
         0.0, ge=0, lt=1, description="inside the feed-forward sub-layers; the paper: none"
     )
     label_smoothing: Annotated[float, ALLOWED] = Field(0.1, ge=0, lt=1, description="epsilon_ls of section 5.4")
@@ -74,6 +76,13 @@ class ModelConfig(Section):
     )
     tied_projection: Annotated[bool, REFUSED] = Field(
         True, description="the target's embedding also scores the output (section 3.4); false: a matrix of its own"
+    )
+
+    output_bias: Annotated[bool, REFUSED] = Field(
+        False, description="a trained bias of each symbol's logit, as in Marian's models; the paper has none"
+    )
+    embedding_norm: Annotated[bool, REFUSED] = Field(
+        False, description="LayerNorm of the sums of embeddings and positions, as in BART's and mBART's models"
     )
 
     positions: Annotated[Positions, REFUSED] = Field(
@@ -120,8 +129,17 @@ class ModelConfig(Section):
     )
 
     feed_forward: Annotated[FeedForwardKind, REFUSED] = Field(
+        "mlp",
+        description="mlp: two linear maps around an activation (section 3.3); gated: the hidden layer is multiplied by a "
+        "second linear map of its input (GLU variants, Shazeer 2020); parameter_attention: attention over parameters",
+    )
+    activation: Annotated[Activation, _WITH_HIDDEN_LAYER] = Field(
         "relu",
-        description="relu: two linear maps around a ReLU (section 3.3); parameter_attention: attention over parameters",
+        description="of the feed-forward sub-layers: relu (section 3.3), gelu (exact), gelu_tanh (its approximation), "
+        "silu (also called swish)",
+    )
+    feed_forward_bias: Annotated[bool, _WITH_HIDDEN_LAYER] = Field(
+        True, description="bias in the feed-forward sub-layers; T5 has none"
     )
     parameter_heads: Annotated[int, _WITH_PARAMETER_ATTENTION] = Field(
         8, ge=1, le=MOST_WIDE, description="h_p, heads of the attention over parameters"
@@ -154,6 +172,8 @@ class ModelConfig(Section):
         """Fill blanks in while the data is still data: the finished configuration has none."""
         if not isinstance(values, dict):
             return values
+        if values.get("feed_forward") == "relu" and values.get("activation", "relu") == "relu":
+            values = values | {"feed_forward": "mlp"}  # what files said before there were other activations
         if isinstance(rate := values.get("dropout"), int | float) and 0 <= rate < 1:
             values = {"embedding_dropout": rate} | values
         d_model, heads = values.get("d_model", 512), values.get("heads", 8)

@@ -4,7 +4,7 @@ from transduce.kernels.add_norm import add_norm
 from transduce.kernels.allowed import AllowedTokens, LogitColumns, join_allowed
 from transduce.kernels.attention import attend, attention_weights
 from transduce.kernels.dropout import WHOLE, Dropped, dropout
-from transduce.kernels.feed_forward import feed_forward
+from transduce.kernels.feed_forward import activate, feed_forward
 from transduce.kernels.linear_maps import Maps, linear_maps
 from transduce.kernels.loss import projected_cross_entropy, smoothed_cross_entropy
 from transduce.kernels.mask import Mask
@@ -49,6 +49,7 @@ __all__ = [
     "RaggedLayout",
     "Relative",
     "Scoring",
+    "activate",
     "add_norm",
     "attend",
     "attend_between",

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "activation.h"
 #include "guard.h"
 #include "maps.h"
 #include "room.h"
@@ -198,7 +199,13 @@ void multiply_columns(const Bfloat16* gradient, const Bfloat16* x, const Maps& m
   caught.rethrow();
 }
 
-void map(const Bfloat16* x, const Maps& maps, Bfloat16* y, std::int64_t rows, bool relu) {
+// The activations that are part of the products: their gradient can be told from their result.
+void require_fused(Activation activation) {
+  if (activation != kIdentity && activation != kRelu) throw std::invalid_argument("activation");
+}
+
+void map(const Bfloat16* x, const Maps& maps, Bfloat16* y, std::int64_t rows, Activation activation) {
+  require_fused(activation);
   static thread_local std::vector<std::uint32_t> room;
   static thread_local std::vector<float> biases;
   const std::int64_t width = maps.width(), padded = round_up(width, kPanel);
@@ -207,24 +214,24 @@ void map(const Bfloat16* x, const Maps& maps, Bfloat16* y, std::int64_t rows, bo
   float* bias = at_least(biases, padded);
   for (std::int64_t o = 0; o < padded; ++o) bias[o] = o < width && maps.biases[0] ? *maps.of(maps.biases, o, 1) : 0.0f;
   const auto multiply = [&](auto finish) { multiply_rows(x, maps.inputs, panels, y, width, rows, finish); };
-  if (relu) {
+  if (activation == kRelu) {
     multiply([=](Sixteen sums, std::int64_t, std::int64_t c, std::int64_t) {
-      const Sixteen found = sums + load_sixteen(bias + c);
-      return found < 0.0f ? Sixteen{} : found;  // what is no number stays
+      return value_of<kRelu>(sums + load_sixteen(bias + c));
     });
   } else {
     multiply([=](Sixteen sums, std::int64_t, std::int64_t c, std::int64_t) { return sums + load_sixteen(bias + c); });
   }
 }
 
-// The gradient of the rows.
-void map_back(const Bfloat16* gradient, const Bfloat16* x, const Maps& maps, Bfloat16* of_x, std::int64_t rows, bool relu) {
+// The gradient of the rows; `activation` made them.
+void map_back(const Bfloat16* gradient, const Bfloat16* x, const Maps& maps, Bfloat16* of_x, std::int64_t rows, Activation activation) {
+  require_fused(activation);
   static thread_local std::vector<std::uint32_t> room;
   const std::int64_t width = maps.inputs;
   std::uint32_t* panels = at_least(room, round_up(width, kPanel) * words_of<Bfloat16>(maps.width()));
   lay_out_by_inputs(maps, panels);
   const auto multiply = [&](auto finish) { multiply_rows(gradient, maps.width(), panels, of_x, width, rows, finish); };
-  if (relu) {
+  if (activation == kRelu) {
     multiply([=](Sixteen sums, std::int64_t r, std::int64_t c, std::int64_t n) {
       return load_first(x + r * width + c, n) <= 0.0f ? Sixteen{} : sums;
     });
@@ -238,17 +245,17 @@ void map_back(const Bfloat16* gradient, const Bfloat16* x, const Maps& maps, Bfl
 
 using namespace transduce;
 
-// With `relu`, y has no number below zero.
-TRANSDUCE_EXPORT map_rows(const Bfloat16* x, const Maps* maps, Bfloat16* y, std::int64_t rows, std::int64_t relu) {
-  return guarded([=] { map(x, *maps, y, rows, relu != 0); });
+// y = activation(x W^T + b), the activation being the identity or a ReLU.
+TRANSDUCE_EXPORT map_rows(const Bfloat16* x, const Maps* maps, Bfloat16* y, std::int64_t rows, std::int64_t activation) {
+  return guarded([=] { map(x, *maps, y, rows, static_cast<Activation>(activation)); });
 }
 
-// `of_x` may be missing; weights' and biases' gradients replace what is there, or with `add` are added to it. With `relu`, x is what that
-// made, and `of_x` the gradient before it.
+// `of_x` may be missing; weights' and biases' gradients replace what is there, or with `add` are added to it. x is what
+// `activation` made, and `of_x` the gradient before it.
 TRANSDUCE_EXPORT map_rows_backward(const Bfloat16* gradient, const Bfloat16* x, const Maps* maps, Bfloat16* of_x, std::int64_t rows,
-                                   std::int64_t add, std::int64_t relu) {
+                                   std::int64_t add, std::int64_t activation) {
   return guarded([=] {
-    if (of_x) map_back(gradient, x, *maps, of_x, rows, relu != 0);
+    if (of_x) map_back(gradient, x, *maps, of_x, rows, static_cast<Activation>(activation));
     multiply_columns(gradient, x, *maps, rows, add != 0);
   });
 }

@@ -4,7 +4,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Final, final
+from typing import Final, Literal, final
 
 import torch
 from jaxtyping import BFloat16, Float
@@ -12,7 +12,18 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transduce.kernels.chain import Link, chain
-from transduce.kernels.native import MOST_MAPS, MapsAddress, address, call, has_low_precision_products, has_native
+from transduce.kernels.native import (
+    ACTIVATIONS,
+    MOST_MAPS,
+    MapsAddress,
+    address,
+    call,
+    has_low_precision_products,
+    has_native,
+)
+
+# An activation that is part of a product: its gradient can be told from its result.
+FusedActivation = Literal["relu"] | None
 
 _NONE: Final = [0] * MOST_MAPS
 # Weights, biases, the gradients of both, outputs; inputs. Packed faster than a ctypes structure is filled.
@@ -87,13 +98,13 @@ def lay_down(
 
 
 def map_rows(
-    x: BFloat16[Tensor, "rows inputs"], maps: MapsAddress, *, relu: bool = False
+    x: BFloat16[Tensor, "rows inputs"], maps: MapsAddress, *, activation: FusedActivation = None
 ) -> BFloat16[Tensor, "rows all_outputs"]:
-    """What the maps make of rows that lie end to end; with ``relu``, the larger of that and 0."""
+    """The activation of what the maps make of rows."""
     rows, width = len(x), sum(maps.outputs)
     y = x.new_empty(rows, width)
     places = address(x, torch.bfloat16, rows, maps.inputs), address(y, torch.bfloat16, rows, width)
-    call("map_rows", None, places[0], maps, places[1], rows, relu)
+    call("map_rows", None, places[0], maps, places[1], rows, ACTIVATIONS[activation])
     return y
 
 
@@ -104,27 +115,27 @@ def map_rows_backward(
     of_x: BFloat16[Tensor, "rows inputs"] | None,
     *,
     add: bool = False,
-    after_relu: bool = False,
+    input_activation: FusedActivation = None,
 ) -> None:
     """Write the gradients: weights' and biases' over what is there, or with ``add`` beside it.
 
-    With ``after_relu``, ``x`` is what ``relu`` has made, and ``of_x`` becomes the gradient of what it was made of.
+    ``x`` is what ``input_activation`` has made, and ``of_x`` becomes the gradient of what it was made of.
     """
     rows, shape = len(x), (len(x), maps.inputs)
     places = address(gradient, x.dtype, rows, sum(maps.outputs)), address(x, torch.bfloat16, *shape)
     to = None if of_x is None else address(of_x, x.dtype, *shape)
-    call("map_rows_backward", None, *places, maps, to, rows, add, after_relu)
+    call("map_rows_backward", None, *places, maps, to, rows, add, ACTIVATIONS[input_activation])
 
 
 @final
 @dataclass(frozen=True)
 class Maps:
-    """``linear_maps`` as a part of a chain, of bfloat16; followed by ``relu``, or behind it (of a map of the chain)."""
+    """``linear_maps`` as a part of a chain, of bfloat16, then ``activation``; ``input_activation`` made what it is given."""
 
     weights: Sequence[Tensor]
     biases: Sequence[Tensor | None]
-    relu: bool = False
-    after_relu: bool = False
+    activation: FusedActivation = None
+    input_activation: FusedActivation = None
 
     @cached_property
     def others(self) -> Sequence[Tensor | None]:
@@ -134,7 +145,7 @@ class Maps:
     def forward(self, x: Tensor, others: Sequence[Tensor | None]) -> tuple[Tensor, None]:
         """Nothing is kept."""
         weights, biases = self._part(others)
-        return map_rows(x, lay_down(weights, biases), relu=self.relu), None
+        return map_rows(x, lay_down(weights, biases), activation=self.activation), None
 
     def backward(
         self, gradient: Tensor, x: Tensor, others: Sequence[Tensor | None], kept: Tensor | None, *, want_x: bool
@@ -145,7 +156,7 @@ class Maps:
         of_weights = [torch.empty_like(weight) for weight in weights]
         of_biases = [torch.empty_like(bias) for bias in biases if bias is not None]
         maps = lay_down(weights, biases, of_weights, of_biases)
-        map_rows_backward(gradient, x, maps, of_x, after_relu=self.after_relu)
+        map_rows_backward(gradient, x, maps, of_x, input_activation=self.input_activation)
         return of_x, [*of_weights, *(of_biases or biases)]
 
     def _part(self, others: Sequence[Tensor | None]) -> tuple[list[Tensor], Sequence[Tensor | None]]:

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "activation.h"
 #include "dropping.h"
 #include "guard.h"
 #include "words.h"
@@ -205,3 +206,22 @@ void cross_entropy(T* logits, const std::int64_t* labels, double* sums, std::int
 
 BOTH(float, float32)
 BOTH(Bfloat16, bfloat16)
+
+// y[r][i] = activation(x[r][i]); `gated`: times x[r][width + i], x having twice the width.
+TRANSDUCE_EXPORT activate(const Bfloat16* x, Bfloat16* y, std::int64_t rows, std::int64_t width, std::int64_t activation,
+                          std::int64_t gated) {
+  const Activated activated{static_cast<Activation>(activation), gated != 0, width};
+#pragma omp parallel for schedule(static)
+  for (std::int64_t r = 0; r < rows; ++r) activated.forward(x + r * activated.inputs(), y + r * width);
+  return kDone;
+}
+
+// The gradient of x, from that of y.
+TRANSDUCE_EXPORT activate_backward(const Bfloat16* gradient, const Bfloat16* x, Bfloat16* of_x, std::int64_t rows, std::int64_t width,
+                                   std::int64_t activation, std::int64_t gated) {
+  const Activated activated{static_cast<Activation>(activation), gated != 0, width};
+#pragma omp parallel for schedule(static)
+  for (std::int64_t r = 0; r < rows; ++r)
+    activated.backward(gradient + r * width, x + r * activated.inputs(), of_x + r * activated.inputs());
+  return kDone;
+}

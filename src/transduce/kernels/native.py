@@ -15,6 +15,8 @@ from typing import Any, Final, final
 import torch
 from torch import Tensor
 
+from transduce.config.model import Activation
+
 _log = logging.getLogger(__name__)
 
 # By what torch finds that the processor can do.
@@ -25,7 +27,7 @@ _NARROW_LIBRARY: Final = "native_avx512vnni"
 _NAMES: Final = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
 
 # Counts up with every change of what follows; interface.cpp has the same number.
-_INTERFACE: Final = 1
+_INTERFACE: Final = 2
 _WHOLE, _REAL, _ARRAY = ctypes.c_int64, ctypes.c_float, ctypes.c_void_p
 
 
@@ -102,9 +104,9 @@ class StackAddress(ctypes.Structure):
         ("layers", _ARRAY),
         *((name, _WHOLE) for name in ("count", "vocabulary", "d_model", "heads", "d_k", "d_v", "d_ff")),
         ("embedding", _ARRAY),
-        ("last", NormAddress),
+        *((name, NormAddress) for name in ("first", "last")),
         *((name, _REAL) for name in ("embedding_scale", "epsilon", "scale")),
-        ("pre", ctypes.c_int32),
+        *((name, ctypes.c_int32) for name in ("pre", "activation", "gated")),
     )
 
 
@@ -159,6 +161,8 @@ _ONE: Final[dict[str, Sequence[Any]]] = {
         *(_ARRAY, _ARRAY, _WHOLE, _WHOLE, _WHOLE, _ARRAY, _WHOLE, _ARRAY, _WHOLE, _LISTS),
         *(_WHOLE, _ARRAY, _ARRAY),
     ),
+    "activate": (_ARRAY, _ARRAY, *[_WHOLE] * 4),
+    "activate_backward": (*[_ARRAY] * 3, *[_WHOLE] * 4),
     "encode": (_STACK, _ARRAY, _WHOLE, _ARRAY, _ARRAY, _WHOLE, _ARRAY),
 }
 _BOTH: Final[dict[str, Sequence[Any]]] = {
@@ -171,6 +175,8 @@ _BOTH: Final[dict[str, Sequence[Any]]] = {
     "remember": (_STACK, _ARRAY, _ARRAY, _WHOLE, _WHOLE, _ARRAY, _ARRAY),
     "step": (_STACK, _MATRIX, _STEP, _ARRAY),
 }
+# activation.h's Activation; None: what is left as it is.
+ACTIVATIONS: Final[dict[Activation | None, int]] = {None: 0, "relu": 1, "gelu": 2, "gelu_tanh": 3, "silu": 4}
 # guard.h's Status: what a kernel gives back.
 _DONE, _OUT_OF_MEMORY, _OUT_OF_RANGE = 0, 1, 2
 

@@ -117,7 +117,7 @@ void panel_rows(const Matrix& m, const Rows& x, std::int64_t row, std::int64_t p
   float* out = target.out + row * target.stride + first;
   // The last panel has fewer outputs than a block writes.
   alignas(64) float aside[R * kPanel];
-  const bool whole = count == kPanel, add = target.add && whole;
+  const bool whole = count == kPanel, add = target.add && whole, relu = target.activation == kRelu;
   float* to = whole ? out : aside;
   const std::int64_t stride = whole ? target.stride : kPanel;
   for (int part = 0; part < kPanel; part += kWide * kLanes)
@@ -125,7 +125,7 @@ void panel_rows(const Matrix& m, const Rows& x, std::int64_t row, std::int64_t p
                   [&](int i, int j, Float v) {
       if constexpr (std::is_same_v<Way, InInt8>) v *= x.scales[row + i] * load_floats(m.scales + first + part + j);
       if (m.bias) v += load_floats(m.bias + first + part + j);
-      if (target.relu) v = v < 0 ? Float{} : v;  // what is no number stays none
+      if (relu) v = v < 0 ? Float{} : v;  // NaN stays NaN
       float* place = to + i * stride + part + j;
       store(place, add ? v + load_floats(place) : v);
     });
@@ -164,21 +164,25 @@ void all_panels(const Matrix& w, const Rows& x, std::int64_t rows, const Target&
 
 void multiply(const Matrix& w, const Rows& x, std::int64_t rows, const Target& target) {
   switch (w.format) {
-    case kFloat32: return all_panels<InFloat32>(w, x, rows, target);
-    case kBfloat16: return all_panels<InBfloat16>(w, x, rows, target);
-    default: return all_panels<InInt8>(w, x, rows, target);
+    case kFloat32: all_panels<InFloat32>(w, x, rows, target); break;
+    case kBfloat16: all_panels<InBfloat16>(w, x, rows, target); break;
+    default: all_panels<InInt8>(w, x, rows, target);
   }
+  if (target.activation == kIdentity || target.activation == kRelu) return;  // a ReLU is part of the products
+  const Activated activated{target.activation, false, w.outputs};
+#pragma omp parallel for schedule(static) if (rows >= kManyRows)
+  for (std::int64_t r = 0; r < rows; ++r) activated.forward(target.out + r * target.stride, target.out + r * target.stride);
 }
 
 }  // namespace transduce
 
-// out = x w + bias for rows of float32.
-TRANSDUCE_EXPORT multiply(const float* x, const transduce::Matrix* w, float* out, std::int64_t rows, std::int64_t relu) {
+// out = activation(x w + bias) for rows of float32.
+TRANSDUCE_EXPORT multiply(const float* x, const transduce::Matrix* w, float* out, std::int64_t rows, std::int64_t activation) {
   using namespace transduce;
   return guarded([=] {
     static thread_local Rows ready;
     ready.resize(rows, w->inputs, w->format);
     for (std::int64_t r = 0; r < rows; ++r) ready.set(x + r * w->inputs, r, w->inputs, w->format);
-    multiply(*w, ready, rows, Target{out, w->outputs, relu != 0, false});
+    multiply(*w, ready, rows, Target{out, w->outputs, static_cast<Activation>(activation)});
   });
 }

@@ -6,7 +6,7 @@
 #pragma once
 #include <vector>
 
-#include "sixteen.h"
+#include "activation.h"
 
 namespace transduce {
 
@@ -74,11 +74,12 @@ struct Rows {
   }
 };
 
-// out[r][n] (+)= x_r w_n + bias[n], or max(0, that): `stride` floats a row.
+// out[r][n] = activation(x_r w_n + bias[n]), `stride` floats a row; with `add`, x_r w_n + bias[n] is added to what is there.
 struct Target {
   float* out;
   std::int64_t stride;
-  bool relu, add;
+  Activation activation = kIdentity;
+  bool add = false;
 };
 
 void multiply(const Matrix& w, const Rows& x, std::int64_t rows, const Target& target);

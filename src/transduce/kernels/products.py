@@ -14,7 +14,9 @@ from jaxtyping import Float, Float32, Int, Int8, Int16, Int32, Shaped
 from torch import Tensor
 from torch.nn import functional as F
 
-from transduce.kernels.native import MatrixAddress, address, call, has_native
+from transduce.config.model import Activation
+from transduce.kernels.feed_forward import activate
+from transduce.kernels.native import ACTIVATIONS, MatrixAddress, address, call, has_native
 
 Format = Literal["float32", "bfloat16", "int8"]
 
@@ -92,7 +94,8 @@ def multiply_whole(
 def prepack(
     weight: Float[Tensor, "outputs inputs"], bias: Float[Tensor, " outputs"] | None, format_: Format
 ) -> PrepackedMatrix:
-    """A linear map's matrix made ready for products in a number format."""
+    """A linear map's matrix made ready for products in a number format; nothing of it has a gradient."""
+    weight, bias = weight.detach(), None if bias is None else bias.detach()
     outputs, inputs = weight.shape
     numbers, scales = (
         quantize_weights(weight) if format_ == "int8" else (weight.to(_TYPES[format_]), weight.new_ones(()))
@@ -136,17 +139,18 @@ def select_outputs(matrix: PrepackedMatrix, outputs: Int[Tensor, " kept"]) -> Pr
 
 
 def linear(
-    x: Float32[Tensor, "*rows inputs"], matrix: PrepackedMatrix, *, relu: bool = False
+    x: Float32[Tensor, "*rows inputs"], matrix: PrepackedMatrix, *, activation: Activation | None = None
 ) -> Float32[Tensor, "*rows outputs"]:
-    """X W^T + b, or max(0, X W^T + b), inputs rounded to the matrix's format and sums in float32 (int8: exact)."""
+    """X W^T + b, or the activation of that, inputs rounded to the matrix's format and sums in float32 (int8: exact)."""
     if has_native(x):
         result, x = x.new_empty(*x.shape[:-1], matrix.outputs), x.contiguous()
         place = address(x, torch.float32, *x.shape[:-1], matrix.inputs)
         rows = result.numel() // matrix.outputs
-        call("multiply", None, place, matrix.address(), address(result, torch.float32, *result.shape), rows, relu)
+        to = address(result, torch.float32, *result.shape)
+        call("multiply", None, place, matrix.address(), to, rows, ACTIVATIONS[activation])
         return result
     result = _linear_plainly(x, matrix)
-    return result.relu() if relu else result
+    return result if activation is None else activate(result, activation)
 
 
 def _linear_plainly(x: Tensor, matrix: PrepackedMatrix) -> Tensor:

@@ -12,7 +12,7 @@ struct Norm {
 };
 
 // A decoder's layer; an encoder's has no query, key_value, cross_output and cross_norm. `input` is W^Q, W^K and W^V side by
-// side, `key_value` W^K and W^V of the memory.
+// side, `key_value` W^K and W^V of the memory, `inner` a gated network's gate and inner map.
 struct Layer {
   Norm self_norm, cross_norm, feed_norm;
   Matrix input, output, query, key_value, cross_output, inner, outer;
@@ -22,13 +22,14 @@ struct Stack {
   const Layer* layers;
   std::int64_t count, vocabulary, d_model, heads, d_k, d_v, d_ff;
   const float* embedding;
-  Norm last;
+  Norm first, last;  // of the embeddings, behind the last layer; either may be missing
   float embedding_scale, epsilon, scale;
-  std::int32_t pre;
+  std::int32_t pre, activation, gated;
 
   std::int64_t keys() const { return heads * d_k; }
   std::int64_t values() const { return heads * d_v; }
   std::int64_t wide() const { return round_up(d_v, 16); }
+  Activated activated() const { return {static_cast<Activation>(activation), gated != 0, d_ff}; }
 };
 
 // The vectors of the first `count` positions; none where positions have none.

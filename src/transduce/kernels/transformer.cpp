@@ -36,11 +36,13 @@ class Stream {
       float* to = x_ + r * d;
 #pragma omp simd
       for (std::int64_t i = 0; i < d; ++i) to[i] = e[i] * stack_.embedding_scale;
-      if (!positions.vectors) continue;
-      require_index(position(r), positions.count);
-      const float* p = positions.vectors + position(r) * d;
+      if (positions.vectors) {
+        require_index(position(r), positions.count);
+        const float* p = positions.vectors + position(r) * d;
 #pragma omp simd
-      for (std::int64_t i = 0; i < d; ++i) to[i] += p[i];
+        for (std::int64_t i = 0; i < d; ++i) to[i] += p[i];
+      }
+      if (stack_.first.gain) normalize(to, stack_.first, stack_.epsilon, d, to);
     }
   }
 
@@ -61,7 +63,7 @@ class Stream {
   }
 
   // x += rows w.
-  void add(const Matrix& w, const Rows& rows) { multiply(w, rows, rows_, Target{x_, stack_.d_model, false, true}); }
+  void add(const Matrix& w, const Rows& rows) { multiply(w, rows, rows_, Target{x_, stack_.d_model, kIdentity, true}); }
 
  private:
   void ready(const Norm* norm, const Matrix& w, Rows& to) {
@@ -93,8 +95,13 @@ void prepare_all(const float* x, std::int64_t rows, std::int64_t width, const Ma
 
 void feed_forward(const Stack& s, const Layer& layer, Stream& x, std::int64_t rows, Rows& ready, Floats& buffer) {
   x.prepare(layer.feed_norm, layer.inner, ready);
-  float* inner = at_least(buffer, rows * s.d_ff);
-  multiply(layer.inner, ready, rows, Target{inner, s.d_ff, true, false});
+  const Activated activated = s.activated();
+  const std::int64_t width = activated.inputs();
+  float* inner = at_least(buffer, rows * width);
+  multiply(layer.inner, ready, rows, Target{inner, width, s.gated ? kIdentity : activated.kind});
+  // In place: a row's results end before the next row's inputs begin.
+  if (s.gated)
+    for (std::int64_t r = 0; r < rows; ++r) activated.forward(inner + r * width, inner + r * s.d_ff);
   prepare_all(inner, rows, s.d_ff, layer.outer, ready);
   x.add(layer.outer, ready);
 }
@@ -114,7 +121,7 @@ void encode_some(const Stack& s, const Positions& positions, const std::int64_t*
   for (std::int64_t l = 0; l < s.count; ++l) {
     const Layer& layer = s.layers[l];
     x.prepare(layer.self_norm, layer.input, ready);
-    multiply(layer.input, ready, rows, Target{projected.data(), width, false, false});
+    multiply(layer.input, ready, rows, Target{projected.data(), width});
     const float* in = projected.data();
     float* out = gathered.data();
     for (std::int64_t i = 0; i < sentences; ++i)
@@ -140,7 +147,7 @@ void remember(const Stack& s, const float* hidden, const std::int64_t* offsets, 
   for (std::int64_t l = 0; l < s.count; ++l) {
     const Matrix& w = s.layers[l].key_value;
     if (l == 0) prepare_all(hidden, rows, s.d_model, w, ready);
-    multiply(w, ready, rows, Target{projected.data(), width, false, false});
+    multiply(w, ready, rows, Target{projected.data(), width});
     for (std::int64_t i = 0; i < sentences; ++i) {
       const float* p = projected.data() + offsets[i] * width;
       const std::int64_t count = offsets[i + 1] - offsets[i], longest = columns_of(count);
@@ -176,12 +183,12 @@ void step(const Stack& s, const Matrix& projection, const Step& step, float* log
   for (std::int64_t l = 0; l < s.count; ++l) {
     const Layer& layer = s.layers[l];
     x.prepare(layer.self_norm, layer.input, ready);
-    multiply(layer.input, ready, rows, Target{in, width, false, false});
+    multiply(layer.input, ready, rows, Target{in, width});
     for (std::int64_t i = 0; i < step.sentences; ++i) attend_past<T>(s, step, l, i, in, out);
     prepare_all(out, rows, s.values(), layer.output, ready);
     x.add(layer.output, ready);
     x.prepare(layer.cross_norm, layer.query, ready);
-    multiply(layer.query, ready, rows, Target{in, s.keys(), false, false});
+    multiply(layer.query, ready, rows, Target{in, s.keys()});
     for (std::int64_t i = 0; i < step.sentences; ++i) attend_memory<T>(s, step, l, i, in, out);
     prepare_all(out, rows, s.values(), layer.cross_output, ready);
     x.add(layer.cross_output, ready);
@@ -189,7 +196,7 @@ void step(const Stack& s, const Matrix& projection, const Step& step, float* log
     in = projected.data();
   }
   x.finish(projection, ready);
-  multiply(projection, ready, rows, Target{logits, projection.outputs, false, false});
+  multiply(projection, ready, rows, Target{logits, projection.outputs});
 }
 
 }  // namespace

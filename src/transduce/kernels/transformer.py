@@ -13,7 +13,8 @@ import torch
 from jaxtyping import Float32, Int32, Int64, Shaped
 from torch import Tensor
 
-from transduce.kernels.native import LayerAddress, NormAddress, StackAddress, StepAddress, address, call
+from transduce.config.model import Activation
+from transduce.kernels.native import ACTIVATIONS, LayerAddress, NormAddress, StackAddress, StepAddress, address, call
 from transduce.kernels.products import PrepackedMatrix
 from transduce.kernels.ragged import RaggedLayout
 
@@ -40,7 +41,7 @@ class NativeNorm:
 class NativeLayer:
     """A layer's matrices: ``input`` is W^Q, W^K and W^V side by side, ``key_value`` W^K and W^V of the memory.
 
-    An encoder's layer has nothing that asks a memory.
+    ``inner`` is a gated network's gate and inner map side by side. An encoder's layer has nothing that asks a memory.
     """
 
     self_norm: NativeNorm
@@ -66,13 +67,14 @@ class NativeLayer:
 class NativeStack:
     """An encoder or a decoder: its embedding, its layers, and the norm behind them. Threads share it: it never changes.
 
-    ``scale`` multiplies the scores of queries and keys; ``pre`` says that norms stand before the sub-layers, and then
-    there is a ``last`` one. ``address`` is where the C++ kernels find all of it, as long as this object lives.
+    ``first`` is the norm of embeddings, where there is one. ``scale`` multiplies the scores of queries and keys;
+    ``pre`` says that norms stand before the sub-layers, and then there is a ``last`` one. ``address`` is where the C++ kernels find all of it, as long as this object lives.
     """
 
     layers: Sequence[NativeLayer]
     embedding: Float32[Tensor, "vocabulary model"]
     embedding_scale: float
+    first: NativeNorm | None
     last: NativeNorm | None
     heads: int
     d_k: int
@@ -81,6 +83,8 @@ class NativeStack:
     epsilon: float
     scale: float
     pre: bool
+    activation: Activation
+    gated: bool
     address: StackAddress = field(init=False, repr=False, compare=False)
     _layers: ctypes.Array[LayerAddress] = field(init=False, repr=False, compare=False)
 
@@ -92,8 +96,8 @@ class NativeStack:
             *(ctypes.addressof(layers), len(layers), vocabulary, width),
             *(self.heads, self.d_k, self.d_v, self.d_ff),
             address(self.embedding, torch.float32, vocabulary, width),
-            NormAddress() if self.last is None else self.last.address(),
-            *(self.embedding_scale, self.epsilon, self.scale, self.pre),
+            *(NormAddress() if norm is None else norm.address() for norm in (self.first, self.last)),
+            *(self.embedding_scale, self.epsilon, self.scale, self.pre, ACTIVATIONS[self.activation], self.gated),
         )
         object.__setattr__(self, "_layers", layers)
         object.__setattr__(self, "address", stack)

@@ -2,7 +2,7 @@
 
 from transduce.layers.attention import MultiHeadAttention
 from transduce.layers.dropout import Dropout
-from transduce.layers.embedding import Embedding
+from transduce.layers.embedding import Embedding, append_bias
 from transduce.layers.feed_forward import FeedForward, feed_forward
 from transduce.layers.masks import padding_mask, recent_mask
 from transduce.layers.parameter_attention import ParameterAttention
@@ -23,6 +23,7 @@ __all__ = [
     "PrepackedLinear",
     "Residual",
     "Stream",
+    "append_bias",
     "feed_forward",
     "padding_mask",
     "prepack_linears",

@@ -28,6 +28,19 @@ class Embedding(nn.Module):
         """sqrt(d_model) E[ids]."""
         return F.embedding(ids, self.weight) * self.scale
 
-    def project(self, hidden: Float[Tensor, "*positions model"]) -> Float[Tensor, "*positions vocabulary"]:
-        """The logits of every symbol of the vocabulary."""
-        return F.linear(hidden, self.weight) if self.prepacked is None else linear(hidden, self.prepacked)
+    def project(
+        self, hidden: Float[Tensor, "*positions model"], bias: Float[Tensor, " vocabulary"] | None = None
+    ) -> Float[Tensor, "*positions vocabulary"]:
+        """The logits of every symbol of the vocabulary; prepacked, the matrix has its bias with it."""
+        return F.linear(hidden, self.weight, bias) if self.prepacked is None else linear(hidden, self.prepacked)
+
+
+def append_bias(
+    hidden: Float[Tensor, "tokens model"],
+    weight: Float[Tensor, "vocabulary model"],
+    bias: Float[Tensor, " vocabulary"] | None,
+) -> tuple[Float[Tensor, "tokens inputs"], Float[Tensor, "vocabulary inputs"]]:
+    """Rows and a matrix whose product has the bias in it: as one more input, which is 1."""
+    if bias is None:
+        return hidden, weight
+    return torch.cat([hidden, hidden.new_ones(len(hidden), 1)], dim=1), torch.cat([weight, bias.unsqueeze(1)], dim=1)

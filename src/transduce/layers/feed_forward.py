@@ -7,6 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from transduce.config import ModelConfig
+from transduce.kernels import activate
 from transduce.kernels import feed_forward as transform
 from transduce.layers.dropout import Dropout
 from transduce.layers.linear import join_maps, make_linear
@@ -15,30 +16,43 @@ from transduce.layers.parameter_attention import ParameterAttention
 
 @final
 class FeedForward(nn.Module):
-    """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, the same for every position; dropout, where asked for, after the ReLU."""
+    """FFN(x) = f(x W_1 + b_1) W_2 + b_2, the same for every position; dropout, where asked for, after the activation f.
+
+    As published, f(x) = max(0, x). A gated network multiplies f(x G + c) by x W_1 + b_1 (GLU variants, Shazeer 2020).
+    """
 
     def __init__(self, config: ModelConfig, number: int = 0) -> None:
         super().__init__()
-        self.inner = make_linear(config.d_model, config.d_ff, bias=True, initializer=config.initializer)
-        self.outer = make_linear(config.d_ff, config.d_model, bias=True, initializer=config.initializer)
-        self.dropout = Dropout(config.relu_dropout, number)
+        bias, initializer = config.feed_forward_bias, config.initializer
+        self.inner = make_linear(config.d_model, config.d_ff, bias=bias, initializer=initializer)
+        self.outer = make_linear(config.d_ff, config.d_model, bias=bias, initializer=initializer)
+        gated = config.feed_forward == "gated"
+        self.gate = make_linear(config.d_model, config.d_ff, bias=bias, initializer=initializer) if gated else None
+        self.activation, self.dropout = config.activation, Dropout(config.relu_dropout, number)
 
     def forward(
         self, x: Float[Tensor, "*positions model"], seeds: Int[Tensor, "*positions"] | None = None
     ) -> Float[Tensor, "*positions model"]:
         """Transform each position on its own; ``seeds`` are what dropout follows from."""
-        inner, outer = join_maps(self.inner), join_maps(self.outer)
+        inner, outer = join_maps(*self.inner_maps), join_maps(self.outer)
         if inner is not None and outer is not None:
-            return transform(x, inner, outer, self.dropout.at(seeds))
-        # Packed for use: maps of their own.
-        result: Tensor = self.outer(self.dropout(torch.relu(self.inner(x)), seeds))
+            return transform(x, inner, outer, self.activation, self.dropout.at(seeds))
+        # Quantized: prepacked maps.
+        hidden = torch.cat([each(x) for each in self.inner_maps], dim=-1)
+        hidden = activate(hidden, self.activation, gated=self.gate is not None)
+        result: Tensor = self.outer(self.dropout(hidden, seeds))
         return result
+
+    @property
+    def inner_maps(self) -> list[nn.Module]:
+        """The maps of the input, a gated network's gate first."""
+        return [self.inner] if self.gate is None else [self.gate, self.inner]
 
 
 def feed_forward(config: ModelConfig, number: int = 0) -> FeedForward | ParameterAttention:
     """The sub-layer that transforms each position on its own; ``number`` is its dropout's in the model."""
     match config.feed_forward:
-        case "relu":
+        case "mlp" | "gated":
             return FeedForward(config, number)
         case "parameter_attention":
             return ParameterAttention(config, number)

@@ -74,6 +74,7 @@ class PositionalEncoding(nn.Module):
         beside = config.position_combination == "concatenate"
         width, initializer = config.d_model, config.initializer
         self.join = make_linear(2 * width, width, bias=False, initializer=initializer) if beside else None
+        self.norm = nn.LayerNorm(width, eps=config.norm_epsilon) if config.embedding_norm else None
         self.dropout, self.at_every_layer = Dropout(config.embedding_dropout, number), config.positions_at_every_layer
 
     def forward(
@@ -83,9 +84,13 @@ class PositionalEncoding(nn.Module):
         longest: int,
         seeds: Int[Tensor, "*positions"] | None = None,
     ) -> Float[Tensor, "*positions model"]:
-        """What the first layer is given: Dropout(x + PE[positions]), x being embeddings, all below ``longest``."""
-        joined: Tensor = self.dropout(self._join(x, positions, longest), seeds)
-        return joined
+        """What the first layer is given: Dropout(x + PE[positions]), x being embeddings, all below ``longest``.
+
+        Where the configuration asks for it, Dropout(LayerNorm(x + PE[positions])).
+        """
+        joined = self._join(x, positions, longest)
+        result: Tensor = self.dropout(joined if self.norm is None else self.norm(joined), seeds)
+        return result
 
     def again(self, x: Stream, positions: Int[Tensor, "*#positions"], longest: int) -> Stream:
         """What a later layer is given: x, or x + PE[positions] where positions come in at every layer."""

@@ -15,8 +15,7 @@ class PrepackedLinear(nn.Module):
 
     def __init__(self, linear_: nn.Linear, format_: Format) -> None:
         super().__init__()
-        bias = None if linear_.bias is None else linear_.bias.detach()
-        self.matrix = prepack(linear_.weight.detach(), bias, format_)
+        self.matrix = prepack(linear_.weight, linear_.bias, format_)
 
     def forward(self, x: Float[Tensor, "*positions inputs"]) -> Float[Tensor, "*positions outputs"]:
         """X W^T + b."""

@@ -59,7 +59,7 @@ class NativeTransformer:
         self._encoder_positions = _Positions.of(model.encoder_positions, model.config)
         self._decoder_positions = _Positions.of(model.decoder_positions, model.config)
         self._encoder, self._decoder = native_encoder(model, format_), native_decoder(model, format_)
-        self._projection = prepack(model.output.weight.detach(), None, format_)
+        self._projection = prepack(model.output.weight, model.output_bias, format_)
         self._plain = quantize(model, format_)
 
     def encode(self, source: Tokens) -> Memory:

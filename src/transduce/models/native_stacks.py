@@ -9,7 +9,7 @@ from torch import nn
 
 from transduce.kernels import Format, NativeLayer, NativeNorm, NativeStack, PrepackedMatrix, has_native, prepack
 from transduce.kernels.products import MOST_INPUTS
-from transduce.layers import Embedding, FeedForward, MultiHeadAttention
+from transduce.layers import Embedding, FeedForward, MultiHeadAttention, PositionalEncoding
 from transduce.models.stacks import DecoderLayer, EncoderLayer
 from transduce.models.transformer import Transformer
 
@@ -25,7 +25,7 @@ def can_run_natively(model: Transformer) -> bool:
         and not config.positions_at_every_layer
         and config.attention_window is None
         and config.residual
-        and config.feed_forward == "relu"
+        and config.feed_forward != "parameter_attention"
         and max(config.d_model, config.d_ff, config.heads * config.d_v) <= MOST_INPUTS
     )
 
@@ -34,21 +34,24 @@ def native_encoder(model: Transformer, format_: Format) -> NativeStack:
     """The encoder with its matrices in a number format."""
     layers = [_encoder_layer(layer, format_) for layer in cast(Iterable[EncoderLayer], model.encoder)]
     embedding = model.embedding if model.source_embedding is None else model.source_embedding
-    return _stack(model, layers, embedding, model.encoder_norm)
+    return _stack(model, layers, embedding, model.encoder_positions, model.encoder_norm)
 
 
 def native_decoder(model: Transformer, format_: Format) -> NativeStack:
     """The decoder with its matrices in a number format."""
     layers = [_decoder_layer(layer, format_) for layer in cast(Iterable[DecoderLayer], model.decoder)]
-    return _stack(model, layers, model.embedding, model.decoder_norm)
+    return _stack(model, layers, model.embedding, model.decoder_positions, model.decoder_norm)
 
 
-def _stack(model: Transformer, layers: list[NativeLayer], embedding: Embedding, last: nn.Module) -> NativeStack:
+def _stack(
+    model: Transformer, layers: list[NativeLayer], embedding: Embedding, positions: PositionalEncoding, last: nn.Module
+) -> NativeStack:
     config = model.config
     return NativeStack(
         layers=layers,
         embedding=embedding.weight.detach(),
         embedding_scale=embedding.scale,
+        first=None if positions.norm is None else _norm(positions.norm),
         last=_norm(last) if isinstance(last, nn.LayerNorm) else None,
         heads=config.heads,
         d_k=config.d_k,
@@ -57,6 +60,8 @@ def _stack(model: Transformer, layers: list[NativeLayer], embedding: Embedding, 
         epsilon=config.norm_epsilon,
         scale=cast(DecoderLayer, model.decoder[0]).cross_attention.scoring().scale,
         pre=config.norm == "pre",
+        activation=config.activation,
+        gated=config.feed_forward == "gated",
     )
 
 
@@ -90,13 +95,14 @@ def _input(attention: MultiHeadAttention, format_: Format) -> PrepackedMatrix:
 
 def _feed_forward(network: nn.Module, format_: Format) -> tuple[PrepackedMatrix, PrepackedMatrix]:
     assert isinstance(network, FeedForward)
-    return _beside([network.inner], format_), _beside([network.outer], format_)
+    inner = [cast(nn.Linear, each) for each in network.inner_maps]
+    return _beside(inner, format_), _beside([network.outer], format_)
 
 
 def _beside(maps: list[nn.Linear], format_: Format) -> PrepackedMatrix:
     """Several maps of the same inputs as one."""
-    bias = None if maps[0].bias is None else torch.cat([each.bias.detach() for each in maps])
-    return prepack(torch.cat([each.weight.detach() for each in maps]), bias, format_)
+    bias = None if maps[0].bias is None else torch.cat([each.bias for each in maps])
+    return prepack(torch.cat([each.weight for each in maps]), bias, format_)
 
 
 def _norm(norm: nn.LayerNorm) -> NativeNorm:

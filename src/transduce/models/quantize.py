@@ -17,5 +17,5 @@ def quantize(model: Transformer, format_: Format) -> Transformer:
         case "int8":
             output = model.output
             prepack_linears(model, format_)
-            output.prepacked = prepack(output.weight.detach(), None, format_)
+            output.prepacked = prepack(output.weight, model.output_bias, format_)
             return model

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from transduce.config import ModelConfig
 from transduce.kernels import AllowedTokens, LogitColumns, Mask, RaggedLayout, projected_cross_entropy
-from transduce.layers import Embedding, KeyValues, PositionalEncoding, Stream
+from transduce.layers import Embedding, KeyValues, PositionalEncoding, Stream, append_bias
 from transduce.models.contract import Decoded, LossSums, Step, Tokens
 from transduce.models.stacks import DecoderLayer, EncoderLayer
 from transduce.models.state import TransformerState
@@ -38,6 +38,7 @@ class Transformer(nn.Module):
         own = config.source_vocab_size
         self.source_embedding = None if own is None else Embedding(own, config.d_model)
         self.projection = None if config.tied_projection else Embedding(config.vocab_size, config.d_model)
+        self.output_bias = nn.Parameter(torch.zeros(config.vocab_size)) if config.output_bias else None
         numbers = count()  # of the dropouts, each its own
         self.encoder_positions = PositionalEncoding(config, next(numbers))
         self.decoder_positions = PositionalEncoding(config, next(numbers))
@@ -75,14 +76,13 @@ class Transformer(nn.Module):
 
     def project(self, hidden: Float[Tensor, "*positions model"]) -> Float[Tensor, "*positions vocabulary"]:
         """The logits of the next symbol: one for each row of the embedding matrix, or of one of the output's own."""
-        return self.output.project(hidden)
+        return self.output.project(hidden, self.output_bias)
 
     def forward(self, source: Tokens, target: Tokens, labels: Int[Tensor, "batch length"]) -> LossSums:
         """The loss of known targets; ``labels`` is ``target`` shifted left by one, ending with the end symbol."""
         hidden = self.decode(self.encode(source), target).hidden
         objective, nll = projected_cross_entropy(
-            hidden,
-            self.output.weight,
+            *append_bias(hidden, self.output.weight, self.output_bias),
             target.layout().flatten(labels),
             self.config.label_smoothing,
             int(target.counted) if target.fillers else None,
