@@ -108,7 +108,13 @@ def _compute(function, args, kwargs):
     result = function(*plain_args, **plain_kwargs)
     # What an operation writes to comes back as itself: autograd and whoever else holds it must see the change.
     written = {id(tensor.values): tensor for tensor in given if isinstance(tensor, CudaTensor)}
-    return tree_map_only(Tensor, lambda tensor: written[id(tensor)] if id(tensor) in written else CudaTensor(tensor), result) if on_cuda else result
+    return (
+        tree_map_only(
+            Tensor, lambda tensor: written[id(tensor)] if id(tensor) in written else CudaTensor(tensor), result
+        )
+        if on_cuda
+        else result
+    )
 
 
 def _is_on_cuda(function, args, kwargs, given):
@@ -137,7 +143,7 @@ def _check(function, given):
         counted.append(given[0])  # what is written to is no number
     on_cuda = {isinstance(tensor, CudaTensor) for tensor in counted}
     if len(on_cuda) > 1:
-        sizes = ", ".join(f"{str(tensor.device)} {[*tensor.shape]}" for tensor in given)
+        sizes = ", ".join(f"{tensor.device!s} {[*tensor.shape]}" for tensor in given)
         raise MixedDevicesError(f"{function} was given tensors of several devices: {sizes}")
     return True in on_cuda
 

@@ -119,7 +119,9 @@ def test_a_training_is_saved_resumed_and_averaged(own, tmp_path):
         with pretended_cuda():
             for steps in (2, 3):
                 changes = {"max_steps": steps, "accumulate": 2, "symbol_dropout": 0.2, "average_last": 2}
-                found[device, steps] = train_some(tmp_path / device.type, config, TRAIN.model_copy(update=changes), device)
+                found[device, steps] = train_some(
+                    tmp_path / device.type, config, TRAIN.model_copy(update=changes), device
+                )
     for steps in (2, 3):
         step, losses, best = found[CPU, steps]
         assert found[CUDA, steps] == (step, pytest.approx(losses, rel=1e-4), best)

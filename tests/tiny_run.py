@@ -66,7 +66,7 @@ def _sentences(number: int, chance: random.Random) -> tuple[str, str]:
     return source, target
 
 
-def _make_once(name: str, factory: pytest.TempPathFactory, make: Callable[[Path], None]) -> Path:
+def _make_once(name: str, factory: pytest.TempPathFactory, make: Callable[[Path], object]) -> Path:
     """A folder that one of the workers of pytest-xdist makes, and the others wait for."""
     shared = factory.getbasetemp() if "PYTEST_XDIST_WORKER" not in os.environ else factory.getbasetemp().parent
     folder = shared / name

@@ -7,6 +7,7 @@ from transduce.config import PRESETS, PUBLISHED, preset
 def test_base_is_the_base_model_of_the_paper():
     # Vaswani et al. 2017, Table 3, row "base"; sections 3.1, 3.2, 3.3, 3.4, 3.5 and 5.4.
     assert PRESETS["base"].model_dump() == {
+        "architecture": "transformer",
         "encoder_layers": 6,
         "decoder_layers": 6,
         "d_model": 512,

@@ -615,7 +615,7 @@ class TestWords:
             (DATA + "generation = {}\n", "data.generation: unknown key: it is a section of its own, [generation]"),
             (DATA + "[train]\nepochs = 3\n", "train.epochs: unknown key: did you mean train.max_steps (doctor says "),
             (DATA + "[model]\nhidden_size = 3\n", "model.hidden_size: unknown key: did you mean model.d_model?"),
-            (DATA + "[model]\nvocab_siz = 3\n", "model.vocab_siz: unknown key: known are encoder_layers, "),
+            (DATA + "[model]\nvocab_siz = 3\n", "model.vocab_siz: unknown key: known are architecture, "),
         ],
     )
     def test_what_was_meant_is_said(self, run_file, text, expected):

@@ -35,9 +35,7 @@ def test_activations_gates_and_biases_are_their_formulas(activation, formula, bi
     layer = make(activation=activation, feed_forward=kind, feed_forward_bias=bias)
     parameters = dict(layer.named_parameters())
     assert parameters.keys() == {
-        f"{name}.{part}"
-        for name in ("inner", "outer", *["gate"] * gated)
-        for part in ("weight", *["bias"] * bias)
+        f"{name}.{part}" for name in ("inner", "outer", *["gate"] * gated) for part in ("weight", *["bias"] * bias)
     }
     for parameter in parameters.values():
         torch.nn.init.normal_(parameter)

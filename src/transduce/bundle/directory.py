@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar, final
@@ -10,10 +11,12 @@ from pydantic import ValidationError
 
 from transduce.bundle.weights import check_weights, load_weights, save_tensors
 from transduce.config import BadInputError, GenerationConfig, ModelConfig
+from transduce.config.architectures import model_section
 from transduce.config.disk import flush_folder, replace_directory
 from transduce.config.files import check_place, check_size
+from transduce.config.section import Section
 from transduce.config.values import shorten, what_is_wrong
-from transduce.models import Transformer, build_unfilled, build_without_storage
+from transduce.models import TrainableModel, build_unfilled, build_without_storage
 from transduce.text import TokenizerPair
 
 CONFIG: Final = "config.json"
@@ -23,7 +26,7 @@ BEST: Final = "best"
 CHECKPOINTS: Final = "checkpoints"  # of a run
 _MOST_BYTES: Final = 2**20  # of a file of settings
 
-T = TypeVar("T", ModelConfig, GenerationConfig)
+T = TypeVar("T", bound=Section)
 
 
 @final
@@ -31,7 +34,7 @@ T = TypeVar("T", ModelConfig, GenerationConfig)
 class Bundle:
     """A model with all that it takes to run it."""
 
-    model: Transformer
+    model: TrainableModel
     tokenizers: TokenizerPair
     generation: GenerationConfig
 
@@ -72,8 +75,7 @@ def load_bundle(path: Path) -> Bundle:
     directory = find_model(path)
     for file in directory.iterdir():
         check_place(file)
-    config = _read_section(directory / CONFIG, ModelConfig)
-    generation = _read_section(directory / GENERATION, GenerationConfig)
+    config, generation = _read_settings(directory)
     tokenizers = TokenizerPair.load(directory)
     _check_sizes(tokenizers, config, directory)
     check_weights(build_without_storage(config).state_dict(), directory / WEIGHTS)
@@ -91,7 +93,7 @@ def load_settings(path: Path) -> tuple[ModelConfig, GenerationConfig]:
     directory = find_model(path)
     for file in (directory / CONFIG, directory / GENERATION):
         check_place(file)
-    return _read_section(directory / CONFIG, ModelConfig), _read_section(directory / GENERATION, GenerationConfig)
+    return _read_settings(directory)
 
 
 def _check_sizes(tokenizers: TokenizerPair, config: ModelConfig, directory: Path) -> None:
@@ -141,10 +143,19 @@ def _advise(path: Path) -> str:
     return f": {what}, and transduce average {run} --last 1 --out MODEL makes a model of the newest one"
 
 
-def _read_section(path: Path, section: type[T]) -> T:
+def _read_settings(directory: Path) -> tuple[ModelConfig, GenerationConfig]:
+    config = _read_section(directory / CONFIG, model_section)
+    return config, _read_section(directory / GENERATION, lambda _: GenerationConfig)
+
+
+def _read_section(path: Path, choose: Callable[[object], type[T]]) -> T:
+    """A file as the section that ``choose`` finds its values to be of."""
     check_size(path, _MOST_BYTES)
+    section: type[Section] = Section
     try:
-        return section.model_validate(json.loads(path.read_text(encoding="utf-8")))
+        values = json.loads(path.read_text(encoding="utf-8"))
+        section = chosen = choose(values)
+        return chosen.model_validate(values)
     except FileNotFoundError as error:
         raise BadInputError(f"{path}: no such file in the model directory") from error
     except ValidationError as error:

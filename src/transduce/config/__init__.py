@@ -1,11 +1,12 @@
 """What a run is: frozen, validated data; published configurations; run files in TOML. Knows no torch."""
 
+from transduce.config.architectures import ModelConfig
 from transduce.config.corpora import Corpus, DataConfig
 from transduce.config.errors import BadInputError, StoppedError, TransduceError
 from transduce.config.generation import GenerationChanges, GenerationConfig, LengthPenaltyKind, Stopping
 from transduce.config.inherit import Inherited
 from transduce.config.metrics import METRICS, Metric, MetricKey
-from transduce.config.model import ModelConfig
+from transduce.config.model import TransformerConfig
 from transduce.config.presets import PRESETS, PUBLISHED, preset
 from transduce.config.run import Parallel, Precision, RunConfig, TrainConfig, TrainingPrecision
 from transduce.config.table3 import TABLE3, Table3Row, scale_preset, scale_steps
@@ -38,6 +39,7 @@ __all__ = [
     "TrainConfig",
     "TrainingPrecision",
     "TransduceError",
+    "TransformerConfig",
     "VocabularyConfig",
     "preset",
     "read_run",

@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, final
 
+from transduce.config.architectures import ModelConfig
 from transduce.config.errors import BadInputError
-from transduce.config.model import REGULARIZATION, VOCABULARY_SIZES, ModelConfig
+from transduce.config.model import REGULARIZATION, VOCABULARY_SIZES
 
 Table = dict[str, Any]
 
@@ -59,5 +60,5 @@ def _join(section: Table, inherited: Inherited, place: Callable[[tuple[str, ...]
                 f"{theirs[key]!r}: leave it out, or begin with another model"
             )
     if "dropout" in section:
-        theirs.pop("embedding_dropout")  # as in any run file, it follows dropout where it is left out
+        theirs.pop("embedding_dropout", None)  # as in any run file, it follows dropout where it is left out
     return {**theirs, **section}

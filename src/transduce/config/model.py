@@ -1,4 +1,4 @@
-"""What a model is: every choice of sections 3 and 5.4 of the paper, as validated, frozen data."""
+"""What a Transformer is: every choice of sections 3 and 5.4 of the paper, as validated, frozen data."""
 
 from typing import Annotated, Final, Literal, Self
 
@@ -35,13 +35,16 @@ _WITH_HIDDEN_LAYER: Final = Setting("refused", read_with=("feed_forward", ("mlp"
 _DROPOUT_OF_HIDDEN_LAYER: Final = Setting("allowed", read_with=("feed_forward", ("mlp", "gated")))
 
 
-class ModelConfig(Section):
+class TransformerConfig(Section):
     """An encoder-decoder Transformer; the defaults are the paper's base model (Table 3, row "base").
 
     ``d_k`` and ``d_v`` are per head; left out, they are ``d_model / heads`` (section 3.2.2). ``embedding_dropout``,
     left out, is ``dropout``: the paper has one rate for both (section 5.4).
     """
 
+    architecture: Annotated[Literal["transformer"], REFUSED] = Field(
+        "transformer", description="the kind of model that this section is of"
+    )
     encoder_layers: Annotated[int, REFUSED] = Field(6, ge=1, le=MOST_LAYERS, description="N of the encoder")
     decoder_layers: Annotated[int, REFUSED] = Field(6, ge=1, le=MOST_LAYERS, description="N of the decoder")
     d_model: Annotated[int, REFUSED] = Field(512, ge=1, le=MOST_WIDE, description="width of every sub-layer's output")
@@ -130,8 +133,8 @@ class ModelConfig(Section):
 
     feed_forward: Annotated[FeedForwardKind, REFUSED] = Field(
         "mlp",
-        description="mlp: two linear maps around an activation (section 3.3); gated: the hidden layer is multiplied by a "
-        "second linear map of its input (GLU variants, Shazeer 2020); parameter_attention: attention over parameters",
+        description="mlp: two linear maps around an activation (section 3.3); gated: the hidden layer is multiplied by "
+        "a second linear map of its input (GLU variants, Shazeer 2020); parameter_attention: attention over parameters",
     )
     activation: Annotated[Activation, _WITH_HIDDEN_LAYER] = Field(
         "relu",
@@ -205,10 +208,15 @@ class ModelConfig(Section):
         """The most symbols that a sequence may have, where there is such a limit."""
         return self.max_positions if self.positions == "learned" else None
 
+    @property
+    def summary(self) -> str:
+        """How large it is, for people."""
+        return f"{self.encoder_layers} + {self.decoder_layers} layers, d_model {self.d_model:,}"
+
 
 # What changes how a model is trained, and not what it computes: weights do not depend on it.
 REGULARIZATION: Final = frozenset(
     name
-    for name, field in ModelConfig.model_fields.items()
+    for name, field in TransformerConfig.model_fields.items()
     if (setting := facts(field)) is not None and setting.resume == "allowed"
 )

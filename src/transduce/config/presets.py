@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, final
 
-from transduce.config.model import ModelConfig
+from transduce.config.model import TransformerConfig
 
 Changes = Mapping[str, Any]
 
@@ -139,14 +139,14 @@ PUBLISHED: Final[Mapping[str, Published]] = MappingProxyType(
 )
 
 
-def preset(name: str, changes: Changes = MappingProxyType({})) -> ModelConfig:
+def preset(name: str, changes: Changes = MappingProxyType({})) -> TransformerConfig:
     """The preset of that name with further changes; widths of heads that neither names follow ``d_model / heads``.
 
     Raises:
         KeyError: There is no such preset.
         pydantic.ValidationError: The changes do not fit.
     """
-    return ModelConfig.model_validate({**PUBLISHED[name].model, **changes})
+    return TransformerConfig.model_validate({**PUBLISHED[name].model, **changes})
 
 
-PRESETS: Final[Mapping[str, ModelConfig]] = MappingProxyType({name: preset(name) for name in PUBLISHED})
+PRESETS: Final[Mapping[str, TransformerConfig]] = MappingProxyType({name: preset(name) for name in PUBLISHED})

@@ -2,12 +2,13 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
+from transduce.config.architectures import ModelConfig, read_model
 from transduce.config.corpora import DataConfig
 from transduce.config.generation import GenerationConfig
 from transduce.config.metrics import METRICS, MetricKey
-from transduce.config.model import ModelConfig
+from transduce.config.model import TransformerConfig
 from transduce.config.section import ALLOWED, REFUSED, SAFE, Section
 from transduce.config.tokenizer import TokenizerConfig
 
@@ -125,9 +126,14 @@ class RunConfig(Section):
 
     data: DataConfig
     tokenizer: TokenizerConfig = TokenizerConfig()
-    model: ModelConfig = ModelConfig()
+    model: SerializeAsAny[ModelConfig] = TransformerConfig()
     train: TrainConfig = TrainConfig()
     generation: Annotated[GenerationConfig, SAFE] = GenerationConfig()
+
+    @field_validator("model", mode="wrap")
+    @classmethod
+    def _choose_architecture(cls, value: object, _: object) -> ModelConfig:
+        return read_model(value)
 
     @model_validator(mode="after")
     def _check_lengths(self) -> "RunConfig":

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final, final
 
-from transduce.config.model import ModelConfig
+from transduce.config.model import TransformerConfig
 from transduce.config.presets import PRESETS, PUBLISHED, preset
 from transduce.config.run import TrainConfig
 
@@ -50,7 +50,7 @@ TABLE3: Final = (
 )
 
 
-def scale_preset(name: str, small: str = SMALL) -> ModelConfig:
+def scale_preset(name: str, small: str = SMALL) -> TransformerConfig:
     """The small preset with the relative changes that a row makes of base.
 
     A count or width n becomes n small / base, rounded, at least 1; rates and choices stay as they are; widths of heads

@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails
 from transduce.config.disk import write_whole
 from transduce.config.errors import BadInputError
 from transduce.config.inherit import Inherited, inherit
-from transduce.config.model import VOCABULARY_SIZES, ModelConfig
+from transduce.config.model import VOCABULARY_SIZES
 from transduce.config.presets import PRESETS, PUBLISHED
 from transduce.config.run import RunConfig
 from transduce.config.section import former_names
@@ -440,12 +440,12 @@ def _nearest_key(location: Location) -> str | None:
     return next(iter(get_close_matches(unknown, _fields(sections), n=1)), None)
 
 
-def _fields(sections: Iterable[str]) -> list[str]:
+def _fields(sections: Sequence[str]) -> list[str]:
     """The keys that the section at such a place may have."""
     section = _section(sections)
     if section is None:
         return []
-    if section is ModelConfig:
+    if [*sections] == ["model"]:
         return [*(name for name in section.model_fields if name not in VOCABULARY_SIZES), "preset"]
     return [*section.model_fields]
 

@@ -16,7 +16,7 @@ from transduce.data import pad
 from transduce.inference.queue import Queue
 from transduce.inference.workers import Workers
 from transduce.kernels import is_out_of_memory, resolve_format, run_safely
-from transduce.models import Ensemble, Model, Tokens, Transformer, can_run_natively, make_ready
+from transduce.models import Ensemble, Model, Tokens, TrainableModel, can_run_natively, make_ready
 from transduce.search import (
     Failure,
     Hypothesis,
@@ -57,7 +57,7 @@ class Engine:
 
     def __init__(
         self,
-        model: Transformer | Sequence[Transformer],
+        model: TrainableModel | Sequence[TrainableModel],
         special: SpecialIds,
         precision: Precision = "auto",
         device: torch.device | None = None,
@@ -67,7 +67,7 @@ class Engine:
         consume: bool = False,
     ) -> None:
         self.device = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        models = [model] if isinstance(model, Transformer) else model
+        models = [model] if isinstance(model, TrainableModel) else model
         own = run_safely(lambda: list(models) if consume else [copy.deepcopy(each) for each in models])
         own = [each.to(self.device).eval().requires_grad_(False) for each in own]
         packed = all(map(can_run_natively, own))

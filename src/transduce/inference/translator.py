@@ -95,7 +95,7 @@ class Translator:
     def __repr__(self) -> str:
         """What is loaded: from where, of which size, in which number format, on which device."""
         models = [
-            f"{each.encoder_layers} + {each.decoder_layers} layers, d_model {each.d_model:,}, vocabulary "
+            f"{each.summary}, vocabulary "
             + " to ".join(f"{size:,}" for size in (each.source_vocab_size, each.vocab_size) if size is not None)
             for each in self._configs
         ]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transduce.bundle import Bundle
-from transduce.config import BadInputError, ModelConfig, TransduceError
+from transduce.config import BadInputError, TransduceError, TransformerConfig
 from transduce.config.disk import flush_folder, replace_directory
 from transduce.config.files import check_vacant
 from transduce.interop.projections import Projection, Projections
@@ -25,7 +25,11 @@ from transduce.text.tokenizer import BEGIN, END, UNKNOWN
 _SAYABLE: Final[dict[str, tuple[Any, str]]] = {
     "positions_at_every_layer": (False, "positions that come in at every layer"),
     "attention_window": (None, "self-attention within a window"),
-    "feed_forward": ("relu", "attention over parameters"),
+    "feed_forward": ("mlp", "attention over parameters, and gated networks"),
+    "activation": ("relu", "other activations"),
+    "feed_forward_bias": (True, "feed-forward sub-layers without bias"),
+    "output_bias": (False, "a bias of the output"),
+    "embedding_norm": (False, "LayerNorm of the embeddings"),
     "residual": (True, "a stack without residual connections"),
 }
 # It keeps a table of positions, of so many rows where ours has no end.
@@ -43,10 +47,15 @@ def export_ctranslate2(bundle: Bundle, path: Path) -> None:
         BadInputError: CTranslate2 has no such model, or something stands at ``path``.
         TransduceError: CTranslate2 is not installed.
     """
-    _check(bundle.config)
+    model = bundle.model
+    if not isinstance(model, Transformer):
+        raise BadInputError(
+            f"CTranslate2 has no model of architecture {bundle.config.architecture!r}: only our own engine runs it"
+        )
+    _check(model.config)
     check_vacant(path)
     with torch.no_grad():
-        spec = _specify(bundle.model)
+        spec = _specify(model)
     spec.register_source_vocabulary([*bundle.tokenizers.source.vocabulary])
     spec.register_target_vocabulary([*bundle.tokenizers.target.vocabulary])
     unfinished = path.with_name(f"{path.name}.unfinished")
@@ -60,7 +69,7 @@ def export_ctranslate2(bundle: Bundle, path: Path) -> None:
     replace_directory(unfinished, path)
 
 
-def _check(config: ModelConfig) -> None:
+def _check(config: TransformerConfig) -> None:
     unsayable = [
         f"{name} = {getattr(config, name)!r} ({meaning})"
         for name, (value, meaning) in _SAYABLE.items()

@@ -1,7 +1,7 @@
 """Whole sequence-to-sequence models behind one contract; ``build`` is the only place that chooses between them."""
 
 from transduce.models.build import build, build_unfilled, build_without_storage, make_ready
-from transduce.models.contract import Decoded, LossSums, Model, State, Step, Tokens
+from transduce.models.contract import Decoded, LossSums, Model, SizedModel, State, Step, Tokens, TrainableModel
 from transduce.models.ensemble import Ensemble
 from transduce.models.native import NativeTransformer
 from transduce.models.native_stacks import can_run_natively
@@ -15,9 +15,11 @@ __all__ = [
     "Model",
     "NativeTransformer",
     "Shortlist",
+    "SizedModel",
     "State",
     "Step",
     "Tokens",
+    "TrainableModel",
     "Transformer",
     "build",
     "build_unfilled",

@@ -1,9 +1,12 @@
 """The only place that chooses between models."""
 
+from typing import Any, assert_never
+
 import torch
 
-from transduce.config import ModelConfig
+from transduce.config import ModelConfig, TransformerConfig
 from transduce.kernels import Format
+from transduce.models.contract import SizedModel, TrainableModel
 from transduce.models.native import NativeTransformer
 from transduce.models.native_stacks import can_run_natively
 from transduce.models.quantize import quantize
@@ -11,25 +14,31 @@ from transduce.models.transformer import Transformer
 from transduce.models.unfilled import Unfilled
 
 
-def build(config: ModelConfig) -> Transformer:
+def build(config: ModelConfig) -> TrainableModel:
     """A model of that configuration with fresh weights."""
-    return Transformer(config)
+    return _choose(config)
 
 
-def build_unfilled(config: ModelConfig) -> Transformer:
+def build_unfilled(config: ModelConfig) -> TrainableModel:
     """A model whose weights are still to be read: until then they are whatever its memory held."""
     with Unfilled():
         return build(config)
 
 
-def build_without_storage(config: ModelConfig) -> Transformer:
+def build_without_storage(config: ModelConfig) -> TrainableModel:
     """A model that has shapes and no values."""
     with torch.device("meta"):
         return build_unfilled(config)
 
 
-def make_ready(model: Transformer, format_: Format) -> Transformer | NativeTransformer:
-    """The model for use alone, in a number format: packed where the C++ kernels can do what it does. Uses it up."""
-    if can_run_natively(model):
-        return NativeTransformer(model, format_)
-    return quantize(model, format_)
+def make_ready(model: TrainableModel, format_: Format) -> SizedModel[Any, Any]:
+    """The model for use alone, in a number format: a native one where the C++ kernels can compute it. Uses it up."""
+    return NativeTransformer(model, format_) if can_run_natively(model) else quantize(model, format_)
+
+
+def _choose(config: ModelConfig) -> TrainableModel:
+    match config:
+        case TransformerConfig():
+            return Transformer(config)
+        case _:
+            assert_never(config)

@@ -1,11 +1,14 @@
 """What every sequence-to-sequence model can do: training, search and serving see only this."""
 
+from abc import abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar, final, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, final, runtime_checkable
 
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
+from transduce.config import ModelConfig
 from transduce.kernels import AllowedTokens, LogitColumns, RaggedLayout
 
 
@@ -155,3 +158,26 @@ class Model(Protocol[M, S]):
     def step(self, state: S, tokens: Int[Tensor, " rows"], *, want_attention: bool = False) -> Step[S]:
         """Read one symbol in every row; ``state`` is used up."""
         ...
+
+
+class SizedModel(Model[M, S], Protocol[M, S]):
+    """A model that says how wide its hidden states are: an ``Ensemble`` is made of such."""
+
+    @property
+    def width(self) -> int:
+        """Numbers of a hidden state, as ``decode`` gives and ``project`` takes it."""
+        ...
+
+
+class TrainableModel(nn.Module, SizedModel[Any, Any]):
+    """A model with weights: an ``nn.Module`` that keeps the contract.
+
+    An interface, which implements nothing: what training, the model directory and the engine take a model as. The
+    ``width`` is the d_model of the learning rate's schedule (section 5.3).
+    """
+
+    config: ModelConfig
+
+    @abstractmethod
+    def layers(self) -> Iterable[nn.Module]:
+        """What is gathered one at a time where the weights are sharded over processes (FSDP); each is called once."""

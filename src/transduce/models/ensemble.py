@@ -11,9 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transduce.kernels import AllowedTokens, LogitColumns
-from transduce.models.contract import Decoded, LossSums, Step, Tokens
-from transduce.models.native import NativeTransformer
-from transduce.models.transformer import Memory, Transformer
+from transduce.models.contract import Decoded, LossSums, SizedModel, Step, Tokens
 
 
 @final
@@ -21,7 +19,7 @@ from transduce.models.transformer import Memory, Transformer
 class EnsembleState:
     """Every model's own state; they go the same way."""
 
-    parts: tuple[Any, ...]  # a TransformerState or a NativeState each
+    parts: tuple[Any, ...]  # each model has a kind of its own
 
     @property
     def beam(self) -> int:
@@ -47,18 +45,18 @@ class Ensemble:
     """Models with the same vocabularies; it keeps the contract of ``models.contract.Model``.
 
     p(symbol) = sum_m p_m(symbol) / M: a mixture, whose probabilities sum to 1 as they are. The hidden states of all
-    models stand side by side, and so do their attention's heads; of layers, there are as many as all models have.
+    models are concatenated, and so are their attention's heads; of layers, there are as many as all models have.
     """
 
-    def __init__(self, models: Sequence[Transformer | NativeTransformer]) -> None:
+    def __init__(self, models: Sequence[SizedModel[Any, Any]]) -> None:
         self._models = tuple(models)
-        self._widths = [model.config.d_model for model in models]
+        self._widths = [model.width for model in models]
 
-    def encode(self, source: Tokens) -> tuple[Memory, ...]:
+    def encode(self, source: Tokens) -> tuple[Any, ...]:
         """Read the sources, which end with the end symbol."""
         return tuple(model.encode(source) for model in self._models)
 
-    def decode(self, memory: tuple[Memory, ...], target: Tokens, *, want_attention: bool = False) -> Decoded:
+    def decode(self, memory: tuple[Any, ...], target: Tokens, *, want_attention: bool = False) -> Decoded:
         """Hidden states for all positions of known targets, which begin with the begin symbol."""
         decoded = [
             model.decode(part, target, want_attention=want_attention)
@@ -81,7 +79,7 @@ class Ensemble:
         return LossSums(nll, nll, target.lengths.sum())
 
     def start(
-        self, memory: tuple[Memory, ...], beam: int, prefix: Tokens | None = None, allowed: AllowedTokens | None = None
+        self, memory: tuple[Any, ...], beam: int, prefix: Tokens | None = None, allowed: AllowedTokens | None = None
     ) -> EnsembleState:
         """A state for ``beam`` rows a sentence that have read ``prefix`` (begin symbol included), or nothing."""
         parts = zip(self._models, memory, strict=True)

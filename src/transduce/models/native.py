@@ -53,7 +53,7 @@ class NativeTransformer:
     """
 
     def __init__(self, model: Transformer, format_: Format) -> None:
-        self.config = model.config
+        self.config, self.width = model.config, model.width
         # Keys and values are read again for every symbol: half the bytes, where products are rounded as much anyway.
         self._kept = torch.float32 if format_ == "float32" else torch.bfloat16
         self._encoder_positions = _Positions.of(model.encoder_positions, model.config)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import cast
+from typing import TypeGuard, cast
 
 import torch
 from torch import nn
@@ -10,12 +10,15 @@ from torch import nn
 from transduce.kernels import Format, NativeLayer, NativeNorm, NativeStack, PrepackedMatrix, has_native, prepack
 from transduce.kernels.products import MOST_INPUTS
 from transduce.layers import Embedding, FeedForward, MultiHeadAttention, PositionalEncoding
+from transduce.models.contract import TrainableModel
 from transduce.models.stacks import DecoderLayer, EncoderLayer
 from transduce.models.transformer import Transformer
 
 
-def can_run_natively(model: Transformer) -> bool:
-    """Whether the C++ kernels are there for where the model is, and compute what it computes."""
+def can_run_natively(model: TrainableModel) -> TypeGuard[Transformer]:
+    """Whether the C++ kernels are there for where the model is, and compute what it computes: some Transformers."""
+    if not isinstance(model, Transformer):
+        return False
     config = model.config
     return (
         has_native(model.embedding.weight)

@@ -1,13 +1,18 @@
 """The plain model in a narrower number format."""
 
+from typing import TypeVar
+
 import torch
 
 from transduce.kernels import Format, prepack
 from transduce.layers import prepack_linears
+from transduce.models.contract import TrainableModel
 from transduce.models.transformer import Transformer
 
+Model = TypeVar("Model", bound=TrainableModel)
 
-def quantize(model: Transformer, format_: Format) -> Transformer:
+
+def quantize(model: Model, format_: Format) -> Model:
     """The same model, which is used up: bfloat16 throughout, or with linear maps of int8."""
     match format_:
         case "float32":
@@ -15,7 +20,7 @@ def quantize(model: Transformer, format_: Format) -> Transformer:
         case "bfloat16":
             return model.to(torch.bfloat16)
         case "int8":
-            output = model.output
             prepack_linears(model, format_)
-            output.prepacked = prepack(output.weight, model.output_bias, format_)
+            if isinstance(model, Transformer):  # an embedding scores its outputs, which is no linear map
+                model.output.prepacked = prepack(model.output.weight.detach(), model.output_bias, format_)
             return model

@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.kernels import AllowedTokens, LogitColumns, Mask, RaggedLayout, projected_cross_entropy
 from transduce.layers import Embedding, KeyValues, PositionalEncoding, Stream, append_bias
-from transduce.models.contract import Decoded, LossSums, Step, Tokens
+from transduce.models.contract import Decoded, LossSums, Step, Tokens, TrainableModel
 from transduce.models.stacks import DecoderLayer, EncoderLayer
 from transduce.models.state import TransformerState
 
@@ -27,10 +27,12 @@ class Memory:
 
 
 @final
-class Transformer(nn.Module):
+class Transformer(TrainableModel):
     """The encoder-decoder Transformer; it keeps the contract of ``models.contract.Model``."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    config: TransformerConfig
+
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config
         # Section 3.4 shares one matrix three ways; a source with a vocabulary of its own has its own.
@@ -48,6 +50,15 @@ class Transformer(nn.Module):
         pre = config.norm == "pre"
         self.encoder_norm = nn.LayerNorm(config.d_model, eps=config.norm_epsilon) if pre else nn.Identity()
         self.decoder_norm = nn.LayerNorm(config.d_model, eps=config.norm_epsilon) if pre else nn.Identity()
+
+    @property
+    def width(self) -> int:
+        """d_model."""
+        return self.config.d_model
+
+    def layers(self) -> Iterable[nn.Module]:
+        """Those of the encoder and of the decoder."""
+        return (*self.encoder, *self.decoder)
 
     def encode(self, source: Tokens) -> Memory:
         """Read the sources, which end with the end symbol."""

@@ -235,7 +235,7 @@ def _rate(training: Training, step: int) -> float:
     if config.learning_rate is not None:
         rate = constant_rate(step, config.learning_rate, config.warmup_steps)
     else:
-        rate = learning_rate(step, training.model.config.d_model, config.warmup_steps, config.learning_rate_factor)
+        rate = learning_rate(step, training.model.width, config.warmup_steps, config.learning_rate_factor)
     return rate * cooldown(step, config.max_steps, config.cooldown_steps)
 
 

@@ -19,11 +19,11 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from transduce.config import Parallel, TransduceError
-from transduce.models import LossSums, Tokens, Transformer, build
+from transduce.models import LossSums, Tokens, TrainableModel, build
 from transduce.training.processes import Processes
 
 
-def place_model(model: Transformer, processes: Processes, parallel: Parallel) -> None:
+def place_model(model: TrainableModel, processes: Processes, parallel: Parallel) -> None:
     """Move a model to this process's device: all of it, or its part of every matrix.
 
     An optimizer is made after this.
@@ -39,13 +39,13 @@ def place_model(model: Transformer, processes: Processes, parallel: Parallel) ->
         dist.broadcast(weight.data, 0)  # while they are still on the CPU and whole
     mesh = init_device_mesh(processes.device.type, (processes.number,))
     # A layer is gathered when it is used, forwards and backwards, and let go behind it; the rest stays gathered.
-    for layer in (*model.encoder, *model.decoder, model):
+    for layer in (*model.layers(), model):
         part = fully_shard(layer, mesh=mesh)
         part.set_gradient_divide_factor(1.0)
         part.set_force_sum_reduction_for_comms(True)  # gloo knows no other way to a factor of 1
 
 
-def connect(model: Transformer, processes: Processes, parallel: Parallel) -> nn.Module:
+def connect(model: TrainableModel, processes: Processes, parallel: Parallel) -> nn.Module:
     """What a step calls in the model's place, so that its gradients are everybody's sum."""
     if processes.alone:
         return model
@@ -87,7 +87,7 @@ def whole(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-def gather_model(model: Transformer, processes: Processes) -> Transformer:
+def gather_model(model: TrainableModel, processes: Processes) -> TrainableModel:
     """The model itself, or a whole copy where it is spread: on the first process, to measure and to save.
 
     All processes must call it. The copy takes 4 bytes a parameter on the device.
@@ -109,7 +109,7 @@ def part_like(tensor: Tensor, like: Tensor) -> Tensor:
     return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
 
 
-def _sum_gradients(model: Transformer, processes: Processes) -> DistributedDataParallel:
+def _sum_gradients(model: TrainableModel, processes: Processes) -> DistributedDataParallel:
     ids = [processes.device.index] if processes.device.type == "cuda" else None
     with warnings.catch_warnings():
         # Tables of positions grow by the longest sentence, on each process by its own. Newer versions of torch have

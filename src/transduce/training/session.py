@@ -9,7 +9,7 @@ import torch
 from transduce.config import MetricKey, TrainConfig
 from transduce.data import Resegment, Store
 from transduce.kernels import resolve_precision
-from transduce.models import Transformer
+from transduce.models import TrainableModel
 from transduce.text import SpecialIds
 from transduce.training.processes import ALONE, Processes
 from transduce.training.progress import Progress
@@ -32,8 +32,8 @@ class Corpora:
 class Hooks:
     """What the loop leaves to others: it knows neither text nor where the best model goes."""
 
-    dev_scores: Callable[[Transformer], Mapping[MetricKey, float]]  # of its outputs on dev
-    save_best: Callable[[Transformer], None]
+    dev_scores: Callable[[TrainableModel], Mapping[MetricKey, float]]  # of its outputs on dev
+    save_best: Callable[[TrainableModel], None]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Training:
     With ``own_process`` nothing else lives in this process: what its memory allocator does may be set for good.
     """
 
-    model: Transformer
+    model: TrainableModel
     optimizer: torch.optim.Adam
     corpora: Corpora
     config: TrainConfig

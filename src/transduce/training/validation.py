@@ -10,7 +10,7 @@ import torch
 
 from transduce.config import METRICS, BadInputError, MetricKey
 from transduce.data import plan_epoch, read_batches
-from transduce.models import Transformer
+from transduce.models import TrainableModel
 from transduce.training.averaging import average_weights
 from transduce.training.checkpoint import list_regular, read_weights
 from transduce.training.progress import Progress
@@ -38,14 +38,14 @@ def validate(training: Training, progress: Progress, rate: float) -> Progress:
         if best and _save_best(training, model):
             best_score = score
             progress = progress.model_copy(update={"best_score": score, "best_step": progress.step, "best_metric": key})
-        line = {**describe("dev", progress, loss, rate), **scores}
+        line: dict[str, float | int | str] = {**describe("dev", progress, loss, rate), **scores}
         measured.append((line | ({"average": count} if count > 1 else {}), best))
     for line, best in measured:
         training.report.dev(line, best=best)
     return progress.model_copy(update={"stale": 0 if improved else progress.stale + 1})
 
 
-def _save_best(training: Training, model: Transformer) -> bool:
+def _save_best(training: Training, model: TrainableModel) -> bool:
     """Whether it is on disk. Where it is not, the next model that is better than the one that is there is tried."""
     try:
         training.hooks.save_best(model)
@@ -59,7 +59,7 @@ def _save_best(training: Training, model: Transformer) -> bool:
 
 
 @torch.no_grad()
-def dev_loss(training: Training, model: Transformer) -> float:
+def dev_loss(training: Training, model: TrainableModel) -> float:
     """Nats per target token of dev, without label smoothing."""
     model.eval()
     dev = training.corpora.dev
@@ -71,7 +71,7 @@ def dev_loss(training: Training, model: Transformer) -> float:
     return sums.mean()
 
 
-def _candidates(training: Training, step: int) -> Iterator[tuple[Transformer, int]]:
+def _candidates(training: Training, step: int) -> Iterator[tuple[TrainableModel, int]]:
     """The model as it is, then its mean with the newest checkpoints, where there are enough; and how many are in it."""
     yield training.model, 1
     count = training.config.average_last

@@ -1,11 +1,14 @@
 """Settings that differ from those that a training began with: which it can go on with, and which would corrupt it."""
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never, final
 
+from pydantic import ValidationError
+
 from transduce.config import BadInputError, RunConfig, TrainConfig, read_run
+from transduce.config.architectures import read_model
 from transduce.config.model import VOCABULARY_SIZES
 from transduce.config.section import Effect
 from transduce.config.toml import current_key
@@ -99,7 +102,7 @@ def fix(progress: Progress, config: RunConfig, settings: TrainConfig, run: RunDi
     # Of text and tokenizer, the prepared store knows the rest.
     fixed["data.train.weight"] = [corpus.weight for corpus in config.data.train]
     fixed["tokenizer.bpe_dropout"] = config.tokenizer.bpe_dropout
-    began = {current_key(key): value for key, value in progress.fixed.items()} or fixed
+    began = _began_with(progress.fixed) if progress.fixed else fixed
     different = [key for key, value in fixed.items() if began.get(key, _default(key)) != value]
     refuse(run, (Change(key, began.get(key, _default(key)), fixed[key], "refused") for key in different))
     return progress.model_copy(update={"fixed": fixed})
@@ -124,6 +127,17 @@ def _effect(key: str, now: RunConfig) -> Effect:
     setting = find_setting(RunConfig, key.split("."))
     assert setting is not None, key
     return setting.resume
+
+
+def _began_with(fixed: Mapping[str, Any]) -> dict[str, Any]:
+    """What a checkpoint says that its training began with, in today's names and values."""
+    found = {current_key(key): value for key, value in fixed.items()}
+    model = {key.removeprefix("model."): value for key, value in found.items() if key.startswith("model.")}
+    try:
+        known = read_model(model).model_dump()  # knows former values too
+    except ValidationError:
+        return found
+    return found | {f"model.{key}": value for key, value in known.items()}
 
 
 def _default(key: str) -> object:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import torch
 
-from transduce.config import BadInputError, ModelConfig
+from transduce.config import BadInputError, ModelConfig, TransformerConfig
 from transduce.training import Progress
 from transduce.workflows.flops import count_training
 
@@ -68,7 +68,7 @@ def describe_cost(
     # A training that an older version began was not counted from its beginning.
     since = f" since step {progress.step - work.steps:,}" if work.steps < progress.step else ""
     # Restricted attention compares other pairs of positions than the count has.
-    about = "about " if config.attention_window else ""
+    about = "about " if isinstance(config, TransformerConfig) and config.attention_window else ""
     return [
         f"training cost, counted{since}: {about}{counted:.3g} FLOPs, forward and backward, for {work.source:,} source "
         f"and {work.target:,} target tokens, padding left out",

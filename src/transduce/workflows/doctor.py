@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from transduce.config import BadInputError, ModelConfig, RunConfig, TrainConfig
+from transduce.config import BadInputError, ModelConfig, RunConfig, TrainConfig, TransformerConfig
 from transduce.data import corpus_paths, plan_epoch
 from transduce.kernels import Heads, RaggedLayout, has_native, ragged_way, resolve_precision
 from transduce.models import build_without_storage
@@ -139,7 +139,8 @@ def _training(
     longest, typical = _lengths(config, prepared)
     batches = [full_batch(model, train.batch_tokens, length) for length in dict.fromkeys((typical, longest))]
     yield from _precision(train, device)
-    yield from (_attention(model, batch.target_lengths, train, device) for batch in batches)
+    if isinstance(model, TransformerConfig):
+        yield from (_attention(model, batch.target_lengths, train, device) for batch in batches)
     try:
         speed = try_training(model, train, batches[:1], device)
         widest = try_training(model, train, batches[1:], device) if len(batches) > 1 else speed
@@ -173,7 +174,9 @@ def _precision(train: TrainConfig, device: torch.device) -> Iterator[Finding]:
         yield Finding("ok", text)
 
 
-def _attention(model: ModelConfig, lengths: NDArray[np.int64], train: TrainConfig, device: torch.device) -> Finding:
+def _attention(
+    model: TransformerConfig, lengths: NDArray[np.int64], train: TrainConfig, device: torch.device
+) -> Finding:
     """How decoder self-attention is computed over such sequences, which follows from sizes that were measured."""
     heads = Heads(model.heads, model.d_k, model.d_v)
     sums = torch.empty(0, sum(heads.widths), dtype=resolve_precision(train.precision, device), device=device)

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from transduce.config import ModelConfig
-from transduce.models import Tokens, Transformer, build_without_storage
+from transduce.config import ModelConfig, TransformerConfig
+from transduce.models import Tokens, TrainableModel, build_without_storage
 from transduce.training import Work, pair_work
 
 # Lengths of source and target that tell the five terms of a batch's operations apart.
@@ -43,9 +43,13 @@ class Flops:
 def count_parts(config: ModelConfig, length: int) -> dict[str, Flops]:
     """The operations of each part of a model, for one pair of ``length`` source and ``length`` target symbols.
 
-    The layers of a stack are alike: each costs what a second one adds to a first. (torch's counter divides by module
-    too, but by calls of ``forward`` only; a decoder layer has other verbs.) What is left over is the embeddings'.
+    A Transformer is divided into layers. Those of a stack are alike: each costs what a second one adds to a first.
+    (torch's counter divides by module too, but by calls of ``forward`` only; a decoder layer has other verbs.) What is
+    left over is the embeddings'. Other architectures have a body and a projection.
     """
+    projection = {"projection": _count_projection(config, length)}
+    if not isinstance(config, TransformerConfig):
+        return {"body": _count_body(config, length, length)} | projection
     shallow = config.model_copy(update={"encoder_layers": 1, "decoder_layers": 1})
     first = _count_body(shallow, length, length)
     parts = {"embeddings": _count_body(config, length, length)}
@@ -54,7 +58,7 @@ def count_parts(config: ModelConfig, length: int) -> dict[str, Flops]:
         for number in range(1, layers + 1):
             parts[f"{stack} layer {number}"] = second - first
             parts["embeddings"] -= second - first
-    return parts | {"projection": _count_projection(config, length)}
+    return parts | projection
 
 
 def count_training(config: ModelConfig, work: Work) -> int:
@@ -77,7 +81,7 @@ def _count_body(config: ModelConfig, source: int, target: int) -> Flops:
     return _count_body_of(build_without_storage(config), source, target)
 
 
-def _count_body_of(model: Transformer, source: int, target: int) -> Flops:
+def _count_body_of(model: TrainableModel, source: int, target: int) -> Flops:
     """Everything before the projection, for one pair."""
 
     def run() -> Tensor:
@@ -88,7 +92,7 @@ def _count_body_of(model: Transformer, source: int, target: int) -> Flops:
 
 def _count_projection(config: ModelConfig, length: int) -> Flops:
     model = build_without_storage(config)
-    hidden = torch.zeros(1, length, config.d_model, device="meta", requires_grad=True)
+    hidden = torch.zeros(1, length, model.width, device="meta", requires_grad=True)
     return _count(lambda: model.project(hidden))
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from transduce.bundle import Bundle, load_bundle, load_settings
 from transduce.config import BadInputError, Inherited, ModelConfig, RunConfig, read_run
 from transduce.config.model import REGULARIZATION, VOCABULARY_SIZES
-from transduce.models import Transformer
+from transduce.models import TrainableModel, Transformer
 from transduce.text import Tokenizer, TokenizerPair
 from transduce.training import list_checkpoints, read_progress
 from transduce.workflows.run_directory import RunDirectory
@@ -86,7 +86,7 @@ def _of_run(run: RunDirectory) -> Inherited | None:
     return Inherited(str(run.config), config.model, tokenizer, generation)
 
 
-def initialize(model: Transformer, tokenizers: TokenizerPair, path: Path, *, carry_vocabulary: bool) -> None:
+def initialize(model: TrainableModel, tokenizers: TokenizerPair, path: Path, *, carry_vocabulary: bool) -> None:
     """Fill a new model in place with the weights of a finished one.
 
     With ``carry_vocabulary``, the rows of the symbols that both know are carried over, and the others stay as new.
@@ -106,6 +106,11 @@ def initialize(model: Transformer, tokenizers: TokenizerPair, path: Path, *, car
             f"{path}: its vocabulary is not this run's: {'; '.join(_differences(tokenizers, older.tokenizers))}. "
             f'Leave [tokenizer] out of the run file to take its tokenizer (which is tokenizer.kind = "existing", '
             f'tokenizer.path = "{path.resolve()}"), or carry over the symbols that both know (--carry-vocabulary)'
+        )
+    if not isinstance(model, Transformer):
+        raise BadInputError(
+            f"{path}: its vocabulary is not this run's, and only those of a Transformer can be carried over: leave "
+            f"--carry-vocabulary and [tokenizer] out to take its tokenizer"
         )
     _carry_over(model, tokenizers, older, path)
 

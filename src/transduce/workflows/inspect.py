@@ -6,7 +6,7 @@ from typing import Any
 
 from transduce.bundle import load_bundle
 from transduce.config import PRESETS, PUBLISHED, BadInputError, ModelConfig
-from transduce.models import Transformer, build_without_storage
+from transduce.models import TrainableModel, build_without_storage
 from transduce.workflows.flops import Flops, count_parts
 
 
@@ -49,7 +49,7 @@ def _publication(name: str) -> dict[str, Any]:
     return {"meaning": PUBLISHED[name].meaning, "regime": changes}
 
 
-def _parameters(model: Transformer) -> dict[str, int]:
+def _parameters(model: TrainableModel) -> dict[str, int]:
     parts = {name: sum(weight.numel() for weight in part.parameters()) for name, part in model.named_children()}
     return {"total": sum(weight.numel() for weight in model.parameters()), **{k: v for k, v in parts.items() if v}}
 

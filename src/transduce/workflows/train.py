@@ -29,7 +29,7 @@ from transduce.data import Ids, Resegment, read_corpus
 from transduce.evaluation import corpus_score
 from transduce.inference import Translator
 from transduce.kernels import resolve_precision
-from transduce.models import Transformer, build
+from transduce.models import TrainableModel, build
 from transduce.text import BpeDropout, TokenizerPair
 from transduce.training import (
     Abandoned,
@@ -313,18 +313,18 @@ def _resolve_precision(config: TrainConfig, progress: Progress, device: torch.de
 
 
 def _hooks(config: RunConfig, precision: Precision, run: RunDirectory, prepared: Prepared) -> Hooks:
-    def bundle(model: Transformer) -> Bundle:
+    def bundle(model: TrainableModel) -> Bundle:
         return Bundle(model, prepared.tokenizers, config.generation)
 
-    def save_best(model: Transformer) -> None:
+    def save_best(model: TrainableModel) -> None:
         save_bundle(bundle(model), run.root / BEST)
 
     return Hooks(dev_scores=_dev_scores(config, precision, bundle), save_best=save_best)
 
 
 def _dev_scores(
-    config: RunConfig, precision: Precision, bundle: Callable[[Transformer], Bundle]
-) -> Callable[[Transformer], dict[MetricKey, float]]:
+    config: RunConfig, precision: Precision, bundle: Callable[[TrainableModel], Bundle]
+) -> Callable[[TrainableModel], dict[MetricKey, float]]:
     """A function that translates dev greedily and scores the text: good enough to rank checkpoints, and quick.
 
     It is scored by BLEU, and by the metric that decides which checkpoint is the best where that is another of outputs.
@@ -333,7 +333,7 @@ def _dev_scores(
     metrics = [key for key in wanted if METRICS[key].needs == "outputs"]
     sources, references = (list(side) for side in zip(*read_corpus(config.data.dev, config.data.folder), strict=True))
 
-    def measure(model: Transformer) -> dict[MetricKey, float]:
+    def measure(model: TrainableModel) -> dict[MetricKey, float]:
         translator = Translator(bundle(model), precision, next(model.parameters()).device)
         # A model that has just begun to learn finds no end: no reason to warn.
         outputs = translate_all(translator, sources, beam_size=1, first_number=None)

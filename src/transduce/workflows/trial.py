@@ -15,7 +15,7 @@ import torch
 from transduce.config import ModelConfig, TrainConfig
 from transduce.data import Batch
 from transduce.kernels import is_out_of_memory, resolve_precision
-from transduce.models import Transformer, build
+from transduce.models import TrainableModel, build
 from transduce.training import make_optimizer, put_back, train_step
 
 _RATE: Final = 1e-6  # any that lets the weights stay finite
@@ -126,7 +126,9 @@ def bfloat16_gain(device: torch.device) -> float:
     return fastest[0] / fastest[1]
 
 
-def _measure(network: Transformer, optimizer: torch.optim.Adam, batches: Sequence[Batch], dtype: torch.dtype) -> float:
+def _measure(
+    network: TrainableModel, optimizer: torch.optim.Adam, batches: Sequence[Batch], dtype: torch.dtype
+) -> float:
     """Target tokens a second, after one round that warms up."""
     start = time.perf_counter()
     for step in range(_STEPS):
