@@ -7,7 +7,7 @@ import torch
 
 from transduce.config import preset
 from transduce.models import Tokens, build
-from transduce.search import Newcomers, SearchSettings, beam_search, score_targets
+from transduce.search import Request, SearchSettings, beam_search, score_targets
 
 PAD, BEGIN, END, UNKNOWN = range(4)
 SYMBOLS = (4, 5, 6)
@@ -28,12 +28,24 @@ def settings(**changes):
     return SearchSettings(**{"begin_id": BEGIN, "end_id": END, "forbidden": (PAD, BEGIN, UNKNOWN), **changes})
 
 
+def make_requests(source, limits, settings, numbers=None):
+    """A request for each row of a batch."""
+    numbers = range(len(limits)) if numbers is None else numbers
+    rows = zip(source.ids.tolist(), source.lengths.tolist(), map(int, limits), numbers, strict=True)
+    return [Request(ids[:length], limit, settings, number) for ids, length, limit, number in rows]
+
+
+def at_once(requests):
+    """A ``take`` that hands all of them over at its first call."""
+    waiting = [list(requests), []]
+    return lambda active: waiting.pop(0) if waiting else []
+
+
 def search_all(model, source, limits, settings, numbers=None):
     """The outputs of sentences that are all searched from the beginning."""
-    numbers = range(len(limits)) if numbers is None else numbers
-    waiting = iter([Newcomers(source, limits.tolist(), numbers)])
-    found = dict(beam_search(model, lambda held: next(waiting, None), settings))
-    return [found[number] for number in numbers]
+    requests = make_requests(source, limits, settings, numbers)
+    found = dict(beam_search(model, at_once(requests)))
+    return [found[request] for request in requests]
 
 
 def one(row):

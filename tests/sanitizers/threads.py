@@ -11,8 +11,8 @@ from unittest import mock
 import torch
 
 from transduce.config import ModelConfig
-from transduce.models import NativeTransformer, Tokens, build, native
-from transduce.search import Newcomers, SearchSettings, beam_search
+from transduce.models import NativeTransformer, build, native
+from transduce.search import Request, SearchSettings, beam_search
 
 SIZES = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 16, "d_ff": 20, "heads": 2, "vocab_size": 23}
 PAD, BEGIN, END, UNKNOWN = range(4)
@@ -33,11 +33,11 @@ def search(model, number):
     length, limit = LENGTHS[number % len(LENGTHS)], LIMITS[(number // 3) % len(LIMITS)]
     draw = torch.Generator().manual_seed(number)
     ids = torch.randint(4, SIZES["vocab_size"], (1, length), generator=draw)
-    waiting = iter([Newcomers(Tokens(ids, torch.tensor([length])), [limit], [0])])
     settings = SearchSettings(
         begin_id=BEGIN, end_id=END, forbidden=(PAD, BEGIN, UNKNOWN), beam_size=2, min_length=limit - 1
     )
-    ((_, found),) = beam_search(model, lambda _: next(waiting, None), settings)
+    waiting = [[Request(ids[0].tolist(), limit, settings)]]
+    ((_, found),) = beam_search(model, lambda _: waiting.pop() if waiting else [])
     return found[0]
 
 

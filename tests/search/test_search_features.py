@@ -19,7 +19,7 @@ from tests.tiny_search import (
     tiny,
 )
 from transduce.config import TransduceError
-from transduce.search import Constraint, LengthPenalty, NothingFound
+from transduce.search import Constraint, LengthPenalty, NothingFound, Restriction
 
 WIDE, LIMIT = 41, 5  # as many rows as outputs of four symbols and less, one more for luck
 
@@ -135,25 +135,16 @@ class Never:
     def symbols(self, number):
         return ()
 
-    def start(self, numbers, beam, device):
+    def start(self, number):
         return self
 
-    def mask(self, scores, written, room):
-        if written.shape[1]:
-            scores[:] = -torch.inf
-        else:
-            scores[:, 2] = -torch.inf
+    def restrict(self, written, room):
+        return Restriction((), only=True) if written else Restriction((2,))
 
     def propose(self):
         return None
 
-    def advance(self, symbols):
-        return self
-
-    def reorder(self, rows):
-        return self
-
-    def admit(self, other):
+    def advance(self, symbol):
         return self
 
 

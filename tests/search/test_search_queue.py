@@ -8,8 +8,8 @@ import torch
 
 from tests.tiny_search import END, settings
 from transduce.config import preset
-from transduce.models import Ensemble, Tokens, build, can_run_natively, make_ready
-from transduce.search import Containing, Newcomers, NoRepeat, Prefixes, Sampling, Without, beam_search
+from transduce.models import Ensemble, build, can_run_natively, make_ready
+from transduce.search import Containing, NoRepeat, Prefixes, Request, Sampling, Without, beam_search
 
 SIZES = {"encoder_layers": 1, "decoder_layers": 2, "d_model": 28, "d_ff": 44, "heads": 4, "vocab_size": 37}
 # Longest first, and then one that is longer than what it comes in beside.
@@ -59,31 +59,29 @@ def ready(name):
     return make_ready(transformer(3), name)
 
 
-def newcomers(rows):
-    """These of the sources, with limits of their own."""
-    ids = [[*SOURCES[row], END] for row in rows]
-    lengths = torch.tensor([len(each) for each in ids])
-    padded = torch.tensor([each + [0] * (int(lengths.max()) - len(each)) for each in ids])
-    limits = [9 + 5 * row % 13 for row in rows]
-    return Newcomers(Tokens(padded, lengths), limits, [NUMBERS[row] for row in rows])
+def request(row, way, limit=None):
+    """One of the sources, with a limit of its own."""
+    return Request([*SOURCES[row], END], limit or 9 + 5 * row % 13, settings(**way), NUMBERS[row])
 
 
 class Waiting:
     """Hands the sources over, as many as there is room for, and remembers beside whom they came in."""
 
-    def __init__(self, room):
-        self.room, self.rows, self.beside = room, list(range(len(SOURCES))), []
+    def __init__(self, room, rows=None):
+        self.room, self.rows = room, list(range(len(SOURCES)) if rows is None else rows)
+        self.beside, self.way = [], {}
 
-    def __call__(self, held):
-        some, self.rows = self.rows[: self.room - len(held)], self.rows[self.room - len(held) :]
-        if not some:
-            return None
-        self.beside.append(len(held))
-        return newcomers(some)
+    def __call__(self, active):
+        some, self.rows = self.rows[: self.room - len(active)], self.rows[self.room - len(active) :]
+        if some:
+            self.beside.append(len(active))
+        return [request(row, self.way) for row in some]
 
 
 def search(model, way, waiting):
-    return dict(beam_search(model, waiting, settings(**way)))
+    """The outcomes by the sentences' numbers."""
+    waiting.way = way
+    return {each.number: outcome for each, outcome in beam_search(model, waiting)}
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
@@ -94,8 +92,7 @@ def test_each_is_what_it_is_alone(name, way):
     assert sorted(together) == NUMBERS
     assert sum(map(bool, waiting.beside)) > len(SOURCES) // 2  # most came in while others were under way
     for row, number in enumerate(NUMBERS):
-        first = iter([newcomers([row])])
-        (alone,) = search(model, way, lambda held, first=first: next(first, None)).values()
+        (alone,) = search(model, way, Waiting(1, [row])).values()
         assert [each.ids for each in together[number]] == [each.ids for each in alone]
         scores = [each.score for each in alone]
         assert [each.score for each in together[number]] == pytest.approx(scores, abs=1e-4)
@@ -124,17 +121,14 @@ def test_a_place_that_is_free_is_taken_at_once():
     """There is room for two: as long as others wait, every step reads two rows."""
     sentences, limit = 10, 6
     model, waiting = Watched(ready("plain")), iter(range(sentences))
+    way = {"beam_size": 1, "min_length": limit // 2 - 1, "forbidden": (0, 1, 3)}
 
-    def take(held):
-        rows = list(islice(waiting, 2 - len(held)))
-        if not rows:
-            return None
+    def take(active):
         # Limits of 6 and 3 by turns: two sentences of 3 are written while one of 6 is.
-        batch = newcomers([0] * len(rows))
-        return Newcomers(batch.source, [limit if row % 3 == 0 else limit // 2 for row in rows], rows)
+        return [request(0, way, limit if row % 3 == 0 else limit // 2) for row in islice(waiting, 2 - len(active))]
 
-    found = dict(beam_search(model, take, settings(beam_size=1, min_length=limit // 2 - 1, forbidden=(0, 1, 3))))
-    assert sorted(found) == list(range(sentences))
+    found = dict(beam_search(model, take))
+    assert len(found) == sentences
     written = sum(len(several[0].ids) + 1 for several in found.values())
     assert sum(model.rows) == written  # no row is read in vain
     assert model.rows[:-limit] == [2] * (len(model.rows) - limit)  # there is never only one while others wait
@@ -145,15 +139,14 @@ def test_the_slots_of_those_that_have_left_are_taken_again(name):
     model = Watched(ready(name))
     rounds = 40
 
-    def take(held):
+    def take(active):
         nonlocal rounds
-        if len(held) == ROOM or not rounds:
-            return None
+        if len(active) == ROOM or not rounds:
+            return []
         rounds -= 1
-        rows = range(5, 5 + ROOM - len(held))
-        return Newcomers(newcomers(rows).source, [4 + rounds % 3] * len(rows), [1000 * rounds + row for row in rows])
+        return [request(row, {"beam_size": 2}, 4 + rounds % 3) for row in range(5, 5 + ROOM - len(active))]
 
-    assert len(dict(beam_search(model, take, settings(beam_size=2)))) >= 40
+    assert len(dict(beam_search(model, take))) >= 40
     kept = [(state.past.keys, state.memory.keys, state.logits) for state in model.states]
     sizes = [sum(part.nbytes for part in parts) for parts in kept]
     assert sizes[-1] == max(sizes[: len(sizes) // 4])

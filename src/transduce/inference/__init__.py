@@ -3,7 +3,8 @@
 from transduce.inference.alignment import pharaoh
 from transduce.inference.engine import Engine
 from transduce.inference.loading import load
+from transduce.inference.queue import RequestQueue
 from transduce.inference.translation import Translation
 from transduce.inference.translator import Translator
 
-__all__ = ["Engine", "Translation", "Translator", "load", "pharaoh"]
+__all__ = ["Engine", "RequestQueue", "Translation", "Translator", "load", "pharaoh"]

@@ -4,7 +4,6 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from typing import Any, TypeVar, final
 
 import torch
@@ -13,19 +12,11 @@ from torch import Tensor
 
 from transduce.config import Precision
 from transduce.data import pad
-from transduce.inference.queue import Queue
+from transduce.inference.queue import RequestQueue
 from transduce.inference.workers import Workers
 from transduce.kernels import is_out_of_memory, resolve_format, run_safely
 from transduce.models import Ensemble, Model, Tokens, TrainableModel, can_run_natively, make_ready
-from transduce.search import (
-    Failure,
-    Hypothesis,
-    Newcomers,
-    SearchSettings,
-    TooLittleMemory,
-    beam_search,
-    score_targets,
-)
+from transduce.search import Outcome, Request, SearchSettings, TooLittleMemory, beam_search, score_targets
 from transduce.text import SpecialIds
 
 Ids = list[int]
@@ -50,8 +41,8 @@ class Engine:
     """A private copy of a model, or of several that act as one, in one precision on one device.
 
     Sequences are batched by length; a batch holds at most ``batch_tokens`` source symbols, padding and the rows of the
-    beam included, or one sequence. In a search, sequences that wait take the place of those that have ended. A packed
-    model searches with ``workers`` threads, each in a batch of its own; left out, as many as torch would use for one
+    beam included, or one sequence. In a search, requests that wait take the place of those that are done. A native
+    model searches with ``workers`` threads, each with batches of its own; left out, as many as torch would use for one
     operation. With ``consume`` it takes the models themselves, which are of no use to anybody else then.
     """
 
@@ -70,11 +61,11 @@ class Engine:
         models = [model] if isinstance(model, TrainableModel) else model
         own = run_safely(lambda: list(models) if consume else [copy.deepcopy(each) for each in models])
         own = [each.to(self.device).eval().requires_grad_(False) for each in own]
-        packed = all(map(can_run_natively, own))
-        self.format = resolve_format(precision, native=packed, device=self.device)
+        native = all(map(can_run_natively, own))
+        self.format = resolve_format(precision, native=native, device=self.device)
         parts = run_safely(lambda: [make_ready(each, self.format) for each in own])
         self._model: Model[Any, Any] = parts[0] if len(parts) == 1 else Ensemble(parts)
-        self._workers = Workers(workers if packed else 1)
+        self._workers = Workers(workers if native else 1)
         limits = [each.config.longest for each in own if each.config.longest is not None]
         self._longest = min(limits, default=None)
         self._special = special
@@ -97,35 +88,59 @@ class Engine:
         max_extra_length: int,
         max_length: int | None = None,
         numbers: Sequence[int] | None = None,
-    ) -> list[list[Hypothesis] | Failure]:
+    ) -> list[Outcome]:
         """The best outputs of each source (ids without end symbol), in the order of the sources, or why it has none.
 
-        ``numbers`` are what the constraints and the samples know the sources by, each its own; from 0 if nothing is
-        said.
+        ``numbers`` are what constraints and samples know the sources by; left out, they count from 0.
         """
         known = range(len(sources)) if numbers is None else numbers
-        lengths = {number: len(source) + 1 for number, source in zip(known, sources, strict=True)}
-        searches = self._workers.share(len(sources))
-        queue = Queue(lengths, self._batch_tokens // settings.beam_size, searches)
-        rows = {number: row for row, number in enumerate(known)}
+        requests = [
+            self.request(source, settings, max_extra_length, max_length, number)
+            for source, number in zip(sources, known, strict=True)
+        ]
+        queue = self.queue(self._workers.share(len(sources)))
+        queue.put(requests)
+        queue.close()
+        found: dict[Request, Outcome] = {}
+        self._serve(queue, found.__setitem__, self._workers)
+        return [found[request] for request in requests]
 
-        def take(search: int, held: Sequence[int]) -> Newcomers | None:
-            if not (taken := queue.take(search, held)):
-                return None
-            some = [sources[rows[number]] for number in taken]
-            limits = [self.limit(source, max_extra_length, max_length) for source in some]
-            try:
-                return Newcomers(self._source(some), limits, taken)
-            except (RuntimeError, MemoryError):
-                queue.put_back(search, taken)
-                raise
+    def request(
+        self,
+        source: Ids,
+        settings: SearchSettings,
+        max_extra_length: int,
+        max_length: int | None = None,
+        number: int = 0,
+    ) -> Request:
+        """A source (ids without end symbol) as ``serve`` wants it; constraints and samples know it by the number."""
+        limit = self.limit(source, max_extra_length, max_length)
+        return Request([*source, self._special.end], limit, settings, number)
 
-        def search(number: int) -> dict[int, list[Hypothesis] | Failure]:
+    def queue(self, searches: int | None = None) -> RequestQueue:
+        """An empty queue for ``serve``, for so many searches at a time; left out, for as many as there are workers."""
+        return RequestQueue(self._batch_tokens, self._workers.number if searches is None else searches)
+
+    def serve(self, queue: RequestQueue, finish: Callable[[Request, Outcome], object]) -> None:
+        """Search for what is put into a queue, by any thread and at any time, until it is closed and all is done.
+
+        ``finish`` is told each request's outcome as soon as that is certain, in a thread of the searches. An outcome is
+        the same, bit for bit, whatever else is searched for, in any order and with any settings. Where the queue has
+        several searches, they have threads of their own, so that other calls of this engine go on beside.
+
+        Raises:
+            TransduceError: The model's scores are NaN.
+        """
+        self._serve(queue, finish, Workers(queue.searches))
+
+    def _serve(self, queue: RequestQueue, finish: Callable[[Request, Outcome], object], workers: Workers) -> None:
+        def search(number: int) -> None:
             with queue:
-                return dict(beam_search(self._model, partial(take, number), settings))
+                for request, outcome in beam_search(self._model, partial(queue.take, number), self.device):
+                    finish(request, outcome)
 
-        found = dict(chain.from_iterable(each.items() for each in self._workers.map(search, range(searches))))
-        return [found[number] for number in known]
+        for _ in workers.map(search, range(queue.searches)):
+            pass
 
     def score(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[float | TooLittleMemory]:
         """The natural log-probability of each target given its source, end symbol counted."""

@@ -1,48 +1,86 @@
-"""Sentences that wait for a search to have room for them."""
+"""Requests that wait for searches with room for them."""
 
-from collections.abc import Mapping, Sequence
-from threading import Lock
+from collections import deque
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from threading import Condition
 from types import TracebackType
 from typing import Final, final
+
+from transduce.search import Request
 
 # Of its room, as much has to be free before a search takes more: to read a few sources costs almost as much as many.
 _FREE: Final = 0.5
 
 
 @final
-class Queue:
-    """The sentences' numbers, longest source first, so that what is too large for memory shows at once.
+class RequestQueue:
+    """Hands requests to several searches; any thread may put some in at any time, until it is closed.
 
-    Each search has a lane of its own, all alike; whose lane is empty takes from the longest. A search holds sentences
-    whose number times longest source is at most ``room``, or one sentence. As a context, around each search: one that
-    fails leaves nothing to the others but what they have.
+    Requests that are put in together come longest source first, so that what is too large for memory shows at once, and
+    are dealt to the searches in turn; a search that has none left takes from the one that has most. A search holds
+    requests whose rows (of their beams) times longest source are at most ``room``, or one request. One that has none at
+    all waits for more, and ends once the queue is closed.
+
+    As a context, around each search: one that fails leaves nothing to the others but what they have, and closes the
+    queue.
     """
 
-    def __init__(self, lengths: Mapping[int, int], room: int, searches: int) -> None:
-        order = sorted(lengths, key=lambda number: -lengths[number])
-        self._lanes = [order[search::searches] for search in range(searches)]
-        self._lengths, self._room, self._lock = lengths, room, Lock()
+    def __init__(self, room: int, searches: int = 1) -> None:
+        self._lanes: list[deque[Request]] = [deque() for _ in range(searches)]
+        self._room, self._closed, self._changed = room, False, Condition()
 
-    def take(self, search: int, held: Sequence[int]) -> list[int]:
-        """Sentences for a search that has these; none where none wait, or where there is too little room yet."""
-        with self._lock:
-            lane = self._lanes[search] or max(self._lanes, key=len)
-            if not lane:
+    @property
+    def searches(self) -> int:
+        """How many searches it serves."""
+        return len(self._lanes)
+
+    def put(self, requests: Iterable[Request]) -> None:
+        """Add requests behind those that wait.
+
+        Raises:
+            RuntimeError: The queue is closed.
+        """
+        with self._changed:
+            if self._closed:
+                raise RuntimeError("the queue of requests is closed: its searches end")
+            lanes = sorted(self._lanes, key=len)
+            for index, request in enumerate(sorted(requests, key=lambda each: -len(each.source))):
+                lanes[index % len(lanes)].append(request)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Let the searches end once what waits is done; nothing more can be put in."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def take(self, search: int, active: Sequence[Request]) -> list[Request]:
+        """Requests for a search that has these active ones; none where none wait, or there is too little room yet.
+
+        Without active ones, it waits until there are some, or gives none because the queue is closed.
+        """
+        with self._changed:
+            own = self._lanes[search]
+            while not (lane := own or max(self._lanes, key=len)):
+                if active or self._closed:
+                    return []
+                self._changed.wait()
+            beam, longest = lane[0].settings.beam_size, max(len(each.source) for each in (lane[0], *active))
+            rows = sum(each.settings.beam_size for each in active)
+            most = self._room // longest
+            if active and (most - rows) // beam < min(_FREE * max(1, most // beam), len(lane)):
                 return []
-            longest = max(self._lengths[number] for number in (*held, lane[0]))
-            room = max(1, self._room // longest)
-            free = room - len(held)
-            if free < min(_FREE * room, len(lane)):
-                return []
-            # Of another's lane, half: it will come for the rest itself.
-            taken = lane[: free if lane is self._lanes[search] else min(free, -(-len(lane) // 2))]
-            del lane[: len(taken)]
+            taken: list[Request] = []
+            # Of another's requests, half: it will come for the rest itself.
+            for request in islice(lane, len(lane) if lane is own else -(-len(lane) // 2)):
+                rows, longest = rows + request.settings.beam_size, max(longest, len(request.source))
+                if rows * longest > self._room and (taken or active):
+                    break
+                taken.append(request)
+            for _ in taken:
+                lane.popleft()
             return taken
-
-    def put_back(self, search: int, taken: Sequence[int]) -> None:
-        """Sentences that a search has taken and could not begin: they wait again, before the others."""
-        with self._lock:
-            self._lanes[search][:0] = taken
 
     def __enter__(self) -> None:
         """Nothing has failed."""
@@ -52,6 +90,7 @@ class Queue:
     ) -> None:
         """Where something has failed, nothing waits any longer."""
         if kind is not None:
-            with self._lock:
+            with self._changed:
                 for lane in self._lanes:
                     lane.clear()
+            self.close()

@@ -28,6 +28,7 @@ from transduce.inference.requirements import OutputRequirements
 from transduce.inference.translation import EMPTY, Translation, failed, warn_of_failures, warn_of_limits
 from transduce.models import Shortlist
 from transduce.search import (
+    Cancelled,
     Failure,
     Hypothesis,
     LengthPenalty,
@@ -479,6 +480,8 @@ def _explain(failure: Failure, symbols: int, generation: GenerationConfig) -> Tr
                 f"too little memory for its {symbols:,} symbols ({reason}): split it (--paragraphs, or "
                 f"paragraphs=True), or take a smaller beam"
             )
+        case Cancelled():
+            return TransduceError("the request was cancelled")
         case _:
             assert_never(failure)
 

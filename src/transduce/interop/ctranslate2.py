@@ -25,11 +25,7 @@ from transduce.text.tokenizer import BEGIN, END, UNKNOWN
 _SAYABLE: Final[dict[str, tuple[Any, str]]] = {
     "positions_at_every_layer": (False, "positions that come in at every layer"),
     "attention_window": (None, "self-attention within a window"),
-    "feed_forward": ("mlp", "attention over parameters, and gated networks"),
-    "activation": ("relu", "other activations"),
-    "feed_forward_bias": (True, "feed-forward sub-layers without bias"),
-    "output_bias": (False, "a bias of the output"),
-    "embedding_norm": (False, "LayerNorm of the embeddings"),
+    "feed_forward": ("relu", "attention over parameters"),
     "residual": (True, "a stack without residual connections"),
 }
 # It keeps a table of positions, of so many rows where ours has no end.

@@ -1,32 +1,38 @@
 """Searching for outputs and scoring them: functions over the contract, blind to which model it is."""
 
-from transduce.search.beam import Newcomers, Take, beam_search
-from transduce.search.constraint import Constraint, ConstraintState, Proposals
+from transduce.search.beam import Take, beam_search
+from transduce.search.constraint import Constraint, ConstraintState, Proposals, Restriction
 from transduce.search.limits import NoRepeat, Prefixes, Without
 from transduce.search.phrases import Containing
 from transduce.search.scoring import score_targets
 from transduce.search.settings import (
+    Cancelled,
     Failure,
     Hypothesis,
     LengthPenalty,
     NothingFound,
+    Outcome,
+    Request,
     Sampling,
     SearchSettings,
     TooLittleMemory,
 )
 
 __all__ = [
+    "Cancelled",
     "Constraint",
     "ConstraintState",
     "Containing",
     "Failure",
     "Hypothesis",
     "LengthPenalty",
-    "Newcomers",
     "NoRepeat",
     "NothingFound",
+    "Outcome",
     "Prefixes",
     "Proposals",
+    "Request",
+    "Restriction",
     "Sampling",
     "SearchSettings",
     "Take",

@@ -1,31 +1,49 @@
-"""What outputs have to look like, said over ids: search asks, and is blind to what a constraint is.
+"""What outputs have to look like, said over ids: search asks, and does not know what a constraint is.
 
-A phrase that must occur, a prefix, a grammar: whatever can say which symbols may come next can be one. The verbs are
-``start``, ``mask``, ``advance``, ``reorder`` and ``admit``; ``propose`` is for what would be written too late or never
-if only probability chose.
+A phrase that must occur, a prefix, a grammar: whatever can say which symbols may come next can be one. A constraint
+begins in each sentence with a state; every hypothesis has one, which says what may not come next (``restrict``) and
+becomes another with each symbol (``advance``). ``propose`` is for what would be written too late or never if only
+probability chose.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol, TypeVar, final, runtime_checkable
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int64
 from torch import Tensor
 
 
 @final
 @dataclass(frozen=True)
-class Proposals:
-    """Symbols that should be considered in each row besides the most probable ones, and how far they would bring it.
+class Restriction:
+    """What may come next: nothing but ``symbols`` where ``only``, else anything but them.
 
-    ``bank`` counts what is fulfilled once the symbol is written, ``otherwise`` once any other symbol is. Rows with
-    fewer proposals than others repeat one. A search keeps hypotheses of every bank alive.
+    A state that always says the same gives the same object each time, whose tensor is then made once.
     """
 
-    symbol: Int[Tensor, "rows proposals"]
-    bank: Int[Tensor, "rows proposals"]
-    otherwise: Int[Tensor, " rows"]
+    symbols: Collection[int]
+    only: bool = False
+
+    @cached_property
+    def index(self) -> Int64[Tensor, " symbols"]:
+        """The symbols as a tensor, on the CPU."""
+        return torch.tensor(list(self.symbols), dtype=torch.long)
+
+
+@final
+@dataclass(frozen=True)
+class Proposals:
+    """Symbols that a hypothesis should be continued with besides the most probable ones, and how far they bring it.
+
+    ``banks`` counts what is fulfilled once a symbol is written, ``otherwise`` once any other symbol is. A search keeps
+    hypotheses of every bank alive (dynamic beam allocation, Post and Vilar 2018).
+    """
+
+    banks: Mapping[int, int]
+    otherwise: int
 
 
 # typing.Self would say the same, but the run-time checkers of the tests cannot read it.
@@ -34,39 +52,22 @@ Same = TypeVar("Same", bound="ConstraintState")
 
 @runtime_checkable
 class ConstraintState(Protocol):
-    """A constraint under way: what it remembers of every row. A sentence's rows stand together.
+    """How a hypothesis stands with a constraint. It never changes: hypotheses with the same beginning share it."""
 
-    Every verb uses it up: only the one that it returns may be used again.
-    """
+    def restrict(self, written: Sequence[int], room: int) -> Restriction | None:
+        """What may come next, or None where anything may.
 
-    def mask(
-        self,
-        scores: Float[Tensor, "rows vocabulary"],
-        written: Int[Tensor, "rows time"],
-        room: Int[Tensor, " rows"],
-    ) -> None:
-        """Set to minus infinity, in place, what may not come next.
-
-        ``written`` is what stands so far, begin symbol left out. Sentences may have written differently much: every
-        row's newest symbol stands in the last column, and before the first one stands -1. ``room`` is how many symbols
-        fit yet, end symbol counted.
+        ``written`` are the hypothesis's symbols, begin symbol left out; ``room`` is how many fit yet, end symbol
+        counted.
         """
         ...
 
     def propose(self) -> Proposals | None:
-        """What should be considered besides the most probable symbols; None where nothing ever is."""
+        """What should be considered besides the most probable symbols, or None for nothing."""
         ...
 
-    def advance(self: Same, symbols: Int[Tensor, " rows"]) -> Same:
-        """Every row has written a symbol."""
-        ...
-
-    def reorder(self: Same, rows: Int[Tensor, " kept"]) -> Same:
-        """Row i goes on from row ``rows[i]``; where sentences have left, there are fewer rows than before."""
-        ...
-
-    def admit(self: Same, other: Same) -> Same:
-        """The rows of another beginning of the same constraint come in behind these."""
+    def advance(self: Same, symbol: int) -> Same:
+        """The hypothesis has written a symbol."""
         ...
 
 
@@ -75,9 +76,9 @@ class Constraint(Protocol):
     """Something that outputs have to fulfil."""
 
     def symbols(self, number: int) -> Collection[int]:
-        """What the sentence of that number may have to write: such symbols are in its list, where there are lists."""
+        """What the sentence of that number may have to write: always allowed, where there is a shortlist."""
         ...
 
-    def start(self, numbers: Sequence[int], beam: int, device: torch.device) -> ConstraintState:
-        """The beginning, ``beam`` rows for each of the sentences that the caller knows by these numbers."""
+    def start(self, number: int) -> ConstraintState | None:
+        """The state of an empty output of the sentence that its caller knows by this number; None where it is free."""
         ...

@@ -1,12 +1,13 @@
-"""A sentence under way: its open hypotheses, and the best of those that have ended."""
+"""A sentence in a search: its open hypotheses, and the best of those that have ended."""
 
 import math
 from dataclasses import dataclass, field
 from typing import Final, final
 
-from transduce.search.settings import Hypothesis, SearchSettings
+from transduce.search.constraint import ConstraintState, Proposals, Restriction
+from transduce.search.settings import Hypothesis, Request
 
-# A continuation: its log-probability, whose it is, and the new symbol.
+# A continuation: its log-probability, the index of its hypothesis in the beam, and the new symbol.
 Candidate = tuple[float, int, int]
 _NOTHING: Final = (-math.inf, 0, 0)
 
@@ -16,67 +17,109 @@ _NOTHING: Final = (-math.inf, 0, 0)
 class Sentence:
     """Its hypotheses have written ``length`` symbols each. At ``limit``, the end symbol counted, they must end.
 
-    ``log_probability`` is minus infinity where a place of the beam is empty. ``ended`` is sorted, the best one first.
+    ``log_probability`` is minus infinity where a place of the beam is empty. ``constraints`` are the states of each
+    hypothesis. ``ended`` is sorted, the best one first.
     """
 
-    number: int
+    request: Request
     limit: int
     written: list[tuple[int, ...]]
     log_probability: list[float]
+    constraints: list[tuple[ConstraintState, ...]]
     ended: list[Hypothesis] = field(default_factory=list)
     length: int = 0
 
     @classmethod
-    def begin(cls, number: int, limit: int, settings: SearchSettings) -> "Sentence":
+    def begin(cls, request: Request) -> "Sentence":
         """Nothing has been written."""
+        settings, beam = request.settings, request.settings.beam_size
         # At first all hypotheses are alike: only one of them counts. Samples do not compete.
         others = -math.inf if settings.sampling is None else 0.0
-        log_probability = [0.0] + [others] * (settings.beam_size - 1)
-        return cls(number, max(limit, 1), [()] * settings.beam_size, log_probability)
+        started = (constraint.start(request.number) for constraint in settings.constraints)
+        states = tuple(state for state in started if state is not None)
+        return cls(request, max(request.limit, 1), [()] * beam, [0.0] + [others] * (beam - 1), [states] * beam)
 
     @property
     def must_end(self) -> bool:
         """Whether nothing but the end symbol may come next."""
         return self.length + 1 >= self.limit
 
-    def write(
-        self, candidates: list[Candidate], shortfall: list[float] | None, settings: SearchSettings
-    ) -> list[Candidate]:
-        """Go on with some of the candidates, which come best first, and say with which: one for each place of the beam.
+    @property
+    def may_end(self) -> bool:
+        """Whether the end symbol may come next."""
+        return self.length >= self.request.settings.min_length
 
-        What ends among the best ``beam_size`` has ended; the best that do not end stay open. A sample stays in its
-        place. ``shortfall`` is what each hypothesis has not looked at, where that counts.
+    @property
+    def outputs(self) -> list[Hypothesis]:
+        """What has been found so far, of the ``n_best`` that are asked for."""
+        return self.ended[: self.request.settings.n_best]
+
+    def restrictions(self) -> list[list[Restriction]]:
+        """What the constraints say of each hypothesis; nothing at all where there is none."""
+        if not self.constraints[0]:
+            return []
+        room = self.limit - self.length
+        return [
+            [each for state in states if open_ and (each := state.restrict(written, room)) is not None]
+            for written, states, open_ in zip(self.written, self.constraints, self._open(), strict=True)
+        ]
+
+    def proposals(self) -> list[list[Proposals]]:
+        """What the constraints propose for each hypothesis; nothing at all where there is no proposal."""
+        if not self.constraints[0]:
+            return []
+        proposals = [
+            [each for state in states if open_ and (each := state.propose()) is not None]
+            for states, open_ in zip(self.constraints, self._open(), strict=True)
+        ]
+        return proposals if any(proposals) else []
+
+    def write(self, candidates: list[Candidate], shortfall: list[float] | None) -> list[Candidate]:
+        """Go on with some of the candidates, which come best first, and say with which: one for each hypothesis.
+
+        What ends among the best ``beam_size`` has ended; the best that do not end stay open. A sample stays where it
+        is. ``shortfall`` is what each hypothesis's attention has left out, where that counts.
         """
+        settings = self.request.settings
         beam, end = settings.beam_size, settings.end_id
-        # Where it is too early, no end has a rank.
-        if settings.sampling or self.length >= settings.min_length:
-            for log_probability, parent, symbol in candidates[:beam]:
-                if symbol == end and log_probability > -math.inf:
-                    self._end(log_probability, parent, 0.0 if shortfall is None else shortfall[parent], settings)
+        for log_probability, parent, symbol in candidates[:beam]:
+            if symbol == end and log_probability > -math.inf:
+                self._end(log_probability, parent, 0.0 if shortfall is None else shortfall[parent])
         if settings.sampling:
             chosen = [_NOTHING if each[2] == end else each for each in candidates]
         else:
             chosen = [each for each in candidates if each[2] != end][:beam]
             chosen += [_NOTHING] * (beam - len(chosen))
         self.written = [(*self.written[parent], symbol) for _, parent, symbol in chosen]
+        if self.constraints[0]:
+            self.constraints = [
+                tuple(state.advance(symbol) for state in self.constraints[parent])
+                if log_probability > -math.inf
+                else self.constraints[parent]
+                for log_probability, parent, symbol in chosen
+            ]
         self.log_probability = [log_probability for log_probability, _, _ in chosen]
         self.length += 1
         return chosen
 
-    def _end(self, log_probability: float, parent: int, shortfall: float, settings: SearchSettings) -> None:
+    def _open(self) -> list[bool]:
+        return [each > -math.inf for each in self.log_probability]
+
+    def _end(self, log_probability: float, parent: int, shortfall: float) -> None:
+        settings = self.request.settings
         score = log_probability / settings.penalty(self.length + 1) + settings.coverage * shortfall
         self.ended.append(Hypothesis(self.written[parent], log_probability, score))
         self.ended.sort(key=lambda hypothesis: -hypothesis.score)
         del self.ended[max(settings.n_best, settings.beam_size) :]
 
-    def is_certain(self, settings: SearchSettings) -> bool:
+    def is_certain(self) -> bool:
         """Whether the ``n_best`` ended hypotheses are final.
 
         A longer output never gains probability, so the best that an open hypothesis can still reach is its
         log-probability divided by the largest penalty ahead of it: the nearest end's or the limit's, as the penalty is
         monotonic in length. What it still leaves uncovered costs it more, or nothing.
         """
-        best_open = max(self.log_probability)
+        settings, best_open = self.request.settings, max(self.log_probability)
         if best_open == -math.inf or self.length >= self.limit:
             return True
         if settings.sampling is not None:

@@ -1,26 +1,16 @@
-"""Constraints that follow from what is written alone: prefixes, n-grams only once, phrases that must not come."""
+"""Constraints that follow from what is written alone: prefixes, n-grams only once, phrases that must not occur."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import final
 
-import torch
-from jaxtyping import Float, Int
-from torch import Tensor
-from torch.nn import functional as F
-
-from transduce.search.constraint import Proposals
-
-Scores = Float[Tensor, "rows vocabulary"]
-Written = Int[Tensor, "rows time"]
-Rows = Int[Tensor, " rows"]
+from transduce.search.constraint import Proposals, Restriction
 
 
 @final
 @dataclass(frozen=True)
 class Prefixes:
-    """Outputs begin with these ids; sentences without an entry begin as they like."""
+    """Outputs begin with these ids; sentences without an entry are free."""
 
     ids: Mapping[int, Sequence[int]]
 
@@ -28,50 +18,31 @@ class Prefixes:
         """The prefix's."""
         return self.ids.get(number, ())
 
-    def start(self, numbers: Sequence[int], beam: int, device: torch.device) -> "_Forced":
-        """The prefixes of these sentences."""
-        prefixes = [self.ids.get(number, ()) for number in numbers]
-        table = torch.full((len(prefixes), max(map(len, prefixes), default=0)), -1, dtype=torch.long)
-        for row, prefix in zip(table, prefixes, strict=True):
-            row[: len(prefix)] = torch.tensor(prefix, dtype=torch.long)
-        return _Forced(table.repeat_interleave(beam, dim=0).to(device))
+    def start(self, number: int) -> "_Prefix | None":
+        """The sentence's prefix."""
+        prefix = self.ids.get(number, ())
+        return _Prefix(tuple(Restriction((symbol,), only=True) for symbol in prefix)) if prefix else None
 
 
 @final
 @dataclass(frozen=True)
-class _Forced:
-    """Each row's symbols that are still to come, -1 where it is free."""
+class _Prefix:
+    restrictions: tuple[Restriction, ...]
 
-    table: Int[Tensor, "rows longest"]
-
-    def mask(self, scores: Scores, written: Written, room: Rows) -> None:
-        if not self.table.shape[1]:
-            return
-        symbol = self.table[:, 0]
-        rows = (symbol >= 0).nonzero().squeeze(1)
-        kept = scores[rows, symbol[rows]]
-        scores[rows] = -torch.inf
-        scores[rows, symbol[rows]] = kept
+    def restrict(self, written: Sequence[int], room: int) -> Restriction | None:
+        return self.restrictions[len(written)] if len(written) < len(self.restrictions) else None
 
     def propose(self) -> Proposals | None:
         return None
 
-    def advance(self, symbols: Rows) -> "_Forced":
-        return _Forced(self.table[:, 1:])
-
-    def reorder(self, rows: Int[Tensor, " kept"]) -> "_Forced":
-        return _Forced(self.table[rows])
-
-    def admit(self, other: "_Forced") -> "_Forced":
-        longest = max(self.table.shape[1], other.table.shape[1])
-        tables = (F.pad(each, (0, longest - each.shape[1]), value=-1) for each in (self.table, other.table))
-        return _Forced(torch.cat([*tables]))
+    def advance(self, symbol: int) -> "_Prefix":
+        return self
 
 
 @final
 @dataclass(frozen=True)
 class NoRepeat:
-    """No n symbols stand twice in the same order in an output."""
+    """No n symbols occur twice in the same order in an output."""
 
     n: int
 
@@ -79,76 +50,75 @@ class NoRepeat:
         """None: it only forbids."""
         return ()
 
-    def start(self, numbers: Sequence[int], beam: int, device: torch.device) -> "NoRepeat":
-        """Nothing has to be remembered."""
+    def start(self, number: int) -> "NoRepeat":
+        """It is its own state."""
         return self
 
-    def mask(self, scores: Scores, written: Written, room: Rows) -> None:
-        """The last n - 1 symbols must not go on as they did before."""
-        if written.shape[1] < self.n:
-            return
-        before = written.unfold(1, self.n, 1)
-        newest = written[:, written.shape[1] - self.n + 1 :].unsqueeze(1)
-        again = (before[:, :, :-1] == newest).all(dim=2) & (before[:, :, -1] >= 0)
-        rows, places = again.nonzero(as_tuple=True)
-        scores[rows, before[rows, places, -1]] = -torch.inf
+    def restrict(self, written: Sequence[int], room: int) -> Restriction | None:
+        """The last n - 1 symbols must not be continued as they were before."""
+        context = self.n - 1
+        if not context:
+            return Restriction(frozenset(written)) if written else None
+        if len(written) <= context:
+            return None
+        newest, last, banned = written[-context:], written[-1], []
+        end = context - 1  # where an earlier occurrence of the newest symbols may end
+        while True:
+            try:
+                end = written.index(last, end, len(written) - 1)
+            except ValueError:
+                return Restriction(tuple(banned)) if banned else None
+            if written[end - context + 1 : end + 1] == newest:
+                banned.append(written[end + 1])
+            end += 1
 
     def propose(self) -> Proposals | None:
-        """Never."""
+        """Nothing."""
         return None
 
-    def advance(self, symbols: Rows) -> "NoRepeat":
-        """Nothing has to be remembered."""
-        return self
-
-    def reorder(self, rows: Int[Tensor, " kept"]) -> "NoRepeat":
-        """Nothing has to be remembered."""
-        return self
-
-    def admit(self, other: "NoRepeat") -> "NoRepeat":
-        """Nothing has to be remembered."""
+    def advance(self, symbol: int) -> "NoRepeat":
+        """It follows from what is written."""
         return self
 
 
 @final
-@dataclass(frozen=True)
 class Without:
-    """None of these phrases stands in any output."""
+    """None of these phrases occurs in any output."""
 
-    phrases: Sequence[Sequence[int]]
+    def __init__(self, phrases: Iterable[Sequence[int]]) -> None:
+        last: dict[tuple[int, ...], set[int]] = {}
+        for phrase in phrases:
+            if phrase:
+                last.setdefault(tuple(phrase[:-1]), set()).add(phrase[-1])
+        # What must not follow which symbols, by how many these are.
+        self._banned: dict[int, dict[tuple[int, ...], set[int]]] = {}
+        for context, symbols in last.items():
+            self._banned.setdefault(len(context), {})[context] = symbols
+        self._always = Restriction(frozenset(last.get((), ())))
 
     def symbols(self, number: int) -> Collection[int]:
         """None: it only forbids."""
         return ()
 
-    def start(self, numbers: Sequence[int], beam: int, device: torch.device) -> "_Banned":
-        """The phrases, those of one length together."""
-        by_length = groupby(sorted((phrase for phrase in self.phrases if phrase), key=len), key=len)
-        return _Banned(tuple(torch.tensor(list(map(list, phrases)), device=device) for _, phrases in by_length))
+    def start(self, number: int) -> "Without":
+        """It is its own state."""
+        return self
 
-
-@final
-@dataclass(frozen=True)
-class _Banned:
-    phrases: tuple[Int[Tensor, "_ _"], ...]
-
-    def mask(self, scores: Scores, written: Written, room: Rows) -> None:
-        for phrases in self.phrases:
-            begun = phrases.shape[1] - 1
-            if begun > written.shape[1]:
-                return
-            newest = written[:, written.shape[1] - begun :].unsqueeze(1)
-            rows, which = (newest == phrases[:, :-1]).all(dim=2).nonzero(as_tuple=True)
-            scores[rows, phrases[which, -1]] = -torch.inf
+    def restrict(self, written: Sequence[int], room: int) -> Restriction | None:
+        """The last symbols of the phrases that are written but for these."""
+        banned = [
+            symbols
+            for length, contexts in self._banned.items()
+            if 0 < length <= len(written) and (symbols := contexts.get(tuple(written[-length:])))
+        ]
+        if banned:
+            return Restriction(self._always.symbols | set().union(*banned))
+        return self._always if self._always.symbols else None
 
     def propose(self) -> Proposals | None:
+        """Nothing."""
         return None
 
-    def advance(self, symbols: Rows) -> "_Banned":
-        return self
-
-    def reorder(self, rows: Int[Tensor, " kept"]) -> "_Banned":
-        return self
-
-    def admit(self, other: "_Banned") -> "_Banned":
+    def advance(self, symbol: int) -> "Without":
+        """It follows from what is written."""
         return self

@@ -1,14 +1,10 @@
-"""Phrases that must stand in an output: an automaton (Aho and Corasick 1975) a sentence, a state for each row."""
+"""Phrases that must occur in an output: an automaton (Aho and Corasick 1975) for each sentence."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import final
 
-import torch
-from jaxtyping import Float, Int
-from torch import Tensor
-
-from transduce.search.constraint import Proposals
+from transduce.search.constraint import Proposals, Restriction
 
 # The node of the automaton, and the phrases met so far as the bits of a number.
 Place = tuple[int, int]
@@ -29,11 +25,10 @@ class Containing:
         """Those of the sentence's phrases."""
         return {symbol for phrase in self.phrases.get(number, ()) for symbol in phrase}
 
-    def start(self, numbers: Sequence[int], beam: int, device: torch.device) -> "_Contained":
+    def start(self, number: int) -> "_Contained | None":
         """Nothing has been met."""
-        automata = [Automaton(self.phrases.get(number, ())) for number in numbers]
-        rows = tuple(automaton for automaton in automata for _ in range(beam))
-        return _Contained(rows, tuple((0, 0) for _ in rows), self.end_id, device)
+        automaton = Automaton(self.phrases.get(number, ()))
+        return _Contained(automaton, self.end_id) if automaton.symbols else None
 
 
 @final
@@ -119,57 +114,24 @@ class Automaton:
 @final
 @dataclass(frozen=True)
 class _Contained:
-    automata: tuple[Automaton, ...]
-    places: tuple[Place, ...]
+    """Where a hypothesis's symbols have led its sentence's automaton."""
+
+    automaton: Automaton
     end_id: int
-    device: torch.device
-    views: tuple[View, ...] = field(init=False)
+    place: Place = (0, 0)
 
-    def __post_init__(self) -> None:
-        views = tuple(automaton.view(place) for automaton, place in zip(self.automata, self.places, strict=True))
-        object.__setattr__(self, "views", views)
-
-    def mask(
-        self,
-        scores: Float[Tensor, "rows vocabulary"],
-        written: Int[Tensor, "rows time"],
-        room: Int[Tensor, " rows"],
-    ) -> None:
-        lacking = torch.tensor([view.lacking > 0 for view in self.views], device=self.device)
-        scores[lacking, self.end_id] = -torch.inf
-        for row, (view, left) in enumerate(zip(self.views, room.tolist(), strict=True)):
-            # Behind the next symbol, what lacks and the end symbol have to fit in.
-            if view.lacking and view.otherwise > left - 2:
-                allowed = [symbol for symbol, lacks in view.after.items() if lacks <= left - 2]
-                kept = scores[row, allowed]
-                scores[row] = -torch.inf
-                scores[row, allowed] = kept
+    def restrict(self, written: Sequence[int], room: int) -> Restriction | None:
+        view, left = self.automaton.view(self.place), room - 2
+        # What is missing behind the next symbol has to fit in, and the end symbol with it.
+        if view.lacking and view.otherwise > left:
+            return Restriction([symbol for symbol, lacks in view.after.items() if lacks <= left], only=True)
+        return Restriction((self.end_id,)) if view.lacking else None
 
     def propose(self) -> Proposals | None:
-        """What leads on in each row; a bank is the number of symbols that are there already."""
-        width = max((len(view.after) for view in self.views), default=0)
-        if not width:
-            return None
-        symbols, banks, otherwise = [], [], []
-        for automaton, view in zip(self.automata, self.views, strict=True):
-            after = list(view.after.items()) or [(self.end_id, 0)]
-            after += after[:1] * (width - len(after))
-            symbols.append([symbol for symbol, _ in after])
-            banks.append([automaton.symbols - lacks for _, lacks in after])
-            otherwise.append(automaton.symbols - view.otherwise)
-        return Proposals(*(torch.tensor(each, device=self.device) for each in (symbols, banks, otherwise)))
+        """What leads on; a bank is the number of symbols of phrases that are there already."""
+        view, symbols = self.automaton.view(self.place), self.automaton.symbols
+        banks = {symbol: symbols - lacks for symbol, lacks in view.after.items()}
+        return Proposals(banks, symbols - view.otherwise)
 
-    def advance(self, symbols: Int[Tensor, " rows"]) -> "_Contained":
-        steps = zip(self.automata, self.places, symbols.tolist(), strict=True)
-        return replace(self, places=tuple(automaton.read(place, symbol) for automaton, place, symbol in steps))
-
-    def reorder(self, rows: Int[Tensor, " kept"]) -> "_Contained":
-        kept = rows.tolist()
-        return replace(
-            self,
-            automata=tuple(self.automata[row] for row in kept),
-            places=tuple(self.places[row] for row in kept),
-        )
-
-    def admit(self, other: "_Contained") -> "_Contained":
-        return replace(self, automata=self.automata + other.automata, places=self.places + other.places)
+    def advance(self, symbol: int) -> "_Contained":
+        return replace(self, place=self.automaton.read(self.place, symbol))

@@ -1,25 +1,34 @@
-"""Which continuations of a sentence's hypotheses are the best: by probability, diverse, in banks, or by chance."""
+"""Which continuations of a sentence's hypotheses are the best: by probability, diverse, in banks, or sampled."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import final
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Final, Literal, TypeVar, assert_never, final
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from transduce.config import TransduceError
-from transduce.search.constraint import Proposals
+from transduce.kernels import rank_continuations
+from transduce.models import State, Step
+from transduce.search.constraint import Proposals, Restriction
+from transduce.search.hypotheses import Candidate, Sentence
 from transduce.search.sampling import draw, uniform
 from transduce.search.settings import Sampling
 
 Scores = Float[Tensor, "sentences beam vocabulary"]
+S = TypeVar("S", bound=State)
+
+# Where constraints ban no more continuations of a sentence, it is ranked with so many candidates more, of which
+# the banned ones are dropped: much faster than a matrix of all log-probabilities.
+_FEW_BANNED: Final = 128
 
 
 @final
 @dataclass(frozen=True)
 class Ranked:
-    """Continuations of each sentence, best first: their log-probability, whose they are, and the new symbol."""
+    """Continuations of each sentence, best first: log-probability, index of the hypothesis in the beam, new symbol."""
 
     log_probability: Float[Tensor, "sentences candidates"]
     beam: Int[Tensor, "sentences candidates"]
@@ -27,17 +36,17 @@ class Ranked:
 
     @classmethod
     def at(cls, total: Scores, index: Int[Tensor, "sentences candidates"]) -> "Ranked":
-        """Those that stand at these places of the flattened scores."""
+        """Those at these indices of the flattened scores."""
         vocabulary = total.shape[2]
         return cls(total.flatten(1).gather(1, index), index // vocabulary, index % vocabulary)
 
-    def candidates(self) -> Iterator[list[tuple[float, int, int]]]:
+    def candidates(self) -> Iterator[list[Candidate]]:
         """The same as numbers, sentence by sentence.
 
         Not all at once, and from flat lists: so many small objects would have Python look for garbage in every step.
 
         Raises:
-            TransduceError: A log-probability is no number.
+            TransduceError: A log-probability is NaN.
         """
         if self.log_probability.isnan().any():
             raise TransduceError("the model gives no finite scores: its weights are damaged or its training diverged")
@@ -45,6 +54,162 @@ class Ranked:
         parts = [each.flatten().tolist() for each in (self.log_probability, self.beam, self.symbol)]
         for first in range(0, len(parts[0]), count):
             yield list(zip(*(part[first : first + count] for part in parts), strict=True))
+
+
+@final
+@dataclass(frozen=True)
+class _Way:
+    """How a sentence's continuations are ranked; sentences of one way are ranked together.
+
+    ``by``: all at once in the order of probability (``fast``), the same after constraints have been applied to all
+    log-probabilities (``masked``), in ``banks``, diversely by so much, or sampled.
+    """
+
+    by: Literal["fast", "masked", "banks"] | float | Sampling
+    forbidden: tuple[int, ...]
+    end_id: int
+
+
+@final
+@dataclass(frozen=True)
+class _Next:
+    """A sentence and what its constraints say of its next symbols, for each hypothesis; empty where they say nothing.
+
+    ``banned`` is what the ``fast`` way has to leave out.
+    """
+
+    sentence: Sentence
+    way: _Way
+    restrictions: list[list[Restriction]]
+    proposals: list[list[Proposals]]
+    banned: list[Collection[int]]
+
+    @classmethod
+    def of(cls, sentence: Sentence) -> "_Next":
+        """What the sentence's settings and constraints say now."""
+        settings, restrictions = sentence.request.settings, sentence.restrictions()
+        banned, by = _banned(sentence, restrictions), settings.sampling or settings.diversity or None
+        proposals = [] if settings.sampling else sentence.proposals()
+        if proposals:
+            by = "banks"
+        elif by is None:
+            by = "masked" if banned is None else "fast"
+        return cls(sentence, _Way(by, settings.forbidden, settings.end_id), restrictions, proposals, banned or [])
+
+    def allowed(self, candidates: list[Candidate]) -> list[Candidate]:
+        """The best of those that are not banned."""
+        if self.banned:
+            candidates = [each for each in candidates if each[2] not in self.banned[each[1]]]
+        return candidates[: 2 * self.sentence.request.settings.beam_size]
+
+
+def rank(step: Step[S], sentences: Sequence[Sentence]) -> Iterator[list[Candidate]]:
+    """The best continuations of each sentence, as its own settings rank them. May use the step's logits up."""
+    nexts = [_Next.of(sentence) for sentence in sentences]
+    groups: dict[_Way, list[int]] = {}
+    for index, each in enumerate(nexts):
+        groups.setdefault(each.way, []).append(index)
+    ranked = {
+        way: _rank_group(_select(step, indices, len(nexts)), [nexts[index] for index in indices], way)
+        for way, indices in groups.items()
+    }
+    return (next(ranked[each.way]) for each in nexts)
+
+
+def _select(step: Step[S], indices: Sequence[int], sentences: int) -> Step[S]:
+    """The scores of some of the sentences."""
+    if len(indices) == sentences:
+        return step
+    kept = torch.tensor(indices, device=step.logits.device)
+    columns = None if step.columns is None else replace(step.columns, allowed=step.columns.allowed.keep(kept))
+    logits = step.logits.unflatten(0, (sentences, -1))[kept].flatten(0, 1)
+    return replace(step, logits=logits, columns=columns)
+
+
+def _rank_group(step: Step[S], group: Sequence[_Next], way: _Way) -> Iterator[list[Candidate]]:
+    """The candidates of sentences that are ranked in the same way."""
+    sentences = [each.sentence for each in group]
+    so_far = torch.tensor([sentence.log_probability for sentence in sentences], device=step.logits.device)
+    if way.by == "fast":
+        candidates = _rank_fast(step, so_far, group, way).candidates()
+        return (each.allowed(several) for each, several in zip(group, candidates, strict=True))
+    scores = _scores(step.over_vocabulary(), group, way)
+    if isinstance(way.by, Sampling):
+        numbers, lengths = [each.request.number for each in sentences], [each.length for each in sentences]
+        return draw_samples(scores, so_far, way.by, numbers, lengths).candidates()
+    total = scores + so_far.unsqueeze(-1)
+    match way.by:
+        case "masked":
+            return rank_by_probability(total).candidates()
+        case "banks":
+            proposals = [row for each in group for row in each.proposals or [[]] * total.shape[1]]
+            return rank_in_banks(total, _Banks.of(proposals, way.end_id, total.device)).candidates()
+        case float(gamma):
+            return rank_diversely(total, gamma).candidates()
+        case _:
+            assert_never(way.by)
+
+
+def _rank_fast(step: Step[S], so_far: Float[Tensor, "sentences beam"], group: Sequence[_Next], way: _Way) -> Ranked:
+    """The most probable continuations, and as many more as any sentence has to leave out."""
+    beam, vocabulary = so_far.shape[1], step.vocabulary
+    must_end = torch.tensor([each.sentence.must_end for each in group], device=step.logits.device)
+    count = min(2 * beam + max(sum(map(len, each.banned)) for each in group), beam * vocabulary)
+    limits = way.forbidden, must_end, way.end_id, count
+    values, index = rank_continuations(step.logits, so_far, *limits, step.columns)
+    return Ranked(values, index // vocabulary, index % vocabulary)
+
+
+def _banned(sentence: Sentence, restrictions: list[list[Restriction]]) -> list[Collection[int]] | None:
+    """What each hypothesis must not be continued with; empty for nothing, None where that is no short list."""
+    if not restrictions and sentence.may_end:
+        return []
+    beam, early = len(sentence.log_probability), () if sentence.may_end else (sentence.request.settings.end_id,)
+    if any(each.only for row in restrictions for each in row):
+        return None
+    rows = restrictions or [[]] * beam
+    if sum(len(each.symbols) for row in rows for each in row) > max(_FEW_BANNED, beam):
+        return None
+    return [set(early).union(*(each.symbols for each in row)) for row in rows]
+
+
+def _scores(logits: Float[Tensor, "rows vocabulary"], group: Sequence[_Next], way: _Way) -> Scores:
+    """The log-probability of every symbol as the next one, minus infinity where it may not come."""
+    scores = torch.log_softmax(logits.float(), dim=-1)
+    scores[:, list(way.forbidden)] = -torch.inf
+    by_sentence = scores.view(len(group), -1, scores.shape[1])
+    for index, each in enumerate(group):
+        if not each.sentence.may_end:
+            by_sentence[index, :, way.end_id] = -torch.inf
+        if each.sentence.must_end:
+            end = by_sentence[index, :, way.end_id].clone()
+            by_sentence[index] = -torch.inf
+            by_sentence[index, :, way.end_id] = end
+    beam = by_sentence.shape[1]
+    rows = list(chain.from_iterable(each.restrictions or [[]] * beam for each in group))
+    for layer in range(max(map(len, rows))):
+        for only in (False, True):
+            some = [(row, each[layer]) for row, each in enumerate(rows) if len(each) > layer]
+            _restrict(scores, [(row, restriction) for row, restriction in some if restriction.only == only], only=only)
+    return by_sentence
+
+
+def _restrict(
+    scores: Float[Tensor, "rows vocabulary"], restrictions: Sequence[tuple[int, Restriction]], *, only: bool
+) -> None:
+    """Apply a restriction to each of some rows, in place."""
+    if not restrictions:
+        return
+    rows = torch.tensor([row for row, _ in restrictions])
+    lengths = torch.tensor([len(restriction.index) for _, restriction in restrictions])
+    symbols = torch.cat([restriction.index for _, restriction in restrictions]).to(scores.device)
+    places = rows.repeat_interleave(lengths).to(scores.device), symbols
+    if only:
+        kept = scores[places]
+        scores[rows.to(scores.device)] = -torch.inf
+        scores[places] = kept
+    else:
+        scores[places] = -torch.inf
 
 
 def rank_by_probability(total: Scores) -> Ranked:
@@ -66,7 +231,38 @@ def rank_diversely(total: Scores, gamma: float) -> Ranked:
     return Ranked(best.flatten(1).gather(1, chosen), chosen // best.shape[2], symbol.flatten(1).gather(1, chosen))
 
 
-def rank_in_banks(total: Scores, proposals: Sequence[Proposals]) -> Ranked:
+@final
+@dataclass(frozen=True)
+class _Banks:
+    """The symbols that are proposed in each row, the bank that each leads to, and the bank of all other symbols.
+
+    Rows with fewer proposals than others repeat one.
+    """
+
+    symbol: Int[Tensor, "rows proposals"]
+    bank: Int[Tensor, "rows proposals"]
+    otherwise: Int[Tensor, " rows"]
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[Proposals]], end_id: int, device: torch.device) -> "_Banks":
+        """Those of all constraints together: of several, a symbol's banks add up."""
+        otherwise = [sum(each.otherwise for each in row) for row in rows]
+        banks = [
+            {
+                symbol: sum(each.banks.get(symbol, each.otherwise) for each in row)
+                for part in row
+                for symbol in part.banks
+            }
+            or {end_id: other}
+            for row, other in zip(rows, otherwise, strict=True)
+        ]
+        width = max(map(len, banks))
+        symbols = [[*row, *[next(iter(row))] * (width - len(row))] for row in banks]
+        values = [[row[symbol] for symbol in some] for row, some in zip(banks, symbols, strict=True)]
+        return cls(*(torch.tensor(each, device=device) for each in (symbols, values, otherwise)))
+
+
+def rank_in_banks(total: Scores, banks: _Banks) -> Ranked:
     """The best of every bank, the fullest bank's first, then the second best of every bank, and so on.
 
     The idea is that of dynamic beam allocation (Post and Vilar 2018): hypotheses that have fulfilled much compete with
@@ -74,12 +270,12 @@ def rank_in_banks(total: Scores, proposals: Sequence[Proposals]) -> Ranked:
     """
     sentences, beam, vocabulary = total.shape
     first = torch.arange(beam, device=total.device).unsqueeze(1) * vocabulary
-    proposed = [(each.symbol.view(sentences, beam, -1) + first).flatten(1) for each in proposals]
+    proposed = (banks.symbol.view(sentences, beam, -1) + first).flatten(1)
     best = total.flatten(1).topk(_candidates(total), dim=1).indices
-    index = torch.cat([best, total.argmax(dim=2) + first.squeeze(1), *proposed], dim=1)
+    index = torch.cat([best, total.argmax(dim=2) + first.squeeze(1), proposed], dim=1)
     index = index.gather(1, total.flatten(1).gather(1, index).argsort(dim=1, descending=True, stable=True))
     candidates = Ranked.at(total, index)
-    bank = sum((_bank(candidates, each, beam) for each in proposals), torch.zeros_like(index))
+    bank = _bank(candidates, banks, beam)
     usable = ~candidates.log_probability.isneginf() & ~_earlier(index).any(dim=2)
     better = _earlier(bank) & usable.unsqueeze(1)
     place = better.sum(dim=2) * (bank.amax() + 1) + bank.amax() - bank
@@ -98,7 +294,7 @@ def draw_samples(
 ) -> Ranked:
     """One continuation of every hypothesis, in the hypotheses' order; ``scores`` are the new symbols' own.
 
-    ``positions`` are the places in the outputs that the sentences have come to.
+    ``positions`` are the indices of the new symbols in the outputs.
     """
     sentences, beam, _ = scores.shape
     chances = torch.from_numpy(uniform(sampling.seed, numbers, beam, positions)).to(scores.device)
@@ -111,16 +307,16 @@ def _candidates(total: Scores) -> int:
     return min(2 * total.shape[1], total.shape[1] * total.shape[2])
 
 
-def _bank(candidates: Ranked, proposals: Proposals, beam: int) -> Int[Tensor, "sentences candidates"]:
+def _bank(candidates: Ranked, banks: _Banks, beam: int) -> Int[Tensor, "sentences candidates"]:
     """What each candidate would have fulfilled."""
     sentences = candidates.beam.shape[0]
     row = candidates.beam + beam * torch.arange(sentences, device=candidates.beam.device).unsqueeze(1)
-    meant = proposals.symbol[row] == candidates.symbol.unsqueeze(2)
+    meant = banks.symbol[row] == candidates.symbol.unsqueeze(2)
     which = meant.to(torch.uint8).argmax(dim=2, keepdim=True)
-    proposed = proposals.bank[row].gather(2, which).squeeze(2)
-    return torch.where(meant.any(dim=2), proposed, proposals.otherwise[row])
+    proposed = banks.bank[row].gather(2, which).squeeze(2)
+    return torch.where(meant.any(dim=2), proposed, banks.otherwise[row])
 
 
 def _earlier(values: Int[Tensor, "sentences candidates"]) -> Bool[Tensor, "sentences candidates candidates"]:
-    """[b, i, j]: whether j stands before i and has the same value."""
+    """[b, i, j]: whether j comes before i and has the same value."""
     return (values.unsqueeze(2) == values.unsqueeze(1)).tril(diagonal=-1)

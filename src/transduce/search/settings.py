@@ -1,12 +1,12 @@
-"""How to search, and what it finds."""
+"""What a search is asked for, and what it finds."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import assert_never
+from dataclasses import dataclass, field
+from threading import Event
+from typing import assert_never, final
 
 from transduce.config import LengthPenaltyKind, Stopping
-from transduce.kernels import AllowedTokens
-from transduce.models import Shortlist, Tokens
+from transduce.models import Shortlist
 from transduce.search.constraint import Constraint
 
 
@@ -50,7 +50,7 @@ class Sampling:
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """A search over ids. ``forbidden`` symbols are never written (padding, begin, unknown).
+    """How to search for one sentence. ``forbidden`` symbols are never written (padding, begin, unknown).
 
     ``stopping``: ``exact`` ends when no open hypothesis can still beat the finished ones, ``full_beam`` as soon as
     ``beam_size`` hypotheses have ended. ``min_length`` leaves the end symbol out.
@@ -81,12 +81,24 @@ class SearchSettings:
     constraints: tuple[Constraint, ...] = ()
     shortlist: Shortlist | None = None
 
-    def allowed(self, source: Tokens, numbers: Sequence[int]) -> AllowedTokens | None:
-        """The lists of sentences that the constraints know by these numbers, where there is a shortlist."""
-        if self.shortlist is None:
-            return None
-        needed = [{self.end_id}.union(*(each.symbols(number) for each in self.constraints)) for number in numbers]
-        return self.shortlist.allowed(source, needed)
+
+@final
+@dataclass(frozen=True, eq=False)
+class Request:
+    """A sentence to search for: its source's ids, end symbol included, and how.
+
+    ``limit`` is the longest output allowed, end symbol included: at its limit a hypothesis must end. ``number`` is what
+    constraints are told and what samples follow from; requests of one search may have the same.
+
+    ``cancelled`` may be set by any thread at any time: the search then drops the sentence after the round that it is
+    in.
+    """
+
+    source: Sequence[int]
+    limit: int
+    settings: SearchSettings
+    number: int = 0
+    cancelled: Event = field(default_factory=Event)
 
 
 @dataclass(frozen=True)
@@ -112,5 +124,13 @@ class TooLittleMemory:
     reason: str
 
 
+@dataclass(frozen=True)
+class Cancelled:
+    """Its caller has withdrawn the request."""
+
+
 # Why a sentence has no output: its own matter, not that of the others.
-Failure = NothingFound | TooLittleMemory
+Failure = NothingFound | TooLittleMemory | Cancelled
+
+# A sentence's outputs, best first, or why it has none.
+Outcome = list[Hypothesis] | Failure
