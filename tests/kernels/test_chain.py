@@ -244,8 +244,8 @@ def test_an_activation_and_its_slope_are_right_to_the_last_digit_of_bfloat16(way
         torch.autograd.grad(found, given, received), torch.autograd.grad(right, exact, received.double()), strict=True
     )
     for mine, theirs in pairs:
-        # Rounded to the nearest, a number is at most 2^-9 of itself off; the formulas are good to 1e-6.
-        torch.testing.assert_close(mine.double(), theirs, rtol=2**-9 * 1.01, atol=3e-6)
+        # Rounded to the nearest, a number is at most 2^-8 of itself off; the formulas are good to 1e-6.
+        torch.testing.assert_close(mine.double(), theirs, rtol=2**-8 * 1.01, atol=3e-6)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)

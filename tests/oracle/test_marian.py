@@ -45,7 +45,7 @@ def transformers():
     return pytest.importorskip("transformers", reason="the oracle is missing: pip install 'transduce[interop]'")
 
 
-def transformer(source_vocabulary=None):
+def transformer(source_vocabulary=None, **changes):
     torch.manual_seed(7)
     config = ModelConfig(
         encoder_layers=2,
@@ -60,6 +60,7 @@ def transformer(source_vocabulary=None):
         sinusoid_layout="concatenated",
         norm_epsilon=1e-5,
         attention_bias=True,
+        **changes,
     )
     model = Transformer(config).eval()
     for name, parameter in model.named_parameters():
@@ -79,7 +80,7 @@ def their_name(name):
 def twins(ours, theirs):
     """Our parameters' names, and theirs: every one of both."""
     embeddings = SHARED if theirs.config.share_encoder_decoder_embeddings else SEPARATE
-    names = {name: embeddings.get(name) or their_name(name) for name, _ in ours.named_parameters()}
+    names = {name: embeddings.get(name) or their_name(name) for name, _ in ours.named_parameters() if name != "output_bias"}
     assert sorted(names.values()) == sorted(name for name, p in theirs.named_parameters() if p.requires_grad)
     return names
 
@@ -96,7 +97,7 @@ def marian(transformers, ours):
         encoder_attention_heads=mine.heads,
         decoder_attention_heads=mine.heads,
         dropout=0.0,
-        activation_function="relu",
+        activation_function={"silu": "swish"}.get(mine.activation, mine.activation),
         scale_embedding=True,
         vocab_size=mine.source_vocab_size or mine.vocab_size,
         decoder_vocab_size=mine.vocab_size,
@@ -112,6 +113,8 @@ def marian(transformers, ours):
         # Set, not copied into: before version 5 the decoder's matrix is made in the size of the source's vocabulary.
         theirs.get_parameter(twin).data = ours.get_parameter(name).detach().clone()
     assert not theirs.final_logits_bias.any()
+    if ours.output_bias is not None:
+        theirs.final_logits_bias.copy_(ours.output_bias.detach())
     for stack in (theirs.model.encoder, theirs.model.decoder):
         # Else the symbol that every output begins with would learn nothing from being read.
         stack.embed_tokens.padding_idx = None
@@ -138,9 +141,17 @@ def real(tokens):
     return torch.arange(tokens.ids.shape[1]) < tokens.lengths.unsqueeze(1)
 
 
-@pytest.fixture(params=[None, SOURCE_VOCABULARY], ids=["one-vocabulary", "two-vocabularies"])
+# Published models (opus-mt) have swish and a bias of the logits.
+OPUS = {"activation": "silu", "output_bias": True}
+
+
+@pytest.fixture(
+    params=[(None, {}), (SOURCE_VOCABULARY, {}), (None, OPUS), (SOURCE_VOCABULARY, {"activation": "gelu"})],
+    ids=["one-vocabulary", "two-vocabularies", "opus", "gelu"],
+)
 def ours(request):
-    return transformer(request.param)
+    source_vocabulary, changes = request.param
+    return transformer(source_vocabulary, **changes)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])

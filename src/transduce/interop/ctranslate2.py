@@ -14,6 +14,7 @@ from transduce.bundle import Bundle
 from transduce.config import BadInputError, TransduceError, TransformerConfig
 from transduce.config.disk import flush_folder, replace_directory
 from transduce.config.files import check_vacant
+from transduce.config.model import Activation
 from transduce.interop.projections import Projection, Projections
 from transduce.layers import FeedForward, MultiHeadAttention, PositionalEncoding, Residual
 from transduce.layers.positions import LearnedPositions
@@ -21,12 +22,19 @@ from transduce.models import Transformer
 from transduce.models.stacks import DecoderLayer, EncoderLayer
 from transduce.text.tokenizer import BEGIN, END, UNKNOWN
 
-# Fields whose other values it has no word for, the value that it can say, and what the others mean.
-_SAYABLE: Final[dict[str, tuple[Any, str]]] = {
-    "positions_at_every_layer": (False, "positions that come in at every layer"),
-    "attention_window": (None, "self-attention within a window"),
-    "feed_forward": ("relu", "attention over parameters"),
-    "residual": (True, "a stack without residual connections"),
+# Fields that it has no word for every value of, the values that it can express, and what the others mean.
+_SAYABLE: Final[dict[str, tuple[tuple[Any, ...], str]]] = {
+    "positions_at_every_layer": ((False,), "positions that come in at every layer"),
+    "attention_window": ((None,), "local self-attention"),
+    "feed_forward": (("mlp", "gated"), "attention over parameters"),
+    "residual": ((True,), "a stack without residual connections"),
+}
+# What it calls our activations.
+_ACTIVATIONS: Final[dict[Activation, str]] = {
+    "relu": "RELU",
+    "gelu": "GELU",
+    "gelu_tanh": "GELUTanh",
+    "silu": "SWISH",
 }
 # It keeps a table of positions, of so many rows where ours has no end.
 _POSITIONS: Final = 4096
@@ -68,8 +76,8 @@ def export_ctranslate2(bundle: Bundle, path: Path) -> None:
 def _check(config: TransformerConfig) -> None:
     unsayable = [
         f"{name} = {getattr(config, name)!r} ({meaning})"
-        for name, (value, meaning) in _SAYABLE.items()
-        if getattr(config, name) != value
+        for name, (values, meaning) in _SAYABLE.items()
+        if getattr(config, name) not in values
     ]
     if config.compatibility == "additive":
         unsayable.append("compatibility = 'additive' (scores that are no products)")
@@ -82,6 +90,8 @@ def _check(config: TransformerConfig) -> None:
 def _specify(model: Transformer) -> Any:  # noqa: ANN401 - a library without types
     specs, config = _library(), model.config
     settings: dict[str, Any] = {"pre_norm": config.norm == "pre", "relative_position": config.positions == "relative"}
+    settings |= {"activation": specs.common_spec.Activation[_ACTIVATIONS[config.activation]]}
+    settings |= {"ffn_glu": config.feed_forward == "gated", "layernorm_embedding": config.embedding_norm}
     width = max(config.d_k, config.d_v)
     settings |= {} if width * config.heads == config.d_model else {"head_dim": width}
     spec = specs.TransformerSpec(
@@ -96,7 +106,7 @@ def _specify(model: Transformer) -> Any:  # noqa: ANN401 - a library without typ
     output = model.embedding if model.projection is None else model.projection
     _fill_entry(spec.encoder, spec.encoder.embeddings[0], source.weight, model.encoder_positions)
     _fill_entry(spec.decoder, spec.decoder.embeddings, model.embedding.weight, model.decoder_positions)
-    spec.decoder.projection.weight = output.weight
+    _fill_linear(spec.decoder.projection, Projection(output.weight, model.output_bias))
     for stack, layers, norm in (
         (spec.encoder, model.encoder, model.encoder_norm),
         (spec.decoder, model.decoder, model.decoder_norm),
@@ -130,6 +140,8 @@ def _fill_entry(
     embeddings.weight = weight
     if hasattr(stack, "position_encodings"):
         stack.position_encodings.encodings = table
+    if positions.norm is not None:
+        _fill_norm(stack.layernorm_embedding, positions.norm)
 
 
 def _tabulate(positions: PositionalEncoding, d_model: int) -> Float[Tensor, "positions model"]:
@@ -149,8 +161,13 @@ def _fill_layer(twin: Any, layer: EncoderLayer | DecoderLayer) -> None:  # noqa:
     if isinstance(layer, DecoderLayer):
         _fill_attention(twin.attention, layer.cross_attention, layer.cross_attention_residual)
     assert isinstance(layer.feed_forward, FeedForward)
-    _fill_linear(twin.ffn.linear_0, layer.feed_forward.inner)
-    _fill_linear(twin.ffn.linear_1, layer.feed_forward.outer)
+    network = layer.feed_forward
+    if network.gate is None:
+        _fill_linear(twin.ffn.linear_0, network.inner)
+    else:
+        _fill_linear(twin.ffn.linear_0, network.gate)
+        _fill_linear(twin.ffn.linear_0_noact, network.inner)
+    _fill_linear(twin.ffn.linear_1, network.outer)
     _fill_norm(twin.ffn.layer_norm, layer.feed_forward_residual.norm)
 
 

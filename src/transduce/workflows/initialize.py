@@ -177,7 +177,7 @@ def _name(symbols: set[str]) -> str:
 def _carry_over(model: Transformer, tokenizers: TokenizerPair, older: Bundle, path: Path) -> None:
     """Every weight but the embeddings' as it was; of these, the rows of the symbols that both know."""
     weights = older.model.state_dict()
-    embeddings = ("embedding.weight", "source_embedding.weight", "projection.weight")
+    embeddings = ("embedding.weight", "source_embedding.weight", "projection.weight", "output_bias")
     model.load_state_dict({name: weight for name, weight in weights.items() if name not in embeddings}, strict=False)
     target = _Rows(older.tokenizers.target.vocabulary, weights["embedding.weight"])
     source = _Rows(older.tokenizers.source.vocabulary, weights.get("source_embedding.weight", target.matrix))
@@ -187,6 +187,9 @@ def _carry_over(model: Transformer, tokenizers: TokenizerPair, older: Bundle, pa
     if model.projection is not None:
         scores = _Rows(older.tokenizers.target.vocabulary, weights["projection.weight"])
         _copy_rows(tokenizers.target.vocabulary, model.projection.weight, (scores,))
+    if model.output_bias is not None:
+        biases = _Rows(older.tokenizers.target.vocabulary, weights["output_bias"])
+        _copy_rows(tokenizers.target.vocabulary, model.output_bias, (biases,))
     carried = {"": _copy_rows(tokenizers.target.vocabulary, model.embedding.weight, known)}
     if model.source_embedding is not None:
         rows = _copy_rows(tokenizers.source.vocabulary, model.source_embedding.weight, (source,))
@@ -197,7 +200,7 @@ def _carry_over(model: Transformer, tokenizers: TokenizerPair, older: Bundle, pa
 
 @dataclass(frozen=True)
 class _Rows:
-    """An embedding matrix and which row is whose."""
+    """An embedding matrix, or a bias of every symbol, and which row is whose."""
 
     vocabulary: dict[str, int]
     matrix: Tensor
