@@ -15,7 +15,7 @@ from benchmarks.page import circumstances, insert, table
 from benchmarks.position_probe import Legibility, read_positions
 from benchmarks.sequences import FIRST, HELD_OUT, Regime, Task, held_out_loss, train
 from transduce.config import ModelConfig
-from transduce.models import Tokens, Transformer, build
+from transduce.models import LAST_CROSS, Tokens, Transformer, build
 
 VARIANTS: Final[dict[str, dict[str, Any]]] = {
     "with residuals": {},
@@ -75,7 +75,8 @@ def _mean_attention(model: Transformer) -> Float[Tensor, "target source"]:
     batch = TASK.batch(SENTENCES, HELD_OUT)
     source = Tokens(torch.from_numpy(batch.source), torch.from_numpy(batch.source_lengths))
     target = Tokens(torch.from_numpy(batch.target), torch.from_numpy(batch.target_lengths))
-    (attention,) = model.eval().decode(model.encode(source), target, want_attention=True).attention
+    decoded = model.eval().decode(model.encode(source), target, attention=LAST_CROSS)
+    (attention,) = decoded.attention.cross.values()
     return attention.mean(dim=(0, 1))
 
 

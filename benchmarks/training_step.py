@@ -66,16 +66,16 @@ def plain() -> Iterator[None]:
     """PyTorch's operations, its own dropout, and every logit at once."""
 
     def loss(
-        hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float, counted: int | None
+        hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float, weights: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        return smoothed_cross_entropy(F.linear(hidden[:counted], weight), labels[:counted], smoothing)
+        return smoothed_cross_entropy(F.linear(hidden, weight), labels, smoothing, weights)
 
     def drop(x: Tensor, dropped: Dropped) -> Tensor:
         return F.dropout(x, dropped.share)
 
     with ExitStack() as stack:
         stack.enter_context(without_native(*DOORS.values()))
-        stack.enter_context(patch("transduce.models.transformer.projected_cross_entropy", loss))
+        stack.enter_context(patch("transduce.models.contract.projected_cross_entropy", loss))
         for user in ("layers.residual", "layers.dropout", "kernels.add_norm", "kernels.feed_forward", "kernels.scores"):
             stack.enter_context(patch(f"transduce.{user}.dropout", drop))
         yield

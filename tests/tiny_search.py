@@ -6,7 +6,7 @@ import math
 import torch
 
 from transduce.config import preset
-from transduce.models import Tokens, build
+from transduce.models import LAST_CROSS, Tokens, build
 from transduce.search import Request, SearchSettings, beam_search, score_targets
 
 PAD, BEGIN, END, UNKNOWN = range(4)
@@ -100,7 +100,7 @@ def attention(model, row, ids):
     """Mean over the heads of the last layer: [target, source], the end symbol last on both sides."""
     target = Tokens(torch.tensor([[BEGIN, *ids]]), torch.tensor([len(ids) + 1]))
     with torch.no_grad():
-        weights = model.decode(model.encode(one(row)), target, want_attention=True).attention[-1]
+        (weights,) = model.decode(model.encode(one(row)), target, attention=LAST_CROSS).attention.cross.values()
     return weights[0].mean(dim=0).tolist()
 
 

@@ -9,6 +9,7 @@ import torch
 from transduce.bundle import load_bundle
 from transduce.config import BadInputError, TransduceError
 from transduce.inference import Translator
+from transduce.models import NO_ATTENTION
 
 pytest_plugins = ["tiny_run"]
 
@@ -128,10 +129,10 @@ def test_memory_that_is_too_small_for_attention_fails_that_text(trained_run, mon
     model = translator._engine._model
     decode = model.decode
 
-    def cramped(memory, target, *, want_attention=False):
-        if want_attention and target.ids.shape[1] > 3:
+    def cramped(memory, target, *, attention=NO_ATTENTION):
+        if attention.cross and target.ids.shape[1] > 3:
             raise MemoryError
-        return decode(memory, target, want_attention=want_attention)
+        return decode(memory, target, attention=attention)
 
     monkeypatch.setattr(model, "decode", cramped)
     found = translator.translate(["bamo", "bamo dulu kari"], return_alignment=True, errors="return")

@@ -41,22 +41,65 @@ def test_fused_equals_plain_with_gradients(smoothing, tokens, monkeypatch):
     torch.testing.assert_close((hidden.grad, weight.grad), expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.usefixtures("way")
-@pytest.mark.parametrize("counted", [1, 101, 150, 202, 300])  # within chunks of 101, and between them
-def test_the_first_tokens_count_alone(counted, monkeypatch):
+def differentiate(hidden, weight, labels, weights=None):
+    hidden, weight = (each.clone().requires_grad_() for each in (hidden, weight))
+    objective, nll = projected_cross_entropy(hidden, weight, labels, 0.1, weights)
+    (objective * 0.37).backward()
+    return objective.detach(), nll, hidden.grad, weight.grad
+
+
+@pytest.fixture(params=[torch.float32, torch.bfloat16])
+def weighted(request, monkeypatch):
+    """300 tokens in chunks of 101."""
     monkeypatch.setitem(_LOGITS, "cpu", 101 * 29)
     torch.manual_seed(5)
-    hidden = torch.randn(300, 13, requires_grad=True)
-    weight = torch.randn(29, 13, requires_grad=True)
-    labels = torch.randint(29, (300,))
-    plain = projected_cross_entropy(hidden[:counted], weight, labels[:counted], 0.1)
-    plain[0].backward()
-    expected = hidden.grad, weight.grad
-    hidden.grad = weight.grad = None
-    found = projected_cross_entropy(hidden, weight, labels, 0.1, counted)
-    found[0].backward()
-    torch.testing.assert_close(found, plain, rtol=1e-6, atol=1e-5)
-    torch.testing.assert_close((hidden.grad, weight.grad), expected, rtol=1e-5, atol=1e-5)
+    hidden, weight = torch.randn(300, 13).to(request.param), torch.randn(29, 13)
+    return hidden, weight, torch.randint(29, (300,))
+
+
+@pytest.mark.usefixtures("way")
+def test_weights_of_one_change_no_bit(weighted):
+    for found, expected in zip(differentiate(*weighted, torch.ones(300)), differentiate(*weighted), strict=True):
+        assert torch.equal(found, expected)
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("weights", [[2.0, 1.0], [0.0, 3.0], [-1.5, 0.25]])
+def test_weights_multiply_each_tokens_gradient(weights, weighted):
+    """Against the tokens of each weight alone; with 0 they are left out of both sums."""
+    hidden, weight, labels = weighted
+    chosen = torch.rand(300) < 0.5
+    found = differentiate(*weighted, torch.where(chosen, *weights))
+    parts = [differentiate(hidden[which], weight, labels[which]) for which in (chosen, ~chosen)]
+    tolerance = {"rtol": 1e-5, "atol": 1e-4} if hidden.dtype == torch.float32 else {"rtol": 2e-2, "atol": 5e-2}
+    for index in (0, 3):
+        expected = sum(factor * part[index] for factor, part in zip(weights, parts, strict=True))
+        torch.testing.assert_close(found[index], expected, **tolerance)
+    nll = sum(part[1] for factor, part in zip(weights, parts, strict=True) if factor)
+    torch.testing.assert_close(found[1], nll, rtol=1e-5, atol=1e-4)
+    for factor, part, which in zip(weights, parts, (chosen, ~chosen), strict=True):
+        torch.testing.assert_close(found[2][which], factor * part[2], **tolerance)
+
+
+@pytest.mark.usefixtures("way")
+def test_a_token_of_weight_zero_is_left_out_whatever_it_is(weighted):
+    """Not multiplied with 0: that would make NaN of a score that is infinite."""
+    hidden, weight, labels = weighted
+    hidden[150] = torch.inf
+    weights = torch.ones(300)
+    weights[150] = 0
+    objective, nll = projected_cross_entropy(hidden, weight, labels, 0.1, weights)
+    assert objective.isfinite()
+    assert nll.isfinite()
+
+
+def test_the_plain_formula_has_the_same_weights():
+    logits, labels = torch.randn(7, 11), torch.randint(11, (7,))
+    weights = torch.tensor([1.0, 0, 2, -0.5, 1, 0, 3])
+    objective, nll = smoothed_cross_entropy(logits, labels, 0.1, weights)
+    each = [smoothed_cross_entropy(logits[[i]], labels[[i]], 0.1) for i in range(7)]
+    assert objective.item() == pytest.approx(sum(w * part[0].item() for w, part in zip(weights, each, strict=True)))
+    assert nll.item() == pytest.approx(sum(part[1].item() for w, part in zip(weights, each, strict=True) if w))
 
 
 @pytest.mark.usefixtures("way")

@@ -144,7 +144,7 @@ def test_a_gated_network_has_as_many_parameters_as_its_formulas():
 
 @pytest.mark.parametrize("field", [name for name in ModelConfig.model_fields if name != "architecture"])
 def test_no_field_is_unread(field):
-    """A field that is new, and has no other value here yet, fails. test_architectures.py has the architecture."""
+    """A field that is new, and has no other value here yet, fails; tests/test_architectures.py reads this one."""
     ground, changed = config(field), config(field, OTHERS[field])
     one, other = observe(ground), observe(changed)
     assert (one[0], other[0]) == (count(ground), count(changed))

@@ -6,7 +6,17 @@ import pytest
 import torch
 
 from transduce.config import ModelConfig
-from transduce.models import Ensemble, NativeTransformer, Tokens, Transformer, build, can_run_natively, make_ready
+from transduce.models import (
+    LAST_CROSS,
+    NO_ATTENTION,
+    Ensemble,
+    NativeTransformer,
+    Tokens,
+    Transformer,
+    build,
+    can_run_natively,
+    make_ready,
+)
 from transduce.models import native as native_module
 
 SIZES = {"encoder_layers": 2, "decoder_layers": 3, "d_model": 44, "d_ff": 76, "heads": 4, "vocab_size": 67}
@@ -63,8 +73,8 @@ def walk(model, steps=37):
     sentences = 3
     for number in range(steps):
         tokens = torch.randint(0, SIZES["vocab_size"], (sentences * BEAM,), generator=draw)
-        step = model.step(state, tokens, want_attention=number % 2 == 0)
-        yield step.logits.float().clone(), None if step.attention is None else step.attention.float()
+        step = model.step(state, tokens, attention=NO_ATTENTION if number % 2 else LAST_CROSS)
+        yield step.logits.float().clone(), next((each.float() for each in step.attention.values()), None)
         own = BEAM * torch.arange(sentences).unsqueeze(1)
         state = step.state.reorder((own + torch.randint(0, BEAM, (sentences, BEAM), generator=draw)).flatten())
         if number == 15:

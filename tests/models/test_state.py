@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from transduce.config import ModelConfig, preset
-from transduce.models import Tokens, build
+from transduce.models import LAST_CROSS, AttentionRequest, AttentionWeights, Tokens, build
 
 pytest_plugins = ["model_variants"]
 
@@ -115,17 +115,20 @@ def test_a_prefix_is_read_at_once(model):
 def test_attention_is_given_when_asked_for(model):
     state = model.start(model.encode(SOURCE), 2)
     step = model.step(state, rows(TARGET[:, 0], 2))
-    assert step.attention is None
-    weights = model.step(step.state, rows(TARGET[:, 1], 2), want_attention=True).attention
+    assert step.attention == {}
+    found = model.step(step.state, rows(TARGET[:, 1], 2), attention=LAST_CROSS).attention
+    assert [*found] == [len(model.decoder) - 1]
+    (weights,) = found.values()
     assert weights.shape == (6, 4, 5)
     torch.testing.assert_close(weights.sum(-1), torch.ones(6, 4))
     assert weights[2:4, :, 2:].eq(0).all()  # the second source has two symbols
     # One forced pass over the whole target gives the same, and every layer's.
     target = Tokens(TARGET, torch.full((3,), 4))
-    assert model.decode(model.encode(SOURCE), target).attention == ()
-    layers = model.decode(model.encode(SOURCE), target, want_attention=True).attention
-    assert [tuple(layer.shape) for layer in layers] == [(3, 4, 4, 5)] * len(model.decoder)
-    torch.testing.assert_close(weights, layers[-1][:, :, 1].repeat_interleave(2, 0), **CLOSE)
+    assert model.decode(model.encode(SOURCE), target).attention == AttentionWeights()
+    layers = model.decode(model.encode(SOURCE), target, attention=AttentionRequest(cross="all")).attention.cross
+    assert [*layers] == [*range(len(model.decoder))]
+    assert [tuple(layer.shape) for layer in layers.values()] == [(3, 4, 4, 5)] * len(model.decoder)
+    torch.testing.assert_close(weights, layers[len(layers) - 1][:, :, 1].repeat_interleave(2, 0), **CLOSE)
 
 
 @torch.no_grad()

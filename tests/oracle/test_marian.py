@@ -80,7 +80,9 @@ def their_name(name):
 def twins(ours, theirs):
     """Our parameters' names, and theirs: every one of both."""
     embeddings = SHARED if theirs.config.share_encoder_decoder_embeddings else SEPARATE
-    names = {name: embeddings.get(name) or their_name(name) for name, _ in ours.named_parameters() if name != "output_bias"}
+    names = {
+        name: embeddings.get(name) or their_name(name) for name, _ in ours.named_parameters() if name != "output_bias"
+    }
     assert sorted(names.values()) == sorted(name for name, p in theirs.named_parameters() if p.requires_grad)
     return names
 

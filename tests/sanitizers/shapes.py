@@ -27,7 +27,7 @@ from transduce.kernels import (
     rank_continuations,
     select_outputs,
 )
-from transduce.models import NativeTransformer, Tokens, build
+from transduce.models import LAST_CROSS, NO_ATTENTION, NativeTransformer, Tokens, build
 
 FORMATS = ("float32", "bfloat16", "int8")
 # Rounding to bfloat16 moves a number by 2^-9 of itself at most, and products of few numbers sum that up.
@@ -156,11 +156,11 @@ def try_loss(draw):
     tokens, width, vocabulary = draw.randint(1, 30), draw.randint(1, 40), draw.randint(2, 150)
     hidden, weight = torch.randn(tokens, width), torch.randn(vocabulary, width) / width**0.5
     labels = torch.randint(0, vocabulary, (tokens,))
-    counted = draw.choice([None, draw.randint(0, tokens)])
+    weights = draw.choice([None, torch.randint(-1, 3, (tokens,)).float()])
 
     def compute():
         parts = [each.clone().requires_grad_() for each in (hidden, weight)]
-        objective, nll = projected_cross_entropy(*parts, labels, 0.1, counted)
+        objective, nll = projected_cross_entropy(*parts, labels, 0.1, weights)
         return [objective, nll, *torch.autograd.grad(objective, parts)]
 
     compare(compute, torch.float32)
@@ -188,7 +188,7 @@ def try_decoding(draw):
     state, sentences = begin(), batch
     for _ in range(draw.choice([1, 3, 20, 40])):
         tokens = torch.randint(0, config.vocab_size, (sentences * beam,))
-        one = packed.step(state, tokens, want_attention=draw.random() < 0.3)
+        one = packed.step(state, tokens, attention=LAST_CROSS if draw.random() < 0.3 else NO_ATTENTION)
         assert one.logits.isfinite().all()
         rows = beam * torch.arange(sentences).unsqueeze(1) + torch.randint(0, beam, (sentences, beam))
         state = one.state.reorder(rows.flatten())

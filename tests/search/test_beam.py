@@ -8,7 +8,7 @@ import torch
 
 from tests.tiny_search import BEGIN, END, PAD, SOURCE, UNKNOWN, log_probability, one, search_all, settings, tiny
 from transduce.config import TransduceError
-from transduce.models import Tokens
+from transduce.models import NO_ATTENTION, Tokens
 from transduce.search import Hypothesis, LengthPenalty
 
 VOCABULARY = 7  # the four special symbols and three others
@@ -122,9 +122,9 @@ class Counting:
         for verb in ("encode", "decode", "project", "forward", "start"):
             setattr(self, verb, getattr(model, verb))
 
-    def step(self, state, tokens, *, want_attention=False):
+    def step(self, state, tokens, *, attention=NO_ATTENTION):
         self.steps += 1
-        return self.model.step(state, tokens, want_attention=want_attention)
+        return self.model.step(state, tokens, attention=attention)
 
 
 @pytest.mark.parametrize(("kind", "early"), [("none", 3), ("gnmt", 2)])  # a reward for length keeps hope alive

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tests.search.test_search_queue import NUMBERS, SOURCES, Waiting, ready, search
+from transduce.models import NO_ATTENTION
 from transduce.search import TooLittleMemory
 
 WAYS = [{"beam_size": 1}, {"n_best": 2}]
@@ -30,11 +31,11 @@ class Small:
             self.look(source.ids.numel())
         return self.model.encode(source)
 
-    def step(self, state, tokens, *, want_attention=False):
+    def step(self, state, tokens, *, attention=NO_ATTENTION):
         if self.where == STEPPING:
             sentences = len(tokens) // state.beam
             self.look(sentences * (state.source if hasattr(state, "source") else state.memory_mask().real.shape[1]))
-        return self.model.step(state, tokens, want_attention=want_attention)
+        return self.model.step(state, tokens, attention=attention)
 
 
 ERRORS = [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 7 bytes")]

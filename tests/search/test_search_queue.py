@@ -8,7 +8,7 @@ import torch
 
 from tests.tiny_search import END, settings
 from transduce.config import preset
-from transduce.models import Ensemble, build, can_run_natively, make_ready
+from transduce.models import NO_ATTENTION, Ensemble, build, can_run_natively, make_ready
 from transduce.search import Containing, NoRepeat, Prefixes, Request, Sampling, Without, beam_search
 
 SIZES = {"encoder_layers": 1, "decoder_layers": 2, "d_model": 28, "d_ff": 44, "heads": 4, "vocab_size": 37}
@@ -111,10 +111,10 @@ class Watched:
         for verb in ("encode", "decode", "project", "forward", "start"):
             setattr(self, verb, getattr(model, verb))
 
-    def step(self, state, tokens, *, want_attention=False):
+    def step(self, state, tokens, *, attention=NO_ATTENTION):
         self.rows.append(len(tokens))
         self.states.append(state)
-        return self.model.step(state, tokens, want_attention=want_attention)
+        return self.model.step(state, tokens, attention=attention)
 
 
 def test_a_place_that_is_free_is_taken_at_once():

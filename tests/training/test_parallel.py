@@ -188,5 +188,5 @@ def test_going_on_with_as_many_processes_is_exact(folder, tmp_path, run_together
 
 def test_a_stand_in_counts_for_nothing(folder):
     stand_in: Batch = make_batch(Store(folder / "ragged"), np.zeros(0, np.int64), SPECIAL)
-    assert (stand_in.stand_in, stand_in.target_tokens, len(stand_in.labels)) == (True, 0, 1)
+    assert (stand_in.weights.tolist(), stand_in.target_tokens, len(stand_in.labels)) == ([0], 0, 1)
     assert step_work([stand_in]).terms == (0, 0, 0, 0, 0)

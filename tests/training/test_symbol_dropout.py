@@ -10,7 +10,7 @@ from transduce.models import build
 from transduce.text import SpecialIds
 from transduce.training import Corpora, Hooks, Progress, Report, Training, make_optimizer
 from transduce.training.step_batches import read_step_batches
-from transduce.training.validation import dev_loss
+from transduce.training.validation import dev_losses
 
 SPECIAL = SpecialIds(pad=0, begin=1, end=2, unknown=3)
 SHARE = 0.3
@@ -67,5 +67,5 @@ def test_dev_is_read_whole(corpora, tmp_path):
         with Report(tmp_path / "metrics.jsonl", max_steps=1, step=0) as report:
             hooks = Hooks(lambda _: 0.0, lambda _: None)
             training = Training(model, make_optimizer(model, config), corpora, config, tmp_path, report, hooks)
-            losses.add(dev_loss(training, model))
+            losses.add(dev_losses(training, model).mean())
     assert len(losses) == 1

@@ -1,6 +1,6 @@
 """Corpora, the memory-mapped store, and batches planned by a budget of tokens. Knows no torch."""
 
-from transduce.data.batches import Batch, Resegment, drop_symbols, fill_up, make_batch, pad, read_batches
+from transduce.data.batches import Batch, Resegment, drop_symbols, make_batch, pad, read_batches
 from transduce.data.block import EncodedPair, Ids
 from transduce.data.corpus import corpus_paths, name_corpus, read_corpus, read_numbered
 from transduce.data.filters import DuplicateFinder, HeldOut, PairFilter, Tally, text_flaw
@@ -40,7 +40,6 @@ __all__ = [
     "deal",
     "divide",
     "drop_symbols",
-    "fill_up",
     "is_text",
     "learn_lexicon",
     "make_batch",

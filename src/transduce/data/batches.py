@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,19 +17,15 @@ from transduce.text import SpecialIds
 Array = NDArray[np.int64]
 
 
-# Sequences so short are left alone. Of other sizes, there are so many from any one to twice as much.
-_NARROW: Final = 8
-_SIZES: Final = 32
-
-
 @dataclass(frozen=True)
 class Batch:
     """Pairs as the model trains on them, padded on the right.
 
     ``source`` ends with the end symbol; ``target`` begins with the begin symbol; ``labels`` is ``target`` shifted
     left by one (section 3.1) and ends with the end symbol. Lengths count these symbols. ``rows`` are the
-    pairs' numbers in their store, where they have any. A ``stand_in`` goes through the model like any other, for a
-    process that a step has nothing for, but counts for nothing; so do the last ``fillers`` pairs.
+    pairs' numbers in their store, where they have any. ``weights`` are how much each pair, or each label, counts (see
+    ``models.Model.forward``): (pairs,) or (pairs, length); without them all count alike. What has weight 0 goes through
+    the model like any other and counts for nothing.
     """
 
     source: Array
@@ -39,13 +34,22 @@ class Batch:
     labels: Array
     target_lengths: Array
     rows: Array | None = None
-    stand_in: bool = False
-    fillers: int = 0
+    weights: NDArray[np.float32] | None = None
+
+    @property
+    def counted(self) -> Array:
+        """How many labels of each pair count: end symbols do, padding and what has weight 0 does not."""
+        if self.weights is None:
+            return self.target_lengths
+        weights = self.weights if self.weights.ndim == 2 else self.weights[:, np.newaxis]
+        real = np.arange(self.labels.shape[1]) < self.target_lengths[:, np.newaxis]
+        counted: Array = ((weights != 0) & real).sum(axis=1)
+        return counted
 
     @property
     def target_tokens(self) -> int:
-        """How many labels there are, end symbols counted, padding not."""
-        return 0 if self.stand_in else int(self.target_lengths[: len(self.target_lengths) - self.fillers].sum())
+        """How many labels count in all."""
+        return int(self.counted.sum())
 
 
 def pad(sequences: Sequence[Ids | list[int]], filler: int) -> tuple[Array, Array]:
@@ -56,47 +60,17 @@ def pad(sequences: Sequence[Ids | list[int]], filler: int) -> tuple[Array, Array
     return rows, lengths
 
 
-def fill_up(batch: Batch) -> Batch:
-    """The batch with as many fillers as make the number of each side's symbols a round one: about 1% more symbols.
-
-    Then matrices have few sizes in a whole training. The products of each new size need a kernel of their own, which
-    oneDNN generates anew once it has had too many others, and what a matrix leaves behind is where the next one fits.
-    """
-    widths = batch.source.shape[1], batch.target.shape[1]
-    if min(widths) < _NARROW or batch.fillers:
-        return batch
-    sides = [int(lengths.sum()) for lengths in (batch.source_lengths, batch.target_lengths)]
-    roundness = [1 << max(0, (symbols // _SIZES).bit_length() - 1) for symbols in sides]
-    missing = [-symbols % to for symbols, to in zip(sides, roundness, strict=True)]
-    while (pairs := max(-(-symbols // width) for symbols, width in zip(missing, widths, strict=True))) > min(missing):
-        missing = [symbols + to * (symbols < pairs) for symbols, to in zip(missing, roundness, strict=True)]
-    if not pairs:
-        return batch
-    source, target = (symbols // pairs + (np.arange(pairs) < symbols % pairs) for symbols in missing)
-
-    def longer(ids: Array) -> Array:
-        return np.pad(ids, ((0, pairs), (0, 0)))  # whatever they say
-
-    return Batch(
-        longer(batch.source),
-        np.concatenate([batch.source_lengths, source]),
-        longer(batch.target),
-        longer(batch.labels),
-        np.concatenate([batch.target_lengths, target]),
-        None if batch.rows is None else np.pad(batch.rows, (0, pairs)),
-        batch.stand_in,
-        pairs,
-    )
-
-
 # Other tokens for the same texts: sources, targets and their rows in, sources and targets out.
 Resegment = Callable[[list[Ids], list[Ids], Rows], tuple[list[Ids], list[Ids]]]
 
 
 def make_batch(store: Store, rows: Rows, special: SpecialIds, resegment: Resegment | None = None) -> Batch:
-    """Read the pairs of one entry of the plan; of an empty one, the store's first pair as a stand-in."""
-    stand_in = not len(rows)
-    rows = np.zeros(1, np.int64) if stand_in else rows
+    """Read the pairs of one entry of the plan.
+
+    An empty one is of a process that a step has nothing for: it gets the store's first pair, with weight 0.
+    """
+    weights = None if len(rows) else np.zeros(1, np.float32)
+    rows = rows if len(rows) else np.zeros(1, np.int64)
     sources, targets = (list(side) for side in zip(*(store.pair(int(row)) for row in rows), strict=True))
     if resegment is not None:
         sources, targets = resegment(sources, targets, rows)
@@ -104,7 +78,7 @@ def make_batch(store: Store, rows: Rows, special: SpecialIds, resegment: Resegme
     source, source_lengths = pad([np.concatenate([ids, end]) for ids in sources], special.pad)
     target, target_lengths = pad([np.concatenate([begin, ids]) for ids in targets], special.pad)
     labels, _ = pad([np.concatenate([ids, end]) for ids in targets], special.pad)
-    return Batch(source, source_lengths, target, labels, target_lengths, rows, stand_in)
+    return Batch(source, source_lengths, target, labels, target_lengths, rows, weights)
 
 
 def drop_symbols(batch: Batch, share: float, unknown: int, seed: Sequence[int]) -> Batch:

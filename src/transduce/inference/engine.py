@@ -4,7 +4,7 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar, final
+from typing import Any, Final, TypeVar, final
 
 import torch
 from jaxtyping import Float
@@ -15,11 +15,12 @@ from transduce.data import pad
 from transduce.inference.queue import RequestQueue
 from transduce.inference.workers import Workers
 from transduce.kernels import is_out_of_memory, resolve_format, run_safely
-from transduce.models import Ensemble, Model, Tokens, TrainableModel, can_run_natively, make_ready
+from transduce.models import AttentionRequest, Ensemble, Model, Tokens, TrainableModel, can_run_natively, make_ready
 from transduce.search import Outcome, Request, SearchSettings, TooLittleMemory, beam_search, score_targets
 from transduce.text import SpecialIds
 
 Ids = list[int]
+_LAST_TWO: Final = AttentionRequest(cross=(-2, -1))  # or the only one
 T = TypeVar("T")
 
 
@@ -161,8 +162,8 @@ class Engine:
         def look(rows: list[int]) -> list[Attention]:
             memory = self._model.encode(self._source([sources[row] for row in rows]))
             target = self._tokens([[self._special.begin, *targets[row]] for row in rows])
-            layers = self._model.decode(memory, target, want_attention=True).attention
-            last, aligned = layers[-1].float(), layers[-2 if len(layers) > 1 else -1].float().mean(dim=1)
+            layers = [*self._model.decode(memory, target, attention=_LAST_TWO).attention.cross.values()]
+            last, aligned = layers[-1].float(), layers[0].float().mean(dim=1)
             places = [(slice(len(targets[row]) + 1), slice(len(sources[row]) + 1)) for row in rows]
             return [
                 Attention(last[(index, slice(None), *place)].cpu(), aligned[(index, *place)].cpu())

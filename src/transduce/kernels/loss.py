@@ -20,17 +20,19 @@ Loss = tuple[Float[Tensor, ""], Float[Tensor, ""]]
 
 
 def smoothed_cross_entropy(
-    logits: Float[Tensor, "tokens vocabulary"], labels: Int[Tensor, " tokens"], smoothing: float
+    logits: Float[Tensor, "tokens vocabulary"],
+    labels: Int[Tensor, " tokens"],
+    smoothing: float,
+    weights: Float[Tensor, " tokens"] | None = None,
 ) -> Loss:
     """The summed objective and the summed cross-entropy without smoothing, in nats.
 
     The target distribution puts 1 - epsilon on the label and spreads epsilon evenly over the whole vocabulary
     (Szegedy et al. 2015, section 7), so the objective is (1 - epsilon) (-log p[label]) + epsilon mean(-log p).
+    ``weights`` multiply each token's objective; a token of weight 0 is left out of both sums.
     """
-    log_probability = torch.log_softmax(logits.float(), dim=-1)
-    nll = -log_probability.gather(-1, labels.unsqueeze(-1)).sum()
-    uniform = -log_probability.mean(dim=-1).sum()
-    return (1 - smoothing) * nll + smoothing * uniform, nll.detach()
+    objective, nll = _sum(torch.log_softmax(logits.float(), dim=-1), labels, smoothing, weights)
+    return objective, nll.detach()
 
 
 def projected_cross_entropy(
@@ -38,21 +40,20 @@ def projected_cross_entropy(
     weight: Float[Tensor, "vocabulary model"],
     labels: Int[Tensor, " tokens"],
     smoothing: float,
-    counted: int | None = None,
+    weights: Float[Tensor, " tokens"] | None = None,
 ) -> Loss:
     """``smoothed_cross_entropy`` of ``hidden @ weight.T``, without ever holding all logits.
 
-    Of all tokens the first ``counted`` do; None: all.
-
     The gradients are computed chunk by chunk along with the loss, so that no logits are kept for the backward pass.
     Products are computed in autocast's type, where that is on; the weights' gradient is summed in float32.
+    ``weights`` get no gradient.
     """
     device = hidden.device.type
     if torch.is_autocast_enabled(device):
         hidden = hidden.to(torch.get_autocast_dtype(device))
     with torch.autocast(device, enabled=False):
         objective, nll = _ProjectedLoss.apply(  # type: ignore[no-untyped-call]
-            hidden, weight, labels, smoothing, len(hidden) if counted is None else counted, torch.is_grad_enabled()
+            hidden, weight, labels, smoothing, weights, torch.is_grad_enabled()
         )
     return objective, nll
 
@@ -65,7 +66,7 @@ class _ProjectedLoss(torch.autograd.Function):
         weight: Tensor,
         labels: Tensor,
         smoothing: float,
-        counted: int,
+        weights: Tensor | None,
         want_gradients: bool,
     ) -> tuple[Tensor, Tensor]:
         sums = torch.zeros(2, dtype=torch.float64, device=hidden.device)
@@ -76,7 +77,8 @@ class _ProjectedLoss(torch.autograd.Function):
         for start in range(0, len(hidden), chunk):
             part = slice(start, start + chunk)
             logits = projection.score(hidden[part])
-            gradient = _differentiate_first(logits, labels[part], counted - start, smoothing, sums)
+            of_tokens = None if weights is None else weights[part]
+            gradient = _differentiate(logits, labels[part], smoothing, of_tokens, sums)
             if hidden_gradient is not None and weight_gradient is not None:
                 projection.differentiate(gradient, hidden[part], hidden_gradient[part], weight_gradient)
         objective, nll = sums.float()
@@ -115,40 +117,43 @@ class _Projection:
             of_weight += gradient.T @ hidden
 
 
-def _differentiate_first(logits: Tensor, labels: Tensor, counted: int, smoothing: float, sums: Tensor) -> Tensor:
-    """``_differentiate`` of the first rows, and zeros for the others."""
-    counted = max(0, min(counted, len(logits)))
-    if counted == len(logits):
-        return _differentiate(logits, labels, smoothing, sums)
-    if counted:
-        gradient = _differentiate(logits[:counted], labels[:counted], smoothing, sums)
-        if gradient.data_ptr() != logits.data_ptr():  # compiled, it has a place of its own
-            logits[:counted] = gradient
-    logits[counted:] = 0
-    return logits
-
-
-def _differentiate(logits: Tensor, labels: Tensor, smoothing: float, sums: Tensor) -> Tensor:
+def _differentiate(logits: Tensor, labels: Tensor, smoothing: float, weights: Tensor | None, sums: Tensor) -> Tensor:
     """The gradient of the objective, softmax(logits) - target distribution, in the logits' type; these are used up.
 
     The objective and the cross-entropy without smoothing are added to ``sums``.
     """
     if has_native(logits):
         shape, labels = logits.shape, labels.contiguous()
-        places = address(logits, logits.dtype, *shape), address(labels, torch.long, shape[0])
-        call("cross_entropy", logits.dtype, *places, address(sums, torch.float64, 2), *shape, smoothing)
+        weights = None if weights is None else weights.float().contiguous()
+        given = (
+            address(logits, logits.dtype, *shape),
+            address(labels, torch.long, shape[0]),
+            None if weights is None else address(weights, torch.float32, shape[0]),
+        )
+        call("cross_entropy", logits.dtype, *given, address(sums, torch.float64, 2), *shape, smoothing)
         return logits
-    found, gradient = in_one_pass(_differentiate_plainly, logits.device)(logits, labels, smoothing)
+    found, gradient = in_one_pass(_differentiate_plainly, logits.device)(logits, labels, smoothing, weights)
     sums += found
     return gradient
 
 
-def _differentiate_plainly(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+def _differentiate_plainly(
+    logits: Tensor, labels: Tensor, smoothing: float, weights: Tensor | None
+) -> tuple[Tensor, Tensor]:
     label, share = labels.unsqueeze(1), smoothing / logits.shape[1]
     log_probability = torch.log_softmax(logits, dim=1, dtype=torch.float32)
     of_label = log_probability.gather(1, label)
-    nll, uniform = -of_label.sum(), -log_probability.mean(dim=1).sum()
-    # Each pass over so many numbers counts: none is widened before it is read, or shortlisted after it is written.
+    sums = torch.stack(_sum(log_probability, labels, smoothing, weights))
+    # Each pass over so many numbers counts: none is in float32 where the logits are in bfloat16.
     gradient = torch.exp(log_probability, out=logits).sub_(share)
     gradient.scatter_(1, label, (of_label.exp() - share - (1 - smoothing)).to(logits.dtype))
-    return torch.stack([(1 - smoothing) * nll + smoothing * uniform, nll]), gradient
+    return sums, gradient if weights is None else gradient.mul_(weights.to(gradient.dtype).unsqueeze(1))
+
+
+def _sum(log_probability: Tensor, labels: Tensor, smoothing: float, weights: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The objective and the cross-entropy without smoothing, of the tokens whose weight is not 0."""
+    nll, uniform = -log_probability.gather(-1, labels.unsqueeze(-1)).squeeze(-1), -log_probability.mean(dim=-1)
+    if weights is None:
+        return (1 - smoothing) * nll.sum() + smoothing * uniform.sum(), nll.sum()
+    nll, uniform = (each.where(weights != 0, 0) for each in (nll, uniform))
+    return (1 - smoothing) * (weights * nll).sum() + smoothing * (weights * uniform).sum(), nll.sum()

@@ -3,6 +3,7 @@
 // sizes come in, and the memory behind them is the caller's.
 #include <omp.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "activation.h"
@@ -150,9 +151,10 @@ float spread_out(const T* row, std::int64_t n, float* to, float& sum) {
 }
 
 // The logits become the gradient of the objective; the objective and the cross-entropy without smoothing are added to sums.
+// `weights` multiply each row's part of the objective and may be missing; a row of weight 0 is left out of both sums.
 template <typename T>
-void cross_entropy(T* logits, const std::int64_t* labels, double* sums, std::int64_t rows, std::int64_t symbols,
-                   float smoothing) {
+void cross_entropy(T* logits, const std::int64_t* labels, const float* weights, double* sums, std::int64_t rows,
+                   std::int64_t symbols, float smoothing) {
   for (std::int64_t r = 0; r < rows; ++r) require_index(labels[r], symbols);
   double objective = 0, nll = 0;
   RoomOfThreads buffers(symbols);
@@ -162,6 +164,11 @@ void cross_entropy(T* logits, const std::int64_t* labels, double* sums, std::int
 #pragma omp for schedule(static)
     for (std::int64_t r = 0; r < rows; ++r) {
       T* l = logits + r * symbols;
+      const float weight = weights ? weights[r] : 1.0f;
+      if (weight == 0) {
+        std::fill(l, l + symbols, T{});
+        continue;
+      }
       float total = 0, all = 0;
       const float top = spread_out(l, symbols, e, all);
       const float right = e[labels[r]];
@@ -172,10 +179,10 @@ void cross_entropy(T* logits, const std::int64_t* labels, double* sums, std::int
       }
       const float log_total = top + std::log(total), inverse = 1 / total, spread = smoothing / symbols;
       nll += log_total - right;
-      objective += (1 - smoothing) * (log_total - right) + smoothing * (log_total - all / symbols);
+      objective += weight * ((1 - smoothing) * (log_total - right) + smoothing * (log_total - all / symbols));
 #pragma omp simd
-      for (std::int64_t i = 0; i < symbols; ++i) narrow(e[i] * inverse - spread, l[i]);
-      narrow(e[labels[r]] * inverse - spread - (1 - smoothing), l[labels[r]]);
+      for (std::int64_t i = 0; i < symbols; ++i) narrow(weight * (e[i] * inverse - spread), l[i]);
+      narrow(weight * (e[labels[r]] * inverse - spread - (1 - smoothing)), l[labels[r]]);
     }
   }
   sums[0] += objective;
@@ -199,9 +206,9 @@ void cross_entropy(T* logits, const std::int64_t* labels, double* sums, std::int
   TRANSDUCE_EXPORT drop_##name(const T* x, T* y, std::int64_t rows, std::int64_t d, const Dropout* dropout) {                         \
     return guarded([=] { drop(x, y, rows, d, *dropout); });                                                                           \
   }                                                                                                                                   \
-  TRANSDUCE_EXPORT cross_entropy_##name(T* logits, const std::int64_t* labels, double* sums, std::int64_t rows, std::int64_t symbols, \
-                                        float smoothing) {                                                                            \
-    return guarded([=] { cross_entropy(logits, labels, sums, rows, symbols, smoothing); });                                           \
+  TRANSDUCE_EXPORT cross_entropy_##name(T* logits, const std::int64_t* labels, const float* weights, double* sums, std::int64_t rows, \
+                                        std::int64_t symbols, float smoothing) {                                                      \
+    return guarded([=] { cross_entropy(logits, labels, weights, sums, rows, symbols, smoothing); });                                  \
   }
 
 BOTH(float, float32)

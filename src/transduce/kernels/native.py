@@ -171,7 +171,7 @@ _BOTH: Final[dict[str, Sequence[Any]]] = {
     "add_norm": (*[_ARRAY] * 8, _WHOLE, _WHOLE, _REAL, _CHANCE),
     "add_norm_backward": (*[_ARRAY] * 10, _WHOLE, _WHOLE, _CHANCE),
     "drop": (_ARRAY, _ARRAY, _WHOLE, _WHOLE, _CHANCE),
-    "cross_entropy": (_ARRAY, _ARRAY, _ARRAY, _WHOLE, _WHOLE, _REAL),
+    "cross_entropy": (_ARRAY, _ARRAY, _ARRAY, _ARRAY, _WHOLE, _WHOLE, _REAL),
     "remember": (_STACK, _ARRAY, _ARRAY, _WHOLE, _WHOLE, _ARRAY, _ARRAY),
     "step": (_STACK, _MATRIX, _STEP, _ARRAY),
 }

@@ -1,7 +1,21 @@
 """Whole sequence-to-sequence models behind one contract; ``build`` is the only place that chooses between them."""
 
 from transduce.models.build import build, build_unfilled, build_without_storage, make_ready
-from transduce.models.contract import Decoded, LossSums, Model, SizedModel, State, Step, Tokens, TrainableModel
+from transduce.models.contract import (
+    LAST_CROSS,
+    NO_ATTENTION,
+    AttentionRequest,
+    AttentionWeights,
+    Decoded,
+    LossSums,
+    Model,
+    SizedModel,
+    State,
+    Step,
+    Tokens,
+    TrainableModel,
+    Weights,
+)
 from transduce.models.ensemble import Ensemble
 from transduce.models.native import NativeTransformer
 from transduce.models.native_stacks import can_run_natively
@@ -9,6 +23,10 @@ from transduce.models.shortlist import Shortlist
 from transduce.models.transformer import Transformer
 
 __all__ = [
+    "LAST_CROSS",
+    "NO_ATTENTION",
+    "AttentionRequest",
+    "AttentionWeights",
     "Decoded",
     "Ensemble",
     "LossSums",
@@ -21,6 +39,7 @@ __all__ = [
     "Tokens",
     "TrainableModel",
     "Transformer",
+    "Weights",
     "build",
     "build_unfilled",
     "build_without_storage",

@@ -2,14 +2,14 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar, final, runtime_checkable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Generic, Literal, Protocol, TypeVar, final, runtime_checkable
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from transduce.config import ModelConfig
-from transduce.kernels import AllowedTokens, LogitColumns, RaggedLayout
+from transduce.kernels import AllowedTokens, LogitColumns, RaggedLayout, projected_cross_entropy
 
 
 @final
@@ -19,23 +19,63 @@ class Tokens:
 
     ``seeds``: what dropout leaves out of a row in training follows from the row's seed and the positions in it, so that
     it is the same in whatever batch, at whatever place of it; without them, torch's generator gives some. A pair has
-    one seed for both its sides. Lengths and seeds may stay on the CPU, wherever the ids are: how the sequences are laid
-    end to end is worked out there. The last ``fillers`` rows are there to make up a size: no loss counts them.
+    one seed for both its sides. Lengths and seeds may stay on the CPU, wherever the ids are: the ragged layout is made
+    there.
     """
 
     ids: Int[Tensor, "batch length"]
     lengths: Int[Tensor, " batch"]
     seeds: Int[Tensor, " batch"] | None = None
-    fillers: int = 0
-
-    @property
-    def counted(self) -> Int[Tensor, ""]:
-        """How many symbols there are before the fillers."""
-        return self.lengths[: len(self.lengths) - self.fillers].sum()
 
     def layout(self) -> RaggedLayout:
         """How the sequences lie without their padding."""
         return RaggedLayout.of(self.lengths, self.ids.shape[1], self.ids.device, self.seeds)
+
+
+# Numbers of layers, from 0; negative ones count from the last, as in Python. Those that a model has not are left out.
+Layers = tuple[int, ...] | Literal["all"]
+
+
+@final
+@dataclass(frozen=True)
+class AttentionRequest:
+    """Which attention weights are wanted: the layers of each kind, and of those the ``heads`` (None: all).
+
+    ``encoder`` and ``decoder`` are the self-attentions, ``cross`` is the encoder-decoder attention.
+    """
+
+    encoder: Layers = ()
+    decoder: Layers = ()
+    cross: Layers = ()
+    heads: tuple[int, ...] | None = None
+
+    def wants(self, kind: Literal["encoder", "decoder", "cross"], layer: int, layers: int) -> bool:
+        """Whether a layer of so many is asked for."""
+        wanted: Layers = getattr(self, kind)
+        return wanted == "all" or layer in wanted or layer - layers in wanted
+
+    def choose(self, weights: Float[Tensor, "rows heads *positions"]) -> Float[Tensor, "rows chosen *positions"]:
+        """The weights of the heads that are asked for."""
+        return weights if self.heads is None else weights[:, list(self.heads)]
+
+
+NO_ATTENTION: Final = AttentionRequest()
+# The one request that every model's ``step`` knows.
+LAST_CROSS: Final = AttentionRequest(cross=(-1,))
+
+
+@final
+@dataclass(frozen=True)
+class AttentionWeights:
+    """What was asked for, by layer: how each position of a query weighs those of its keys, padding included."""
+
+    encoder: dict[int, Float[Tensor, "batch heads source source"]] = field(default_factory=dict)
+    decoder: dict[int, Float[Tensor, "batch heads length length"]] = field(default_factory=dict)
+    cross: dict[int, Float[Tensor, "batch heads length source"]] = field(default_factory=dict)
+
+
+# How much each pair, or each label, counts in training: importance weights, or the rewards of minimum-risk training.
+Weights = Float[Tensor, " batch"] | Float[Tensor, "batch length"]
 
 
 @final
@@ -43,12 +83,13 @@ class Tokens:
 class Decoded:
     """Hidden states of every target position, row after row, and a loss of the model's own where it has one.
 
-    ``attention``, where it was asked for, holds the weights of every decoder layer's encoder-decoder attention.
+    ``auxiliary_loss`` is each target token's share of that loss, so that it can be weighted and summed as the others
+    are, whatever micro-batches the pairs are in. ``attention`` is what was asked for, of the encoder too.
     """
 
     hidden: Float[Tensor, "tokens model"]
-    auxiliary_loss: Float[Tensor, ""] | None = None
-    attention: tuple[Float[Tensor, "batch heads length source"], ...] = ()
+    auxiliary_loss: Float[Tensor, " tokens"] | None = None
+    attention: AttentionWeights = field(default_factory=AttentionWeights)
 
 
 @final
@@ -56,16 +97,52 @@ class Decoded:
 class LossSums:
     """Sums over the target tokens of a batch, in nats.
 
-    ``objective`` is what training minimizes (smoothed labels, auxiliary losses); ``nll`` is the cross-entropy without
-    smoothing; ``tokens`` counts the labels, end symbols included, padding not.
+    ``objective`` is what training minimizes: the cross-entropy with smoothed labels, and the model's auxiliary loss,
+    each token's times its weight. ``nll`` is the cross-entropy without smoothing and ``auxiliary`` the auxiliary loss,
+    both without weights, so that they stay nats per token; ``tokens`` counts the labels, end symbols included, padding
+    not. A token of weight 0 is in none of them.
     """
 
     objective: Float[Tensor, ""]
     nll: Float[Tensor, ""]
     tokens: Int[Tensor, ""]
+    auxiliary: Float[Tensor, ""] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        decoded: Decoded,
+        output: Float[Tensor, "vocabulary model"],
+        target: Tokens,
+        labels: Int[Tensor, "batch length"],
+        *,
+        smoothing: float,
+        weights: Weights | None = None,
+    ) -> "LossSums":
+        """The sums of a model whose logits are ``hidden @ output.T``, with its auxiliary loss where it has one."""
+        layout = target.layout()
+        by_token = None
+        if weights is not None:
+            by_token = layout.flatten(weights if weights.ndim == 2 else weights.unsqueeze(1).expand_as(labels)).float()
+        flat = layout.flatten(labels)
+        objective, nll = projected_cross_entropy(decoded.hidden, output, flat, smoothing, by_token)
+        tokens = target.lengths.sum() if by_token is None else (by_token != 0).sum()
+        if (own := decoded.auxiliary_loss) is None:
+            return cls(objective, nll, tokens)
+        own = own.float() if by_token is None else own.float().where(by_token != 0, 0)
+        weighted = own if by_token is None else by_token * own
+        return cls(objective + weighted.sum(), nll, tokens, own.detach().sum())
+
+    def detach(self) -> "LossSums":
+        """The same without the graph behind the objective."""
+        return replace(self, objective=self.objective.detach())
 
     def __add__(self, other: "LossSums") -> "LossSums":
-        return LossSums(self.objective + other.objective, self.nll + other.nll, self.tokens + other.tokens)
+        auxiliary = self.auxiliary
+        if auxiliary is not None and other.auxiliary is not None:
+            auxiliary = auxiliary + other.auxiliary
+        sums = self.objective + other.objective, self.nll + other.nll, self.tokens + other.tokens
+        return LossSums(*sums, auxiliary)
 
 
 # typing.Self would say the same, but the run-time checkers of the tests cannot read it.
@@ -108,11 +185,11 @@ class Step(Generic[S]):
 
     Where the state was told what is allowed, ``columns`` says which symbols the scores are of, and which of them are a
     sentence's own: the scores of the others mean nothing to it. Else they are those of the vocabulary in its order.
-    ``attention``, where it was asked for, holds the weights of the last decoder layer's encoder-decoder attention.
+    ``attention`` is what was asked for of the encoder-decoder attention, by layer.
     """
 
     logits: Float[Tensor, "rows columns"]
-    attention: Float[Tensor, "rows heads source"] | None
+    attention: dict[int, Float[Tensor, "rows heads source"]]
     state: S
     columns: LogitColumns | None = None
 
@@ -130,11 +207,14 @@ class Step(Generic[S]):
 class Model(Protocol[M, S]):
     """An encoder-decoder model; ``M`` is what its encoder leaves behind, ``S`` what its decoder remembers."""
 
-    def encode(self, source: Tokens) -> M:
-        """Read the sources, which end with the end symbol."""
+    def encode(self, source: Tokens, *, attention: AttentionRequest = NO_ATTENTION) -> M:
+        """Read the sources, which end with the end symbol.
+
+        What is asked for of the encoder's attention is kept in the memory: ``decode`` hands it over.
+        """
         ...
 
-    def decode(self, memory: M, target: Tokens, *, want_attention: bool = False) -> Decoded:
+    def decode(self, memory: M, target: Tokens, *, attention: AttentionRequest = NO_ATTENTION) -> Decoded:
         """Hidden states for all positions of known targets, which begin with the begin symbol."""
         ...
 
@@ -142,8 +222,14 @@ class Model(Protocol[M, S]):
         """The logits of the next symbol."""
         ...
 
-    def forward(self, source: Tokens, target: Tokens, labels: Int[Tensor, "batch length"]) -> LossSums:
-        """The loss of known targets; ``labels`` is ``target`` shifted left by one, ending with the end symbol."""
+    def forward(
+        self, source: Tokens, target: Tokens, labels: Int[Tensor, "batch length"], weights: Weights | None = None
+    ) -> LossSums:
+        """The loss of known targets; ``labels`` is ``target`` shifted left by one, ending with the end symbol.
+
+        ``weights`` multiply the objective of each pair or label, and may be negative. 0 leaves it out of all sums; 2 is
+        as if the pair was there twice.
+        """
         ...
 
     def start(self, memory: M, beam: int, prefix: Tokens | None = None, allowed: AllowedTokens | None = None) -> S:
@@ -155,8 +241,12 @@ class Model(Protocol[M, S]):
         """
         ...
 
-    def step(self, state: S, tokens: Int[Tensor, " rows"], *, want_attention: bool = False) -> Step[S]:
-        """Read one symbol in every row; ``state`` is used up."""
+    def step(self, state: S, tokens: Int[Tensor, " rows"], *, attention: AttentionRequest = NO_ATTENTION) -> Step[S]:
+        """Read one symbol in every row; ``state`` is used up.
+
+        Raises:
+            ValueError: More is asked for than the model's step can say of its attention: ``LAST_CROSS`` it always can.
+        """
         ...
 
 

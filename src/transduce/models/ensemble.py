@@ -11,7 +11,17 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transduce.kernels import AllowedTokens, LogitColumns
-from transduce.models.contract import Decoded, LossSums, SizedModel, Step, Tokens
+from transduce.models.contract import (
+    NO_ATTENTION,
+    AttentionRequest,
+    AttentionWeights,
+    Decoded,
+    LossSums,
+    SizedModel,
+    Step,
+    Tokens,
+    Weights,
+)
 
 
 @final
@@ -52,28 +62,30 @@ class Ensemble:
         self._models = tuple(models)
         self._widths = [model.width for model in models]
 
-    def encode(self, source: Tokens) -> tuple[Any, ...]:
+    def encode(self, source: Tokens, *, attention: AttentionRequest = NO_ATTENTION) -> tuple[Any, ...]:
         """Read the sources, which end with the end symbol."""
-        return tuple(model.encode(source) for model in self._models)
+        return tuple(model.encode(source, attention=attention) for model in self._models)
 
-    def decode(self, memory: tuple[Any, ...], target: Tokens, *, want_attention: bool = False) -> Decoded:
+    def decode(self, memory: tuple[Any, ...], target: Tokens, *, attention: AttentionRequest = NO_ATTENTION) -> Decoded:
         """Hidden states for all positions of known targets, which begin with the begin symbol."""
         decoded = [
-            model.decode(part, target, want_attention=want_attention)
-            for model, part in zip(self._models, memory, strict=True)
+            model.decode(part, target, attention=attention) for model, part in zip(self._models, memory, strict=True)
         ]
-        layers = min(len(each.attention) for each in decoded)
-        heads = zip(*(each.attention[len(each.attention) - layers :] for each in decoded), strict=True)
         hidden = torch.cat([each.hidden for each in decoded], dim=-1)
-        return Decoded(hidden, attention=tuple(torch.cat(each, dim=1) for each in heads))
+        kinds = ("encoder", "decoder", "cross")
+        weights = {kind: _join_heads([getattr(each.attention, kind) for each in decoded]) for kind in kinds}
+        return Decoded(hidden, attention=AttentionWeights(**weights))
 
     def project(self, hidden: Float[Tensor, "*positions model"]) -> Float[Tensor, "*positions vocabulary"]:
         """The logarithm of the mean of the models' probabilities."""
         parts = torch.split(hidden, self._widths, dim=-1)
         return _mix([model.project(part) for model, part in zip(self._models, parts, strict=True)])
 
-    def forward(self, source: Tokens, target: Tokens, labels: Int[Tensor, "batch length"]) -> LossSums:
-        """The loss of known targets, without label smoothing: no ensemble is trained."""
+    def forward(
+        self, source: Tokens, target: Tokens, labels: Int[Tensor, "batch length"], weights: Weights | None = None
+    ) -> LossSums:
+        """The loss of known targets, without label smoothing and without weights: no ensemble is trained."""
+        assert weights is None
         scores = self.project(self.decode(self.encode(source), target).hidden)
         nll = -scores.gather(-1, target.layout().flatten(labels).unsqueeze(-1)).sum()
         return LossSums(nll, nll, target.lengths.sum())
@@ -86,27 +98,29 @@ class Ensemble:
         return EnsembleState(tuple(model.start(part, beam, prefix, allowed) for model, part in parts))
 
     def step(
-        self, state: EnsembleState, tokens: Int[Tensor, " rows"], *, want_attention: bool = False
+        self, state: EnsembleState, tokens: Int[Tensor, " rows"], *, attention: AttentionRequest = NO_ATTENTION
     ) -> Step[EnsembleState]:
         """Read one symbol in every row."""
         steps = [
-            model.step(part, tokens, want_attention=want_attention)
-            for model, part in zip(self._models, state.parts, strict=True)
+            model.step(part, tokens, attention=attention) for model, part in zip(self._models, state.parts, strict=True)
         ]
-        attention = [each.attention for each in steps if each.attention is not None]
         columns = steps[0].columns
         return Step(
             _mix([each.over_vocabulary() for each in steps]),
-            _beside(attention) if attention else None,
+            _join_heads([each.attention for each in steps]),
             EnsembleState(tuple(each.state for each in steps)),
             None if columns is None else LogitColumns.whole(columns.allowed),
         )
 
 
-def _beside(attention: Sequence[Float[Tensor, "rows _ _"]]) -> Float[Tensor, "rows heads source"]:
-    """The heads of all models; a state may have columns yet for a longer source, which has left."""
-    source = max(each.shape[2] for each in attention)
-    return torch.cat([F.pad(each, (0, source - each.shape[2])) for each in attention], dim=1)
+def _join_heads(models: Sequence[dict[int, Tensor]]) -> dict[int, Tensor]:
+    """The heads of all models; where one has fewer layers, the last ones of each, by that one's numbers."""
+    fewest = min(models, key=len)
+    layers = zip(*(list(each.values())[len(each) - len(fewest) :] for each in models), strict=True)
+    # A state may have columns yet for a longer source, which has left.
+    columns = max((weights.shape[-1] for each in models for weights in each.values()), default=0)
+    padded = ([F.pad(weights, (0, columns - weights.shape[-1])) for weights in each] for each in layers)
+    return {number: torch.cat(each, dim=1) for number, each in zip(fewest, padded, strict=True)}
 
 
 def _mix(logits: Sequence[Float[Tensor, "*positions vocabulary"]]) -> Float[Tensor, "*positions vocabulary"]:

@@ -11,7 +11,7 @@ from torch import Tensor
 from transduce.config import ModelConfig
 from transduce.kernels import AllowedTokens, Format, LogitColumns, encode, prepack, remember, step
 from transduce.layers import PositionalEncoding
-from transduce.models.contract import Decoded, LossSums, Step, Tokens
+from transduce.models.contract import NO_ATTENTION, AttentionRequest, Decoded, LossSums, Step, Tokens, Weights
 from transduce.models.native_stacks import native_decoder, native_encoder
 from transduce.models.native_state import NativeState
 from transduce.models.quantize import quantize
@@ -62,24 +62,29 @@ class NativeTransformer:
         self._projection = prepack(model.output.weight, model.output_bias, format_)
         self._plain = quantize(model, format_)
 
-    def encode(self, source: Tokens) -> Memory:
+    def encode(self, source: Tokens, *, attention: AttentionRequest = NO_ATTENTION) -> Memory:
         """Read the sources, which end with the end symbol."""
+        if attention.encoder:
+            memory = self._plain.encode(source, attention=attention)
+            return replace(memory, hidden=memory.hidden.float())
         layout = source.layout()
         positions = self._encoder_positions.reaching(layout.longest)
         return Memory(encode(self._encoder, positions, layout.flatten(source.ids), layout), layout)
 
-    def decode(self, memory: Memory, target: Tokens, *, want_attention: bool = False) -> Decoded:
+    def decode(self, memory: Memory, target: Tokens, *, attention: AttentionRequest = NO_ATTENTION) -> Decoded:
         """Hidden states for all positions of known targets, which begin with the begin symbol."""
         hidden = memory.hidden.to(self._plain.embedding.weight.dtype)
-        return self._plain.decode(Memory(hidden, memory.layout), target, want_attention=want_attention)
+        return self._plain.decode(replace(memory, hidden=hidden), target, attention=attention)
 
     def project(self, hidden: Float[Tensor, "*positions model"]) -> Float[Tensor, "*positions vocabulary"]:
         """The logits of the next symbol."""
         return self._plain.project(hidden)
 
-    def forward(self, source: Tokens, target: Tokens, labels: Int[Tensor, "batch length"]) -> LossSums:
+    def forward(
+        self, source: Tokens, target: Tokens, labels: Int[Tensor, "batch length"], weights: Weights | None = None
+    ) -> LossSums:
         """The loss of known targets; ``labels`` is ``target`` shifted left by one, ending with the end symbol."""
-        return self._plain.forward(source, target, labels)
+        return self._plain.forward(source, target, labels, weights)
 
     def start(
         self, memory: Memory, beam: int, prefix: Tokens | None = None, allowed: AllowedTokens | None = None
@@ -97,13 +102,24 @@ class NativeTransformer:
         return replace(state, lengths=prefix.lengths.cpu().clone())
 
     def step(
-        self, state: NativeState, tokens: Int[Tensor, " rows"], *, want_attention: bool = False
+        self, state: NativeState, tokens: Int[Tensor, " rows"], *, attention: AttentionRequest = NO_ATTENTION
     ) -> Step[NativeState]:
-        """Read one symbol in every row."""
-        weights = state.room_for_weights(self.config.heads) if want_attention else None
+        """Read one symbol in every row; of its attention, the last layer's encoder-decoder attention can be had.
+
+        Raises:
+            ValueError: Other layers or kinds are asked for.
+        """
+        layers = self.config.decoder_layers
+        asked = [number for number in range(layers) if attention.wants("cross", number, layers)]
+        if attention.encoder or attention.decoder or asked not in ([], [layers - 1]):
+            raise ValueError(
+                "a step in C++ tells of the last layer's encoder-decoder attention alone: ask decode, or make the "
+                "step with the plain model"
+            )
+        weights = state.room_for_weights(self.config.heads) if asked else None
         logits, after = self._read(state, tokens, weights)
-        attention = None if weights is None else weights[:, :, : state.source]
-        return Step(logits, attention, after, _columns(after))
+        found = {} if weights is None else {layers - 1: attention.choose(weights[:, :, : state.source])}
+        return Step(logits, found, after, _columns(after))
 
     def _read(
         self, state: NativeState, tokens: Int[Tensor, " rows"], weights: Tensor | None = None

@@ -30,6 +30,14 @@ class EncoderLayer(nn.Module):
         x, query = self.feed_forward_residual.prepare(x)
         return self.feed_forward_residual.add(x, self.feed_forward(query, layout.seeds), layout.seeds)
 
+    def self_weights(
+        self, x: Stream, layout: RaggedLayout, window: int | None
+    ) -> Float[Tensor, "batch heads queries keys"]:
+        """How the self-attention weighs the positions of each row."""
+        query = layout.pad(self.self_attention_residual.prepare(x)[1])
+        attended = self.self_attention.key_values(query)
+        return self.self_attention.weights(query, attended, Mask(layout.real, window=window))
+
 
 @final
 class DecoderLayer(nn.Module):
@@ -84,6 +92,14 @@ class DecoderLayer(nn.Module):
         x, query = self.self_attention_residual.prepare(x)
         past = past.append(self.self_attention.key_values(query))
         return self.self_attention_residual.add(x, self.self_attention.look(query, past, mask)), past
+
+    def self_weights(
+        self, x: Stream, layout: RaggedLayout, window: int | None
+    ) -> Float[Tensor, "batch heads queries keys"]:
+        """How the self-attention weighs the positions of each row up to its own."""
+        query = layout.pad(self.self_attention_residual.prepare(x)[1])
+        attended = self.self_attention.key_values(query)
+        return self.self_attention.weights(query, attended, Mask(layout.real, causal=True, window=window))
 
     def memory_query(self, x: Stream) -> Float[Tensor, "*positions model"]:
         """What asks the memory, ``x`` being behind the self-attention."""

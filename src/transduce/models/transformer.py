@@ -1,7 +1,7 @@
 """The Transformer of "Attention Is All You Need" (Vaswani et al. 2017), section 3."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import cast, final
 
@@ -10,9 +10,19 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from transduce.config import TransformerConfig
-from transduce.kernels import AllowedTokens, LogitColumns, Mask, RaggedLayout, projected_cross_entropy
+from transduce.kernels import AllowedTokens, LogitColumns, Mask, RaggedLayout
 from transduce.layers import Embedding, KeyValues, PositionalEncoding, Stream, append_bias
-from transduce.models.contract import Decoded, LossSums, Step, Tokens, TrainableModel
+from transduce.models.contract import (
+    NO_ATTENTION,
+    AttentionRequest,
+    AttentionWeights,
+    Decoded,
+    LossSums,
+    Step,
+    Tokens,
+    TrainableModel,
+    Weights,
+)
 from transduce.models.stacks import DecoderLayer, EncoderLayer
 from transduce.models.state import TransformerState
 
@@ -20,10 +30,11 @@ from transduce.models.state import TransformerState
 @final
 @dataclass(frozen=True)
 class Memory:
-    """The encoder's output, laid end to end."""
+    """The encoder's output, a ragged batch, and those of its attention weights that were asked for, by layer."""
 
     hidden: Float[Tensor, "tokens model"]
     layout: RaggedLayout
+    attention: dict[int, Float[Tensor, "batch heads source source"]] = field(default_factory=dict)
 
 
 @final
@@ -60,45 +71,52 @@ class Transformer(TrainableModel):
         """Those of the encoder and of the decoder."""
         return (*self.encoder, *self.decoder)
 
-    def encode(self, source: Tokens) -> Memory:
+    def encode(self, source: Tokens, *, attention: AttentionRequest = NO_ATTENTION) -> Memory:
         """Read the sources, which end with the end symbol."""
         layout = source.layout()
         embedding = self.embedding if self.source_embedding is None else self.source_embedding
         places = layout.columns, layout.longest
         x = Stream(self.encoder_positions(embedding(layout.flatten(source.ids)), *places, layout.seeds))
-        for number, layer in enumerate(self.encoder):
-            x = layer(self.encoder_positions.again(x, *places) if number else x, layout, self._window)
-        return Memory(_finish(x, self.encoder_norm), layout)
+        weights = {}
+        for number, layer in enumerate(cast(Iterable[EncoderLayer], self.encoder)):
+            x = self.encoder_positions.again(x, *places) if number else x
+            if attention.wants("encoder", number, len(self.encoder)):
+                weights[number] = attention.choose(layer.self_weights(x, layout, self._window))
+            x = layer(x, layout, self._window)
+        return Memory(_finish(x, self.encoder_norm), layout, weights)
 
-    def decode(self, memory: Memory, target: Tokens, *, want_attention: bool = False) -> Decoded:
+    def decode(self, memory: Memory, target: Tokens, *, attention: AttentionRequest = NO_ATTENTION) -> Decoded:
         """Hidden states for all positions of known targets, which begin with the begin symbol."""
         layout = target.layout()
         places = layout.columns, layout.longest
         x = Stream(self.decoder_positions(self.embedding(layout.flatten(target.ids)), *places, layout.seeds))
-        attention: list[Tensor] = []
+        weights = AttentionWeights(memory.attention)
         for number, layer in enumerate(self._decoder_layers):
             x = self.decoder_positions.again(x, *places) if number else x
-            if want_attention:
+            if attention.wants("decoder", number, len(self.decoder)):
+                weights.decoder[number] = attention.choose(layer.self_weights(x, layout, self._window))
+            if attention.wants("cross", number, len(self.decoder)):
                 query = layout.pad(layer.memory_query(layer.attend_past(x, layout, self._window)))
                 attended = layer.cross_attention.key_values(memory.layout.pad(memory.hidden))
-                attention.append(layer.memory_weights(query, attended, Mask(memory.layout.real)))
+                weights.cross[number] = attention.choose(
+                    layer.memory_weights(query, attended, Mask(memory.layout.real))
+                )
             x = layer(x, memory.hidden, layout, memory.layout, self._window)
-        return Decoded(_finish(x, self.decoder_norm), attention=tuple(attention))
+        return Decoded(_finish(x, self.decoder_norm), attention=weights)
 
     def project(self, hidden: Float[Tensor, "*positions model"]) -> Float[Tensor, "*positions vocabulary"]:
         """The logits of the next symbol: one for each row of the embedding matrix, or of one of the output's own."""
         return self.output.project(hidden, self.output_bias)
 
-    def forward(self, source: Tokens, target: Tokens, labels: Int[Tensor, "batch length"]) -> LossSums:
+    def forward(
+        self, source: Tokens, target: Tokens, labels: Int[Tensor, "batch length"], weights: Weights | None = None
+    ) -> LossSums:
         """The loss of known targets; ``labels`` is ``target`` shifted left by one, ending with the end symbol."""
-        hidden = self.decode(self.encode(source), target).hidden
-        objective, nll = projected_cross_entropy(
-            *append_bias(hidden, self.output.weight, self.output_bias),
-            target.layout().flatten(labels),
-            self.config.label_smoothing,
-            int(target.counted) if target.fillers else None,
-        )
-        return LossSums(objective, nll, target.counted)
+        decoded = self.decode(self.encode(source), target)
+        hidden, weight = append_bias(decoded.hidden, self.output.weight, self.output_bias)
+        smoothing = self.config.label_smoothing
+        decoded = replace(decoded, hidden=hidden)
+        return LossSums.of(decoded, weight, target, labels, smoothing=smoothing, weights=weights)
 
     def start(
         self, memory: Memory, beam: int, prefix: Tokens | None = None, allowed: AllowedTokens | None = None
@@ -113,39 +131,45 @@ class Transformer(TrainableModel):
         return self._read(state, ids, prefix.lengths)[1]
 
     def step(
-        self, state: TransformerState, tokens: Int[Tensor, " rows"], *, want_attention: bool = False
+        self, state: TransformerState, tokens: Int[Tensor, " rows"], *, attention: AttentionRequest = NO_ATTENTION
     ) -> Step[TransformerState]:
-        """Read one symbol in every row."""
+        """Read one symbol in every row; of its attention, the encoder-decoder's can be had.
+
+        Raises:
+            ValueError: Another kind is asked for.
+        """
+        if attention.encoder or attention.decoder:
+            raise ValueError("a step tells of the encoder-decoder attention alone: ask decode for the other kinds")
         one_each = torch.ones_like(state.lengths)
-        hidden, after, attention = self._read(state, tokens.unsqueeze(1), one_each, want_attention=want_attention)
+        hidden, after, weights = self._read(state, tokens.unsqueeze(1), one_each, attention)
         # All of the vocabulary is scored: PyTorch has no product with columns that differ from batch to batch.
         columns = None if state.allowed is None else LogitColumns.whole(state.allowed)
-        return Step(self.project(hidden.squeeze(1)), attention, after, columns)
+        return Step(self.project(hidden.squeeze(1)), weights, after, columns)
 
     def _read(
         self,
         state: TransformerState,
         ids: Int[Tensor, "rows new"],
         counts: Int[Tensor, " sentences"],
-        *,
-        want_attention: bool = False,
-    ) -> tuple[Float[Tensor, "rows new model"], TransformerState, Float[Tensor, "rows heads source"] | None]:
+        attention: AttentionRequest = NO_ATTENTION,
+    ) -> tuple[Float[Tensor, "rows new model"], TransformerState, dict[int, Float[Tensor, "rows heads source"]]]:
         """Read the last ``counts`` of the new symbols of every row; more than one only in a state that is empty."""
         after = state.advance(ids.shape[1], counts)
         places = after.positions(ids.shape[1]), after.width
         past_mask, memory_mask = after.past_mask(ids.shape[1], self._window), after.memory_mask()
         x = Stream(self.decoder_positions(self.embedding(ids), *places))
         pasts: list[KeyValues] = []
-        attention = None
+        weights = {}
         layers = zip(self._decoder_layers, state.past, state.memory, strict=True)
         for number, (layer, past, memory) in enumerate(layers):
             x = self.decoder_positions.again(x, *places) if number else x
-            if want_attention and number == len(state.past) - 1:
+            if attention.wants("cross", number, len(self.decoder)):
                 query = layer.memory_query(layer.step_past(x, past, past_mask)[0])
-                attention = layer.memory_weights(query, memory, memory_mask).transpose(1, 2).flatten(0, 1)
+                found = layer.memory_weights(query, memory, memory_mask).transpose(1, 2).flatten(0, 1)
+                weights[number] = attention.choose(found)
             x, newer = layer.step(x, past, past_mask, memory, memory_mask)
             pasts.append(newer)
-        return _finish(x, self.decoder_norm), replace(after, past=tuple(pasts)), attention
+        return _finish(x, self.decoder_norm), replace(after, past=tuple(pasts)), weights
 
     @property
     def _window(self) -> int | None:

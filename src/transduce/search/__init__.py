@@ -4,7 +4,7 @@ from transduce.search.beam import Take, beam_search
 from transduce.search.constraint import Constraint, ConstraintState, Proposals, Restriction
 from transduce.search.limits import NoRepeat, Prefixes, Without
 from transduce.search.phrases import Containing
-from transduce.search.scoring import score_targets
+from transduce.search.scoring import score_targets, score_tokens
 from transduce.search.settings import (
     Cancelled,
     Failure,
@@ -40,4 +40,5 @@ __all__ = [
     "Without",
     "beam_search",
     "score_targets",
+    "score_tokens",
 ]

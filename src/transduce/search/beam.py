@@ -20,7 +20,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from transduce.kernels import is_out_of_memory
-from transduce.models import Model, State, Tokens
+from transduce.models import LAST_CROSS, NO_ATTENTION, Model, State, Tokens
 from transduce.search.coverage import Coverage
 from transduce.search.hypotheses import Sentence
 from transduce.search.ranking import rank
@@ -189,10 +189,12 @@ def _admit(batch: _Batch[S], other: _Batch[S]) -> _Batch[S]:
 
 def _advance(model: Model[M, S], batch: _Batch[S]) -> _Batch[S]:
     """Every hypothesis reads its newest symbol, and each sentence goes on with its best continuations."""
-    step = model.step(batch.state, batch.newest, want_attention=batch.coverage is not None)
+    wanted = NO_ATTENTION if batch.coverage is None else LAST_CROSS
+    step = model.step(batch.state, batch.newest, attention=wanted)
     coverage, beam, device = batch.coverage, batch.beam, batch.newest.device
-    if coverage is not None and step.attention is not None:
-        coverage = coverage.add(step.attention)
+    if coverage is not None:
+        (weights,) = step.attention.values()
+        coverage = coverage.add(weights)
     shortfalls = None if coverage is None else coverage.shortfall().view(-1, beam).tolist()
     parents, symbols = [], []
     for index, (sentence, candidates) in enumerate(zip(batch.sentences, rank(step, batch.sentences), strict=True)):

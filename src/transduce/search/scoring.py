@@ -16,17 +16,23 @@ _LOGITS: Final = 2**28
 
 
 @torch.inference_mode()
-def score_targets(
+def score_tokens(
     model: Model[M, S], source: Tokens, target: Tokens, labels: Int[Tensor, "batch length"]
-) -> Float[Tensor, " batch"]:
-    """The natural log-probability of each target, end symbol counted; ``target`` and ``labels`` as in training.
+) -> Float[Tensor, "batch length"]:
+    """The natural log-probability of each label, end symbol counted, 0 behind a target's end; inputs as in training.
 
     The logits of a large batch are computed in pieces, so that they never exist at once.
     """
     hidden = model.decode(model.encode(source), target).hidden
     layout = target.layout()
-    chosen = _chosen(model, hidden, layout.flatten(labels))
-    return layout.pad(chosen).sum(dim=1)
+    return layout.pad(_chosen(model, hidden, layout.flatten(labels)))
+
+
+def score_targets(
+    model: Model[M, S], source: Tokens, target: Tokens, labels: Int[Tensor, "batch length"]
+) -> Float[Tensor, " batch"]:
+    """The natural log-probability of each target: the sum of ``score_tokens``."""
+    return score_tokens(model, source, target, labels).sum(dim=1)
 
 
 def _chosen(

@@ -102,7 +102,7 @@ def _train(
         taken, micro_batches = _take(training, network, step_batches.batches, work.target, progress)
         if kept is not None:
             kept.look()
-        sums = sums.add(taken.losses.nll.where(taken.gradient_norm.isfinite(), 0), work.target)
+        sums = sums.add(taken.losses, work.target, taken.gradient_norm.isfinite())
         own = taken.losses.nll / taken.losses.tokens
         examiner.add(step, step_batches.places, work.target, own, taken.gradient_norm)
         sums, health = _judge(training, sums, examiner.read(), progress.health)
@@ -134,7 +134,8 @@ def _train(
         loss = sums.mean(processes)  # waits for the device, so that the clock counts all of its work
         seconds = processes.agree(time.perf_counter() - clock)
         progress = _count(progress, sums, seconds)
-        training.report.train(describe("train", progress, loss, rate), sums.tokens / seconds)
+        measured = describe("train", progress, loss, rate) | sums.own_loss(processes)
+        training.report.train(measured, sums.tokens / seconds)
         watch.rest()
         if validating:
             progress = _validate(training, progress, writer)

@@ -79,7 +79,13 @@ def _part(batch: Batch, places: np.ndarray) -> Batch:
         labels=batch.labels[places, :target],
         target_lengths=target_lengths,
         rows=None if batch.rows is None else batch.rows[places],
+        weights=None if batch.weights is None else _cut_weights(batch.weights[places], target),
     )
+
+
+def _cut_weights(weights: np.ndarray, length: int) -> np.ndarray:
+    """Those of pairs as they are, those of labels without the columns that no pair has any more."""
+    return weights if weights.ndim == 1 else weights[:, :length]
 
 
 def _widest(training: Training, progress: Progress, share: Share) -> Iterator[Batch]:

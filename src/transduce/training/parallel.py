@@ -1,7 +1,7 @@
 """One model over several processes: which wrapper sums its gradients, and whole tensors of what is spread out.
 
-Models know nothing of it: what is wrapped is ``forward(source, target, labels) -> LossSums`` alone. Gradients are
-summed, never averaged, since every process divides its sums by the target tokens of all of them.
+Models know nothing of it: what is wrapped is ``forward(source, target, labels, weights) -> LossSums`` alone. Gradients
+are summed, never averaged, since every process divides its sums by the target tokens of all of them.
 """
 
 import re

@@ -9,7 +9,7 @@ import torch
 from transduce.config import MetricKey, TrainConfig
 from transduce.data import Resegment, Store
 from transduce.kernels import resolve_precision
-from transduce.models import TrainableModel
+from transduce.models import LossSums, TrainableModel
 from transduce.text import SpecialIds
 from transduce.training.processes import ALONE, Processes
 from transduce.training.progress import Progress
@@ -72,23 +72,35 @@ class Sums:
 
     nll: torch.Tensor
     tokens: int
+    auxiliary: torch.Tensor | None = None  # of models that have such a loss
 
     @classmethod
     def zero(cls, device: torch.device) -> "Sums":
         """Nothing summed yet."""
         return cls(torch.zeros((), dtype=torch.float64, device=device), 0)
 
-    def add(self, nll: torch.Tensor, tokens: int) -> "Sums":
-        """One batch more."""
-        return Sums(self.nll + nll, self.tokens + tokens)
+    def add(self, losses: LossSums, tokens: int, sound: torch.Tensor | None = None) -> "Sums":
+        """One batch or step more; its losses are left out where it was not ``sound``."""
+        nll, auxiliary = (
+            each if each is None or sound is None else each.where(sound, 0) for each in (losses.nll, losses.auxiliary)
+        )
+        if auxiliary is not None:
+            auxiliary = auxiliary.to(self.nll.dtype) if self.auxiliary is None else self.auxiliary + auxiliary
+        return Sums(self.nll + nll, self.tokens + tokens, auxiliary)
 
     def without(self, tokens: int) -> "Sums":
         """Without the tokens of a step whose losses were none."""
-        return Sums(self.nll, self.tokens - tokens)
+        return Sums(self.nll, self.tokens - tokens, self.auxiliary)
 
     def mean(self, processes: Processes = ALONE) -> float:
         """Nats per target token: the tokens are counted for all processes, the losses are each one's own."""
         return processes.sum([float(self.nll)])[0] / max(1, self.tokens)
+
+    def own_loss(self, processes: Processes = ALONE) -> dict[str, float | int | str]:
+        """The mean of the model's own loss as ``metrics.jsonl`` has it, where there is one; without weights, too."""
+        if self.auxiliary is None:
+            return {}
+        return {"auxiliary_loss": processes.sum([float(self.auxiliary)])[0] / max(1, self.tokens)}
 
 
 def describe(split: str, progress: Progress, loss: float, rate: float) -> dict[str, float | int | str]:

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from transduce.config import TrainConfig
-from transduce.data import Batch, fill_up
+from transduce.data import Batch
 from transduce.kernels import derive, make_seed, send
 from transduce.models import LossSums, Tokens
+from transduce.training.fillers import fill_up
 from transduce.training.parallel import postpone, whole
 
 
@@ -44,13 +45,18 @@ def train_step(
     dtype: torch.dtype,
     seed: Int[Tensor, ""] | None = None,
     *,
-    tokens: int | None = None,
+    tokens: float | None = None,
 ) -> Taken:
-    """Move the weights once, against the mean gradient over all batches' target tokens, where that is a number.
+    """Move the model's weights once, against the mean gradient over all batches' target tokens, where that is finite.
+
+    The gradient of the sum of all objectives is divided by the number of target tokens that count (weight not 0), not
+    by the sum of the batches' weights: weights that are negative or add up to nothing (minimum-risk training) are as
+    good as others, and twice the weights are twice the gradient. A caller who wants the weighted mean (importance
+    sampling) gives the sum of the weights as ``tokens``.
 
     Batches are gone through one at a time, so that several need no more memory than one. With a ``seed``, what dropout
-    leaves out of a pair follows from that and the pair's row, however the pairs are cut into batches. ``tokens`` counts
-    the target tokens where other processes have batches of this step too; the sums are of these batches only.
+    leaves out of a pair follows from that and the pair's row, whatever micro-batches they are in. ``tokens`` is the
+    divisor where other processes have batches of this step too; the sums are of these batches only.
     """
     model.train()
     tokens = sum(batch.target_tokens for batch in batches) if tokens is None else tokens
@@ -59,8 +65,7 @@ def train_step(
         with postpone(model, last=number == len(batches)):
             sums = compute_loss(model, fill_up(batch), dtype, seed)
             (sums.objective / tokens).backward()  # type: ignore[no-untyped-call]
-        sums = LossSums(sums.objective.detach(), sums.nll, sums.tokens)
-        total = sums if total is None else total + sums
+        total = sums.detach() if total is None else total + sums.detach()
     assert total is not None
     norm = _gradient_norm(optimizer)
     _move(optimizer, rate, norm.isfinite())
@@ -96,10 +101,11 @@ def compute_loss(model: nn.Module, batch: Batch, dtype: torch.dtype, seed: Int[T
     device = next(model.parameters()).device
     seeds = None if seed is None or batch.rows is None else derive(seed, torch.from_numpy(batch.rows))
     source = Tokens(_tensor(batch.source, device), torch.from_numpy(batch.source_lengths), seeds)
-    target = Tokens(_tensor(batch.target, device), torch.from_numpy(batch.target_lengths), seeds, batch.fillers)
+    target = Tokens(_tensor(batch.target, device), torch.from_numpy(batch.target_lengths), seeds)
+    weights = None if batch.weights is None else send(torch.from_numpy(batch.weights), device)
     with torch.autocast(device.type, dtype=dtype, enabled=dtype != torch.float32):
-        sums: LossSums = model(source, target, _tensor(batch.labels, device))
-    return LossSums(0 * sums.objective, 0 * sums.nll, 0 * sums.tokens) if batch.stand_in else sums
+        sums: LossSums = model(source, target, _tensor(batch.labels, device), weights)
+    return sums
 
 
 def _tensor(array: np.ndarray, device: torch.device) -> Int[Tensor, "..."]:

@@ -28,7 +28,8 @@ def validate(training: Training, progress: Progress, rate: float) -> Progress:
     improved = False
     measured = []
     for model, count in _candidates(training, progress.step):
-        loss = dev_loss(training, model)
+        sums = dev_losses(training, model)
+        loss = sums.mean()
         scores = training.hooks.dev_scores(model)
         figures: dict[MetricKey, float] = {"loss": loss, "perplexity": perplexity(loss), **scores}
         score = METRICS[key].rank(figures[key])
@@ -38,7 +39,9 @@ def validate(training: Training, progress: Progress, rate: float) -> Progress:
         if best and _save_best(training, model):
             best_score = score
             progress = progress.model_copy(update={"best_score": score, "best_step": progress.step, "best_metric": key})
-        line: dict[str, float | int | str] = {**describe("dev", progress, loss, rate), **scores}
+        line = (
+            describe("dev", progress, loss, rate) | sums.own_loss() | {str(name): each for name, each in scores.items()}
+        )
         measured.append((line | ({"average": count} if count > 1 else {}), best))
     for line, best in measured:
         training.report.dev(line, best=best)
@@ -59,16 +62,16 @@ def _save_best(training: Training, model: TrainableModel) -> bool:
 
 
 @torch.no_grad()
-def dev_loss(training: Training, model: TrainableModel) -> float:
-    """Nats per target token of dev, without label smoothing."""
+def dev_losses(training: Training, model: TrainableModel) -> Sums:
+    """The losses of dev, without label smoothing."""
     model.eval()
     dev = training.corpora.dev
     # Dev is measured whole: a pair longer than the training's budget gets a batch of its own.
     budget = max(training.config.batch_tokens, max(dev.longest) + 1)
     sums = Sums.zero(training.device)
     for batch in read_batches(dev, plan_epoch(dev, budget, 0, 0), training.corpora.special):
-        sums = sums.add(compute_loss(model, batch, training.dtype).nll, batch.target_tokens)
-    return sums.mean()
+        sums = sums.add(compute_loss(model, batch, training.dtype), batch.target_tokens)
+    return sums
 
 
 def _candidates(training: Training, step: int) -> Iterator[tuple[TrainableModel, int]]:

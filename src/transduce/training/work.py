@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from transduce.data import Batch
@@ -52,15 +51,14 @@ def pair_work(source: int, target: int, pairs: int = 1) -> Work:
 
 
 def step_work(batches: Iterable[Batch]) -> Work:
-    """The work of one step, which learns from all of these batches."""
+    """The work of one step, which learns from all of these batches, but from no pair of weight 0."""
     total = Work(steps=1)
     for batch in batches:
-        if batch.stand_in:
-            continue
-        source, target = batch.source_lengths.astype(np.int64), batch.target_lengths.astype(np.int64)
+        counted = batch.counted
+        source, target = (each[counted > 0] for each in (batch.source_lengths, batch.target_lengths))
         total += Work(
             source=source.sum(),
-            target=target.sum(),
+            target=counted.sum(),
             source_source=source @ source,
             source_target=source @ target,
             target_target=target @ target,
