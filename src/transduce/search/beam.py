@@ -144,12 +144,16 @@ def _search(model: Model[M, S], take: Take, device: torch.device | None) -> Iter
                 kind = settings.beam_size, settings.coverage > 0, id(settings.shortlist)
                 groups.setdefault(kind, []).append(request)
         for kind, some in groups.items():
-            begun = _begin(model, some, device)
-            batches[kind] = _admit(batches.pop(kind), begun) if kind in batches else begun
+            # A state without a name of its own is gone from memory as soon as it is used up.
+            if kind in batches:
+                batches[kind] = _admit(batches.pop(kind), _begin(model, some, device))
+            else:
+                batches[kind] = _begin(model, some, device)
+        # What all have left lives until here, so that others can come into its buffers.
+        for kind in [kind for kind, batch in batches.items() if not batch.sentences]:
+            del batches[kind]
         for kind in list(batches):
-            batch, done = _leave(_advance(model, batches.pop(kind)))
-            if batch.sentences:
-                batches[kind] = batch
+            batches[kind], done = _leave(_advance(model, batches.pop(kind)))
             for sentence in done:
                 cancelled = sentence.request.cancelled.is_set()
                 yield sentence.request, Cancelled() if cancelled else sentence.outputs or NothingFound(sentence.limit)
