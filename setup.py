@@ -30,14 +30,11 @@ _HEADERS: Final = (
     "attending",
     "dropping",
     "guard",
-    "lists",
-    "maps",
     "numbers",
     "products",
-    "room",
-    "sequences",
     "sixteen",
     "stack",
+    "structures",
     "words",
 )
 _FLAGS: Final = [

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from benchmarks.drawing import AMOUNT, COLOURS, SIGNED, figure, label, style
 from transduce.config.model import SinusoidLayout
 from transduce.kernels import Mask, smoothed_cross_entropy
-from transduce.layers import padding_mask, sinusoids
+from transduce.layers import sinusoids
 from transduce.training import learning_rate
 
 Array = NDArray[np.float64]
@@ -165,7 +165,7 @@ def products(name: str) -> None:
 
 def masks(name: str) -> None:
     """Sections 3.2.3 and 4: which keys (columns) a query (row) may look at."""
-    length, real, window = 12, padding_mask(torch.tensor([9]), 12), 2
+    length, real, window = 12, torch.arange(12).unsqueeze(0) < 9, 2
     shown = {
         "padding\n(9 symbols, 3 of padding)": Mask(real),
         "causal": Mask(causal=True),

@@ -1,13 +1,13 @@
 """Our decoding on one CUDA device beside what one could run the same model with: ``generate`` and CTranslate2.
 
-    python -m benchmarks.gpu_decoding ["Tatoeba=MODEL,SOURCE,REFERENCE" ...] [--sizes base,big] [--compile]
+    python -m benchmarks.gpu_decoding ["Tatoeba=MODEL,SOURCE,REFERENCE" ...] [--sizes base,big]
                                       [--quick --device cpu]
 
 Models with random weights, whose sources and outputs have about 25 tokens, and those that are named. All search alike,
 as in ``benchmarks.decoding``, each in a process of its own, in bfloat16 and float32; all settings take turns in every
-round. ``generate`` and CTranslate2 run where they are installed, and a line says where not. --compile adds ours with
-TRANSDUCE_COMPILE=1, whose first calls take a minute. Writes gpu_decoding.md and .json of benchmarks/results; --quick
-shows, on a processor too, that all of it works, and writes nothing unless --out says where.
+round. ``generate`` and CTranslate2 run where they are installed, and a line says where not. Writes gpu_decoding.md
+and .json of benchmarks/results; --quick shows, on a processor too, that all of it works, and writes nothing unless
+--out says where.
 """
 
 import argparse
@@ -150,8 +150,6 @@ def all_settings(tests: Task, options: argparse.Namespace) -> Iterator[Setting]:
     threads, device = torch.get_num_threads(), options.device
     for precision in options.formats:
         yield Setting(Engine("transduce", precision, threads, 1, device), 0)
-        if options.compile:
-            yield Setting(Engine("transduce", precision, threads, 1, device, compiled=True), 0)
     others = {
         "CTranslate2": tests.exported.exists(),
         "generate": find_spec("transformers") is not None and can_generate(load_bundle(tests.model).config),
@@ -191,7 +189,6 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--lines", type=int, help="the first of each test set alone; as many are invented (256)")
     parser.add_argument("--latency", type=int, default=20, metavar="LINES", help="translated one by one")
-    parser.add_argument("--compile", action="store_true", help="ours with TRANSDUCE_COMPILE=1, too")
     parser.add_argument("--out", type=Path, help="folder of the results")
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_known_args()[0].quick

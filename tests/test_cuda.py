@@ -15,7 +15,6 @@ from transduce.kernels import (
     Scoring,
     add_norm,
     attend_ragged,
-    one_pass,
     projected_cross_entropy,
 )
 from transduce.kernels.loss import _LOGITS
@@ -74,11 +73,9 @@ def test_attention(own, causal, dtype):
     assert_alike(*found, TOLERANCE[dtype])
 
 
-@pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("post", [False, True])
-def test_sum_and_norm(post, dtype, compiled, monkeypatch):
-    monkeypatch.setenv("TRANSDUCE_COMPILE", str(int(compiled)))
+def test_sum_and_norm(post, dtype):
     torch.manual_seed(3)
     exact, narrow = copies(torch.randn(53, 64), torch.randn(53, 64), torch.rand(64), torch.randn(64))
     with torch.autocast("cuda", dtype=dtype, enabled=dtype != torch.float32):
@@ -96,10 +93,8 @@ def test_sum_and_norm(post, dtype, compiled, monkeypatch):
     assert_alike([total, ready, *gradients[0]], [*right, *gradients[1]], TOLERANCE[dtype])
 
 
-@pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("dtype", TOLERANCE)
-def test_loss(dtype, compiled, monkeypatch):
-    monkeypatch.setenv("TRANSDUCE_COMPILE", str(int(compiled)))
+def test_loss(dtype, monkeypatch):
     monkeypatch.setitem(_LOGITS, "cuda", 101 * 29)  # several chunks and a rest
     torch.manual_seed(3)
     labels = torch.randint(29, (613,))
@@ -128,15 +123,12 @@ def test_a_whole_model(dtype):
         assert apart < (1e-3 if dtype == torch.float32 else 0.15), name
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_training_learns_and_never_waits(compiled, monkeypatch):
-    monkeypatch.setenv("TRANSDUCE_COMPILE", str(int(compiled)))
-    one_pass.compiled.cache_clear()
+def test_training_learns_and_never_waits():
     torch.manual_seed(3)
     model, batches = build(preset("base", SMALL)).to(CUDA), [make_batch(pairs) for pairs in (31, 37)]
     optimizer, losses = make_optimizer(model, TrainConfig()), []
     for number in range(120):
-        # The first steps may compile, or find out what the device can do.
+        # The first steps find out what the device can do.
         torch.cuda.set_sync_debug_mode("error" if number >= 10 else "default")
         try:
             sums = train_step(model, optimizer, [batches[number % 2]], 2e-3, torch.bfloat16).losses

@@ -25,7 +25,7 @@ Translate = Callable[[list[str], int, int], list[str]]
 class Engine:
     """One of them in one number format, with so many workers of so many threads each.
 
-    ``device`` is torch's name of where it computes; ``compiled`` asks ours for TRANSDUCE_COMPILE=1.
+    ``device`` is torch's name of where it computes.
     """
 
     family: Family
@@ -33,10 +33,9 @@ class Engine:
     workers: int
     threads: int
     device: str = "cpu"
-    compiled: bool = False
 
     def __str__(self) -> str:
-        return f"{self.family} {self.precision}" + (", compiled" if self.compiled else "")
+        return f"{self.family} {self.precision}"
 
 
 def load_engine(engine: Engine, model: Path, exported: Path) -> Translate:

@@ -28,7 +28,7 @@ class EngineProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | {"OMP_NUM_THREADS": str(engine.threads), "TRANSDUCE_COMPILE": str(int(engine.compiled))},
+            env=os.environ | {"OMP_NUM_THREADS": str(engine.threads)},
         )
         self.device_bytes = 0
         self._answer()

@@ -1,7 +1,6 @@
 """All ways to train one model that a benchmark compares, each as one function."""
 
 import gc
-import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -147,11 +146,6 @@ def _with_padding_in_attention() -> AbstractContextManager[object]:
     return patch("transduce.kernels.ragged_attention.has_varlen", lambda *_: False)
 
 
-def _in_one_pass() -> AbstractContextManager[object]:
-    return patch.dict(os.environ, TRANSDUCE_COMPILE="1")
-
-
 _CUDA_VARIANTS: Final[dict[str, Callable[[], AbstractContextManager[object]]]] = {
     "transduce with padding in attention": _with_padding_in_attention,
-    "transduce, sums, norms and loss compiled": _in_one_pass,
 }

@@ -6,7 +6,6 @@ import pytest
 
 from benchmarks import gpu_decoding
 from benchmarks.decoders.contest import Speed
-from benchmarks.decoders.engines import Engine
 from benchmarks.peers.sizes import SIZES
 
 pytest_plugins = ["tiny_run"]
@@ -41,8 +40,3 @@ def test_a_quick_run_with_a_trained_model(trained_run, tmp_path, monkeypatch):
 def test_tokens_a_second():
     """30 tokens of 6 sentences, at 4 sentences a second."""
     assert Speed(None, [2.0, 4.0, 9.0], 0.0, 30).tokens_a_second(6) == 20
-
-
-def test_a_compiled_engine_is_another_one():
-    plain, compiled = Engine("transduce", "float32", 1, 1, "cuda"), Engine("transduce", "float32", 1, 1, "cuda", True)
-    assert [str(plain), str(compiled)] == ["transduce float32", "transduce float32, compiled"]

@@ -205,7 +205,7 @@ def test_what_began_with_new_weights_is_not_resumed_with_a_models(trained_run, t
 @pytest.mark.parametrize("carry", [False, True])
 def test_a_projection_of_its_own_goes_on_too(tiny_run_file, tmp_path, carry):
     """Row by row where the vocabulary is another one; a symbol that is new keeps what it was drawn with."""
-    untied = [*STILL, "model.tied_projection=false"]
+    untied = [*STILL, "model.tied_projection=false", "model.output_bias=true"]
     first, second = RunDirectory(tmp_path / "first"), RunDirectory(tmp_path / "second")
     train_run(read_run(tiny_run_file, untied), first, resume=False)
     text = "tokenizer.symbols=['<new>']" if carry else f'tokenizer.path="{first.root}"'
@@ -215,7 +215,7 @@ def test_a_projection_of_its_own_goes_on_too(tiny_run_file, tmp_path, carry):
     before, after = (each.tokenizers.target.vocabulary for each in (old, new))
     both = sorted(before.keys() & after.keys())
     assert len(both) > 260
-    for name in ("projection.weight", "embedding.weight"):
+    for name in ("projection.weight", "embedding.weight", "output_bias"):
         old_rows, new_rows = (
             bundle.model.get_parameter(name)[[vocabulary[symbol] for symbol in both]]
             for bundle, vocabulary in ((old, before), (new, after))

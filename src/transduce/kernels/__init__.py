@@ -3,12 +3,12 @@
 from transduce.kernels.add_norm import add_norm
 from transduce.kernels.allowed import AllowedTokens, LogitColumns, join_allowed
 from transduce.kernels.attention import attend, attention_weights
+from transduce.kernels.device import is_out_of_memory, send
 from transduce.kernels.dropout import WHOLE, Dropped, dropout
 from transduce.kernels.feed_forward import activate, feed_forward
 from transduce.kernels.linear_maps import Maps, linear_maps
 from transduce.kernels.loss import projected_cross_entropy, smoothed_cross_entropy
 from transduce.kernels.mask import Mask
-from transduce.kernels.memory import is_out_of_memory
 from transduce.kernels.native import has_native
 from transduce.kernels.precision import resolve_format, resolve_precision
 from transduce.kernels.products import Format, PrepackedMatrix, linear, prepack, select_outputs
@@ -18,7 +18,6 @@ from transduce.kernels.ranking import rank_continuations
 from transduce.kernels.scores import Relative, Scoring
 from transduce.kernels.seeds import derive, make_seed
 from transduce.kernels.threads import run_safely, start_threads
-from transduce.kernels.transfer import send
 from transduce.kernels.transformer import (
     NativeLayer,
     NativeMemory,

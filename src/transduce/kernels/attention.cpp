@@ -1,5 +1,5 @@
-// Attention over sequences laid end to end, for a training step: one head of one sentence at a time, near the processor. The
-// plain formula is in attention.py.
+// Attention over a ragged batch, for a training step: one head of one sentence at a time, in the cache. The plain formula is in
+// ragged_attention.py.
 //
 // A column of sixteen lanes is sixteen queries: each key has a row of their scores, so that softmax and dropout go on in all
 // queries at once, and nothing is summed across lanes.
@@ -9,8 +9,7 @@
 
 #include "dropping.h"
 #include "guard.h"
-#include "room.h"
-#include "sequences.h"
+#include "structures.h"
 #include "words.h"
 
 using namespace transduce;

@@ -6,8 +6,7 @@
 
 #include "activation.h"
 #include "guard.h"
-#include "maps.h"
-#include "room.h"
+#include "structures.h"
 #include "words.h"
 
 namespace transduce {

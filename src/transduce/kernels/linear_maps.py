@@ -130,7 +130,7 @@ def map_rows_backward(
 @final
 @dataclass(frozen=True)
 class Maps:
-    """``linear_maps`` of bfloat16 in a chain, then ``activation``; ``input_activation`` made what it is given."""
+    """``linear_maps`` as a part of a chain, of bfloat16, and an activation; ``input_activation`` made the input."""
 
     weights: Sequence[Tensor]
     biases: Sequence[Tensor | None]

@@ -10,7 +10,6 @@ from torch.nn import functional as F
 
 from transduce.kernels.linear_maps import has_map_rows, lay_down, map_rows, map_rows_backward
 from transduce.kernels.native import address, call, has_native
-from transduce.kernels.one_pass import in_one_pass
 
 # So many logits exist at a time: few beside what else a step holds, and enough that adding up the weights' gradient,
 # once for each chunk, costs little (2^21 took 1.2 times as long with 8,000 symbols, 1.9 times with 37,000).
@@ -132,7 +131,7 @@ def _differentiate(logits: Tensor, labels: Tensor, smoothing: float, weights: Te
         )
         call("cross_entropy", logits.dtype, *given, address(sums, torch.float64, 2), *shape, smoothing)
         return logits
-    found, gradient = in_one_pass(_differentiate_plainly, logits.device)(logits, labels, smoothing, weights)
+    found, gradient = _differentiate_plainly(logits, labels, smoothing, weights)
     sums += found
     return gradient
 

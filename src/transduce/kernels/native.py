@@ -27,7 +27,7 @@ _NARROW_LIBRARY: Final = "native_avx512vnni"
 _NAMES: Final = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
 
 # Counts up with every change of what follows; interface.cpp has the same number.
-_INTERFACE: Final = 2
+_INTERFACE: Final = 3
 _WHOLE, _REAL, _ARRAY = ctypes.c_int64, ctypes.c_float, ctypes.c_void_p
 
 

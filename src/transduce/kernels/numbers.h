@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 namespace transduce {
 
@@ -41,6 +42,13 @@ inline float exponential(float x) {
   float power;
   std::memcpy(&power, &bits, 4);
   return p * power;
+}
+
+// A buffer that is kept from use to use, and grows where it must. Its numbers are written before they are read.
+template <typename T>
+inline T* at_least(std::vector<T>& room, std::int64_t size) {
+  if (static_cast<std::int64_t>(room.size()) < size) room.resize(size);
+  return room.data();
 }
 
 inline std::int64_t round_up(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; }

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
+from transduce.kernels.device import send
 from transduce.kernels.seeds import derive
-from transduce.kernels.transfer import send
 
 
 @final

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "guard.h"
-#include "lists.h"
 #include "sixteen.h"
+#include "structures.h"
 
 using namespace transduce;
 

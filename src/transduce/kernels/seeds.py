@@ -1,35 +1,25 @@
 """Random numbers that follow from what they are for, not from when or beside what they are drawn.
 
 Whatever draws has a seed of its own, and its draws are splitmix64's stream from there on (Steele et al. 2014): draw k
-of seed s is mix(s + k G), G being 2^64 divided by the golden ratio. Seeds are such draws themselves. Any part of a
+of seed s is mix(s + k STEP). Seeds are such draws themselves. Any part of a
 stream can be had without those before it, so that a backward pass draws again what the forward pass drew.
 """
-
-from typing import Final
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
-
-def _signed(word: int) -> int:
-    """The same 64 bits in the range of torch's integers, whose sums and products wrap as unsigned ones do."""
-    return (word + (1 << 63)) % (1 << 64) - (1 << 63)
-
-
-_G: Final = _signed(0x9E3779B97F4A7C15)
-# (shift, factor) of each round of splitmix64's output function; the last has no product.
-_ROUNDS: Final = ((30, _signed(0xBF58476D1CE4E5B9)), (27, _signed(0x94D049BB133111EB)), (31, 1))
+from transduce.config.splitmix import STEP, mix, signed
 
 
 def make_seed(number: int) -> Int[Tensor, ""]:
     """The seed that a number of any size stands for."""
-    return _mix(torch.tensor(_signed(number)))
+    return _mix(torch.tensor(signed(number)))
 
 
 def advance(seeds: Int[Tensor, "*#shape"], draws: int | Int[Tensor, "*#shape"]) -> Int[Tensor, "*shape"]:
     """Where the streams of these seeds go on behind so many draws."""
-    return seeds + (_signed(draws * _G) if isinstance(draws, int) else draws * _G)
+    return seeds + (signed(draws * STEP) if isinstance(draws, int) else draws * STEP)
 
 
 def derive(seeds: Int[Tensor, "*#shape"], number: int | Int[Tensor, "*#shape"]) -> Int[Tensor, "*shape"]:
@@ -44,11 +34,7 @@ def draw(seeds: Int[Tensor, "*rows"], columns: range) -> Int[Tensor, "*rows colu
     return words.view(torch.int16)[..., columns.start - 4 * first : columns.stop - 4 * first]
 
 
-def _mix(states: Tensor) -> Tensor:
-    """splitmix64's output function, in place."""
-    for shift, factor in _ROUNDS:
-        # Torch shifts the sign in, which has to be taken out again.
-        states ^= (states >> shift).bitwise_and_(2 ** (64 - shift) - 1)
-        if factor != 1:
-            states *= factor
-    return states
+def _mix(words: Tensor) -> Tensor:
+    """What is mixed is new, so it can be changed in place."""
+    mix(words)
+    return words

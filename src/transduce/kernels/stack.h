@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "products.h"
-#include "room.h"
 
 namespace transduce {
 

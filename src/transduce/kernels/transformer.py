@@ -65,10 +65,11 @@ class NativeLayer:
 @final
 @dataclass(frozen=True)
 class NativeStack:
-    """An encoder or a decoder: its embedding, its layers, and the norm behind them. Threads share it: it never changes.
+    """An encoder or a decoder: its embedding, its layers, and its norms. Threads share it: it never changes.
 
     ``first`` is the norm of embeddings, where there is one. ``scale`` multiplies the scores of queries and keys;
-    ``pre`` says that norms stand before the sub-layers, and then there is a ``last`` one. ``address`` is where the C++ kernels find all of it, as long as this object lives.
+    ``pre`` says that norms stand before the sub-layers, and then there is a ``last`` one. ``address`` is where the C++
+    kernels find all of it, as long as this object lives.
     """
 
     layers: Sequence[NativeLayer]

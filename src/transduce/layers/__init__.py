@@ -4,13 +4,12 @@ from transduce.layers.attention import MultiHeadAttention
 from transduce.layers.dropout import Dropout
 from transduce.layers.embedding import Embedding, append_bias
 from transduce.layers.feed_forward import FeedForward, feed_forward
-from transduce.layers.masks import padding_mask, recent_mask
+from transduce.layers.linear import PrepackedLinear, prepack_linears
 from transduce.layers.parameter_attention import ParameterAttention
 from transduce.layers.positions import PositionalEncoding
-from transduce.layers.prepacked_linear import PrepackedLinear, prepack_linears
 from transduce.layers.residual import Residual, Stream
 from transduce.layers.sinusoids import sinusoid_shift, sinusoids
-from transduce.layers.state import KeyValues
+from transduce.layers.state import KeyValues, recent_mask
 
 __all__ = [
     "Dropout",
@@ -25,7 +24,6 @@ __all__ = [
     "Stream",
     "append_bias",
     "feed_forward",
-    "padding_mask",
     "prepack_linears",
     "recent_mask",
     "sinusoid_shift",

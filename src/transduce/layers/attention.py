@@ -13,6 +13,7 @@ from transduce.kernels import (
     Mask,
     RaggedAttention,
     RaggedLayout,
+    Relative,
     Scoring,
     attend,
     attend_between,
@@ -20,10 +21,8 @@ from transduce.kernels import (
     attention_weights,
     linear_maps,
 )
-from transduce.layers.compatibility import additive_weights, bilinear_weights
 from transduce.layers.dropout import Dropout
 from transduce.layers.linear import join_maps, make_linear
-from transduce.layers.relative import RelativePositions
 from transduce.layers.state import KeyValues
 
 
@@ -47,7 +46,7 @@ class MultiHeadAttention(nn.Module):
         self.key = make_linear(inputs, keys, bias=bias, initializer=initializer)
         self.value = make_linear(inputs, values, bias=bias, initializer=initializer)
         self.output = make_linear(values, inputs, bias=bias, initializer=initializer)
-        self.additive, self.bilinear = additive_weights(config), bilinear_weights(config)
+        self.additive, self.bilinear = _additive_weights(config), _bilinear_weights(config)
         self.relative = RelativePositions(config) if relative else None
 
     def forward(
@@ -106,3 +105,39 @@ def _project(x: Float[Tensor, "tokens model"], *layers: nn.Module) -> Float[Tens
     return (
         torch.cat([each(x) for each in layers], dim=-1) if maps is None else linear_maps(x, maps.weights, maps.biases)
     )
+
+
+@final
+class RelativePositions(nn.Module):
+    """A vector for each distance of key and query from -k to k, for keys and for values, shared by a layer's heads."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        distances = 2 * config.max_relative_distance + 1
+        self.keys = nn.Parameter(torch.empty(distances, config.d_k))
+        self.values = nn.Parameter(torch.empty(distances, config.d_v))
+        nn.init.xavier_uniform_(self.keys)
+        nn.init.xavier_uniform_(self.values)
+
+    def vectors(self) -> Relative:
+        """The vectors as attention reads them."""
+        return Relative(self.keys, self.values)
+
+
+def _additive_weights(config: ModelConfig) -> nn.Parameter | None:
+    """The w of w tanh(q + k), for every head (Bahdanau et al. 2015); None for other functions.
+
+    The hidden layer's own maps of query and key are the heads' projections.
+    """
+    if config.compatibility != "additive":
+        return None
+    limit = math.sqrt(6 / (config.d_k + 1))
+    return nn.Parameter(torch.empty(config.heads, config.d_k).uniform_(-limit, limit))
+
+
+def _bilinear_weights(config: ModelConfig) -> nn.Parameter | None:
+    """The W of q W k, for every head (Luong et al. 2015); None for other functions."""
+    if config.compatibility != "multiplicative":
+        return None
+    limit = math.sqrt(3 / config.d_k)
+    return nn.Parameter(torch.empty(config.heads, config.d_k, config.d_k).uniform_(-limit, limit))

@@ -3,11 +3,12 @@
 import math
 from typing import assert_never, final
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from transduce.config.model import Initializer
-from transduce.kernels import Maps, linear_maps
+from transduce.kernels import Format, Maps, linear, linear_maps, prepack
 
 
 @final
@@ -25,18 +26,18 @@ def make_linear(inputs: int, outputs: int, *, bias: bool, initializer: Initializ
     glorot_uniform: up to sqrt(6 / (inputs + outputs)), of variance 2 / (inputs + outputs) (Glorot and Bengio 2010).
     unit_scaling: up to sqrt(3 / inputs), of variance 1 / inputs, which keeps that of what it maps.
     """
-    linear = Linear(inputs, outputs, bias=bias)
+    layer = Linear(inputs, outputs, bias=bias)
     match initializer:
         case "glorot_uniform":
-            nn.init.xavier_uniform_(linear.weight)
+            nn.init.xavier_uniform_(layer.weight)
         case "unit_scaling":
             limit = math.sqrt(3 / inputs)
-            nn.init.uniform_(linear.weight, -limit, limit)
+            nn.init.uniform_(layer.weight, -limit, limit)
         case _:
             assert_never(initializer)
     if bias:
-        nn.init.zeros_(linear.bias)
-    return linear
+        nn.init.zeros_(layer.bias)
+    return layer
 
 
 def join_maps(*layers: nn.Module) -> Maps | None:
@@ -45,3 +46,26 @@ def join_maps(*layers: nn.Module) -> Maps | None:
     if len(linears) < len(layers):
         return None
     return Maps([layer.weight for layer in linears], [layer.bias for layer in linears])
+
+
+@final
+class PrepackedLinear(nn.Module):
+    """What an ``nn.Linear`` computes, its weights and inputs rounded to a number format; never trained."""
+
+    def __init__(self, linear_: nn.Linear, format_: Format) -> None:
+        super().__init__()
+        self.matrix = prepack(linear_.weight, linear_.bias, format_)
+
+    def forward(self, x: Float[Tensor, "*positions inputs"]) -> Float[Tensor, "*positions outputs"]:
+        """X W^T + b."""
+        return linear(x, self.matrix)
+
+
+@torch.no_grad()
+def prepack_linears(module: nn.Module, format_: Format) -> None:
+    """Put packed maps in the place of all linear ones."""
+    for name, child in module.named_children():
+        if isinstance(child, nn.Linear):
+            setattr(module, name, PrepackedLinear(child, format_))
+        else:
+            prepack_linears(child, format_)

@@ -1,10 +1,10 @@
-"""Keys and values that attention has already projected, kept while decoding goes on."""
+"""Keys and values that attention has already projected, kept while decoding goes on, and which of them are padding."""
 
 from dataclasses import dataclass
 from typing import Literal, final
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -48,3 +48,8 @@ def _pad(
 ) -> Float[Tensor, "batch heads padded width"]:
     missing = keys - rows.shape[2]
     return F.pad(rows, (0, 0, missing, 0) if side == "left" else (0, 0, 0, missing))
+
+
+def recent_mask(lengths: Int[Tensor, " rows"], width: int) -> Bool[Tensor, "rows width"]:
+    """The last ``lengths`` columns of every row: histories are padded on the left."""
+    return torch.arange(width, device=lengths.device) >= width - lengths.unsqueeze(1)

@@ -13,9 +13,8 @@ from transduce.kernels import AllowedTokens, Format, LogitColumns, encode, prepa
 from transduce.layers import PositionalEncoding
 from transduce.models.contract import NO_ATTENTION, AttentionRequest, Decoded, LossSums, Step, Tokens, Weights
 from transduce.models.native_stacks import native_decoder, native_encoder
-from transduce.models.native_state import NativeState
+from transduce.models.native_state import NativeState, ShortlistedProjection
 from transduce.models.quantize import quantize
-from transduce.models.shortlisted import ShortlistedProjection
 from transduce.models.transformer import Memory, Transformer
 
 # Of a table of positions, at least: longer sequences have one of their own.

@@ -9,12 +9,37 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transduce.config import ModelConfig
-from transduce.kernels import AllowedTokens, NativeMemory, NativePast, join_allowed
+from transduce.kernels import (
+    AllowedTokens,
+    LogitColumns,
+    NativeMemory,
+    NativePast,
+    PrepackedMatrix,
+    join_allowed,
+    select_outputs,
+)
 from transduce.kernels.transformer import memory_columns
-from transduce.models.shortlisted import ShortlistedProjection
 
 # LogitColumns that there is room for at first; the room doubles when it is full.
 _COLUMNS: Final = 16
+
+
+@final
+@dataclass(frozen=True)
+class ShortlistedProjection:
+    """The part of a projection that some sentences' lists take; symbol v's score is its output ``places[v]``.
+
+    It serves these sentences, and any of them alone.
+    """
+
+    matrix: PrepackedMatrix
+    places: Int64[Tensor, " vocabulary"]
+
+    @classmethod
+    def of(cls, projection: PrepackedMatrix, allowed: AllowedTokens) -> "ShortlistedProjection":
+        """The outputs of all the lists, in ascending order."""
+        symbols = allowed.together()
+        return cls(select_outputs(projection, symbols), LogitColumns.of(allowed, symbols).places)
 
 
 @final

@@ -1,7 +1,6 @@
 """Symbols by chance, the same chance in every batch."""
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 import torch
@@ -9,12 +8,8 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
+from transduce.config.splitmix import STEP, mix, signed
 from transduce.search.settings import Sampling
-
-# The constants of SplitMix64 (Steele, Lea and Flood 2014).
-_STEP: Final = 0x9E3779B97F4A7C15
-_FACTORS: Final = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
-_WORD: Final = 0xFFFFFFFFFFFFFFFF
 
 
 def uniform(seed: int, numbers: Sequence[int], samples: int, positions: Sequence[int]) -> NDArray[np.float64]:
@@ -23,10 +18,10 @@ def uniform(seed: int, numbers: Sequence[int], samples: int, positions: Sequence
     Each is a pure function of the four.
     """
     # Mixed one after the other: of a sum, one sentence's next chance would be the next sentence's.
-    sentences = _mix(_mix(np.array([seed & _WORD], dtype=np.uint64)) + np.array(numbers, dtype=np.uint64))
-    rows = _mix(np.add.outer(sentences, np.arange(samples, dtype=np.uint64)).ravel())
-    places = np.repeat(np.array(positions, dtype=np.uint64), samples)
-    return np.ldexp((_mix(rows + places) >> np.uint64(11)).astype(np.float64), -53)
+    sentences = _next(_next(np.array([signed(seed)], dtype=np.int64)) + np.array(numbers, dtype=np.int64))
+    rows = _next(np.add.outer(sentences, np.arange(samples)).ravel())
+    places = np.repeat(np.array(positions, dtype=np.int64), samples)
+    return np.ldexp((_next(rows + places).view(np.uint64) >> np.uint64(11)).astype(np.float64), -53)
 
 
 def draw(
@@ -56,8 +51,7 @@ def _nucleus(probability: Float[Tensor, "rows vocabulary"], top_p: float) -> Flo
     return probability.masked_fill(probability < least, 0.0)
 
 
-def _mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    words = words + np.uint64(_STEP)
-    for shift, factor in _FACTORS:
-        words = (words ^ (words >> np.uint64(shift))) * np.uint64(factor)
-    return words ^ (words >> np.uint64(31))
+def _next(states: NDArray[np.int64]) -> NDArray[np.int64]:
+    words: NDArray[np.int64] = states + STEP
+    mix(words)
+    return words

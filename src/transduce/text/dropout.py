@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transduce.config import BadInputError
+from transduce.config.splitmix import STEP, mix, signed
 from transduce.text.merges import Merges, Spelling
 from transduce.text.tokenizer import Tokenizer
 
@@ -131,11 +132,9 @@ def _join(words: list[tuple[int, ...]], lines: NDArray[np.int64], count: int) ->
 
 
 def _hash(*parts: int | NDArray[np.int64]) -> NDArray[np.int64]:
-    """Numbers of 63 bits that look drawn at random, one for each entry (SplitMix64's mixing, Steele et al. 2014)."""
-    mixed = np.zeros(1, np.uint64)
+    """Numbers of 63 bits that look drawn at random, one for each entry."""
+    mixed = np.zeros(1, np.int64)
     for part in parts:
-        mixed = mixed + np.asarray(part).astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        mixed = mixed ^ (mixed >> np.uint64(31))
-    return (mixed >> np.uint64(1)).astype(np.int64)
+        mixed = mixed + (signed(part) if isinstance(part, int) else part) + STEP
+        mix(mixed)
+    return (mixed.view(np.uint64) >> np.uint64(1)).astype(np.int64)

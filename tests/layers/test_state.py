@@ -1,14 +1,10 @@
 import torch
 
-from transduce.layers import padding_mask, recent_mask
+from transduce.layers import recent_mask
 
 
 def marks(mask):
     return ["".join("x" if cell else "." for cell in row) for row in mask.tolist()]
-
-
-def test_padding_stands_behind():
-    assert marks(padding_mask(torch.tensor([3, 1]), 4)) == ["xxx.", "x..."]
 
 
 def test_histories_end_at_the_right():
