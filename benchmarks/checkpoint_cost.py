@@ -21,7 +21,7 @@ from benchmarks.page import circumstances, table
 from transduce.config import TrainConfig, preset
 from transduce.models import Transformer, build
 from transduce.training import Progress, list_checkpoints, look, make_optimizer, save_checkpoint
-from transduce.training.snapshot import Copies, Snapshot
+from transduce.training.writer import Copies, Snapshot
 from transduce.workflows.trial import full_batch, try_training
 
 RESULT: Final = Path(__file__).parent / "results" / "checkpoint_cost.md"

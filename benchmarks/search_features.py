@@ -19,7 +19,7 @@ import torch
 
 from benchmarks.page import circumstances, table
 from benchmarks.rounds import medians
-from transduce.config import preset
+from transduce.config import SpecialIds, preset
 from transduce.inference import Engine
 from transduce.models import build
 from transduce.search import (
@@ -31,7 +31,6 @@ from transduce.search import (
     SearchSettings,
     Without,
 )
-from transduce.text import SpecialIds
 
 SPECIAL: Final = SpecialIds(0, 1, 2, 3)
 VOCABULARY: Final = 10_000

@@ -151,7 +151,11 @@ def _check(function, given):
 @contextmanager
 def pretended_cuda():
     """Within it, ``cuda:0`` is a device. It has no kernels of its own, and pinned memory is any memory."""
-    empty, only_lift = torch.empty, torch._C._only_lift_cpu_tensors()
+    made, only_lift = torch.empty, torch._C._only_lift_cpu_tensors()
+
+    def empty(*sizes, pin_memory=False, **how):
+        return made(*sizes, **how)
+
     torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor makes its tensor on the CPU, and moves it where we see it
     with (
         patch.object(torch.cuda, "_lazy_init", lambda: None),
@@ -159,7 +163,7 @@ def pretended_cuda():
         patch.object(torch.cuda, "get_device_name", lambda device=None: "pretended"),
         patch.object(torch.cuda, "synchronize", lambda device=None: None),
         patch.object(Tensor, "pin_memory", lambda self: self),
-        patch.object(torch, "empty", lambda *sizes, pin_memory=False, **how: empty(*sizes, **how)),
+        patch.object(torch, "empty", empty),
         _Mode(),
     ):
         try:

@@ -13,7 +13,7 @@ pytest_plugins = ["tiny_run"]
 def called(monkeypatch):
     """What the verb asks its workflow for."""
     calls = []
-    monkeypatch.setattr("transduce.workflows.reproduce.reproduce_table3", lambda *given: calls.append(given))
+    monkeypatch.setattr("transduce.lab.reproduce.reproduce_table3", lambda *given: calls.append(given))
     return calls
 
 

@@ -4,8 +4,8 @@ import time
 import numpy as np
 import pytest
 
+from transduce.config import SpecialIds
 from transduce.data import Batch, Store, drop_symbols, make_batch, pad, read_batches, write_store
-from transduce.text import SpecialIds
 
 SPECIAL = SpecialIds(pad=0, begin=1, end=2, unknown=3)
 PAIRS = [([11, 13], [17], 0), ([19], [23, 29, 31], 0), ([], [], 0), ([37, 41, 43], [47, 53], 0)]

@@ -7,12 +7,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transduce.config import preset
+from transduce.config import SpecialIds, preset
 from transduce.inference import Engine
 from transduce.inference.workers import Workers
 from transduce.models import build
 from transduce.search import SearchSettings
-from transduce.text import SpecialIds
 
 SPECIAL = SpecialIds(0, 1, 2, 3)
 SIZES = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 44, "d_ff": 76, "heads": 4, "vocab_size": 67}

@@ -8,9 +8,8 @@ import torch
 
 import transduce
 from transduce.bundle import load_bundle
-from transduce.config import BadInputError, TransduceError
+from transduce.config import BadInputError, SpecialIds, TransduceError
 from transduce.inference import Engine, Translation
-from transduce.text import SpecialIds
 
 pytest_plugins = ["tiny_run"]
 

@@ -10,7 +10,7 @@ from tokenizers import normalizers
 
 from transduce.config import BadInputError, TransduceError
 from transduce.text import Tokenizer, import_sentencepiece
-from transduce.text.charsmap import character_rules
+from transduce.text.sentencepiece import character_rules
 
 ONSETS, VOWELS, CODAS = (
     ["b", "d", "f", "g", "k", "l", "m", "n", "p", "r", "s", "t", "st", "tr", "sch"],

@@ -9,10 +9,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from transduce.config import Parallel, TrainConfig, preset
+from transduce.config import Parallel, SpecialIds, TrainConfig, preset
 from transduce.data import Batch, Store, make_batch, write_store
 from transduce.models import Tokens, Transformer, build
-from transduce.text import SpecialIds
 from transduce.training import (
     Corpora,
     Hooks,

@@ -7,10 +7,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from transduce.config import Parallel, TrainConfig, preset
+from transduce.config import Parallel, SpecialIds, TrainConfig, preset
 from transduce.data import Store, make_batch, write_store
 from transduce.models import build
-from transduce.text import SpecialIds
 from transduce.training import connect, join_processes, make_optimizer, place_model, step_seed, step_work, train_step
 from transduce.training.parallel import gather
 from transduce.training.work import join_work

@@ -12,7 +12,7 @@ from torch.distributed import HashStore  # type: ignore[attr-defined]
 
 from transduce.config import BadInputError, TransduceError
 from transduce.training import Watch, Work, join_processes, pair_work
-from transduce.training.meeting import name_meeting
+from transduce.training.processes import name_meeting
 from transduce.training.work import join_work
 
 pytest_plugins = ["together"]

@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from transduce.config import TrainConfig, preset
+from transduce.config import SpecialIds, TrainConfig, preset
 from transduce.data import Share, Store, write_store
 from transduce.models import build
-from transduce.text import SpecialIds
 from transduce.training import Corpora, Hooks, Progress, Report, Training, make_optimizer
-from transduce.training.step_batches import read_step_batches
+from transduce.training.step import read_step_batches
 from transduce.training.validation import dev_losses
 
 SPECIAL = SpecialIds(pad=0, begin=1, end=2, unknown=3)

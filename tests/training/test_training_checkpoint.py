@@ -23,8 +23,7 @@ from transduce.training import (
     save_checkpoint,
 )
 from transduce.training import writer as checkpoint_writer
-from transduce.training.checkpoint import list_regular
-from transduce.training.manifest import write_manifest
+from transduce.training.checkpoint import list_regular, write_manifest
 
 SMALL = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 8, "d_ff": 12, "heads": 2, "vocab_size": 19}
 

@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from transduce.training.journal import Journal
+from transduce.training.report import Journal
 
 
 @pytest.fixture

@@ -11,10 +11,9 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 
-from transduce.config import BadInputError, MetricKey, TrainConfig, preset
+from transduce.config import BadInputError, MetricKey, SpecialIds, TrainConfig, preset
 from transduce.data import Batch, EncodedPair, Store, plan_epoch, write_store
 from transduce.models import Tokens, Transformer, build
-from transduce.text import SpecialIds
 from transduce.training import (
     Corpora,
     Hooks,

@@ -3,7 +3,7 @@
 import pytest
 
 from transduce.config import TrainConfig
-from transduce.training.pace import Pace, describe_time
+from transduce.training.progress import Pace, describe_time
 
 PACE = Pace(step=10, seconds=30.0)
 STEP, SECONDS = 20, 70.0

@@ -9,7 +9,7 @@ import torch
 
 from tests.training.test_training_loop import CONFIG, _metrics, _train, corpora  # noqa: F401 - a fixture
 from transduce.config import TransduceError
-from transduce.training import list_checkpoints, loop, step_batches
+from transduce.training import list_checkpoints, loop, step
 from transduce.training.step import compute_loss
 
 SOUND = CONFIG.model_copy(update={"max_steps": 12, "checkpoint_every": 2, "log_every": 1, "validate_every": 12})
@@ -112,7 +112,7 @@ def test_the_list_is_on_disk_before_the_training_goes_on(tmp_path, corpora, pois
         taught.append(arguments)
         if len(taught) == 2:
             raise RuntimeError("power cut")
-        return step_batches.read_step_batches(*arguments)
+        return step.read_step_batches(*arguments)
 
     monkeypatch.setattr(loop, "read_step_batches", read_step_batches)
     with pytest.raises(RuntimeError, match="power cut"):

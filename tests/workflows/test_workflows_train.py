@@ -6,12 +6,11 @@ import torch
 
 import transduce
 from transduce.config import BadInputError, read_run
-from transduce.config.disk import hold
 from transduce.data import read_lines
 from transduce.evaluation import corpus_score
 from transduce.training import list_checkpoints
 from transduce.workflows.prepare import prepare
-from transduce.workflows.run_directory import RunDirectory
+from transduce.workflows.run_directory import RunDirectory, hold
 from transduce.workflows.train import train_run
 
 pytest_plugins = ["tiny_run"]

@@ -6,7 +6,7 @@ from safetensors.torch import load_file, save_file
 
 from transduce.cli.main import _run
 from transduce.config import read_run
-from transduce.training.manifest import write_manifest
+from transduce.training.checkpoint import write_manifest
 from transduce.workflows import verify_resume as module
 from transduce.workflows.run_directory import RunDirectory
 

@@ -87,7 +87,7 @@ def _shown(value: object) -> str:
 
 
 def _print_table3(as_json: bool) -> None:
-    from transduce.workflows.parameter_counts import compare_table3
+    from transduce.lab.parameter_counts import compare_table3
 
     facts = compare_table3()
     if as_json:

@@ -38,8 +38,8 @@ def reproduce(
     seconds = _read_time(budget)
     chosen = _read_rows(rows)
 
+    from transduce.lab.reproduce import Plan, reproduce_table3
     from transduce.workflows.corpus_folder import find_corpora
-    from transduce.workflows.reproduce import Plan, reproduce_table3
 
     corpora = find_corpora(data, source_language, target_language)
     plan = Plan(corpora, chosen, seeds, steps, own_process=True)

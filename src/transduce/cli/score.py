@@ -25,7 +25,7 @@ def score(
     """
     from transduce.data import read_pairs
     from transduce.inference import load
-    from transduce.workflows.failures import Failures
+    from transduce.workflows.requests import Failures
     from transduce.workflows.translate import in_groups
 
     translator, failures = load(model, precision), Failures()

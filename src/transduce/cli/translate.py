@@ -81,8 +81,7 @@ def translate(
     from transduce.config import BadInputError
     from transduce.data import open_binary, read_lines
     from transduce.inference import load
-    from transduce.workflows.failures import Failures
-    from transduce.workflows.requests import RequestReader
+    from transduce.workflows.requests import Failures, RequestReader
     from transduce.workflows.translate import Beside, translate_stream
 
     if scores and format_ == "jsonl":

@@ -10,7 +10,7 @@ from transduce.config.model import TransformerConfig
 from transduce.config.presets import PRESETS, PUBLISHED, preset
 from transduce.config.run import Parallel, Precision, RunConfig, TrainConfig, TrainingPrecision
 from transduce.config.table3 import TABLE3, Table3Row, scale_preset, scale_steps
-from transduce.config.tokenizer import SideConfig, TokenizerConfig, VocabularyConfig
+from transduce.config.tokenizer import SideConfig, SpecialIds, TokenizerConfig, VocabularyConfig
 from transduce.config.toml import read_run, write_run
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "Precision",
     "RunConfig",
     "SideConfig",
+    "SpecialIds",
     "StoppedError",
     "Stopping",
     "Table3Row",

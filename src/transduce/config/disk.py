@@ -3,16 +3,9 @@
 What is written lies in memory until it is flushed, and a name (a new one, a changed one) until its folder is.
 """
 
-import errno
 import os
 import shutil
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-
-if sys.platform != "win32":
-    import fcntl
 
 
 def flush(path: Path) -> None:
@@ -60,35 +53,3 @@ def replace_directory(finished: Path, path: Path) -> None:
     finished.rename(path)
     flush(path.parent)
     shutil.rmtree(older, ignore_errors=True)
-
-
-@contextmanager
-def hold(folder: Path) -> Iterator[None]:
-    """Keep a folder to this block. It is free again when the block or the process ends.
-
-    It is made if need be, and goes again where nothing was put into it.
-
-    Where the system knows no such locks (Windows, some file systems of networks), nothing is kept.
-
-    Raises:
-        BlockingIOError: Somebody else holds it.
-    """
-    if sys.platform == "win32":
-        yield
-        return
-    made = not folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise
-        except OSError as error:
-            if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL):
-                raise
-        yield
-    finally:
-        os.close(descriptor)
-        if made and not any(folder.iterdir()):
-            folder.rmdir()

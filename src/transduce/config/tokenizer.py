@@ -1,6 +1,7 @@
 """How text becomes tokens."""
 
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, final
 
 from pydantic import Field, field_validator, model_validator
 
@@ -109,3 +110,14 @@ def _check_fit(vocabulary: VocabularyConfig) -> None:
     # Room for the 4 special symbols, the 256 bytes, and some characters.
     if kind in ("bpe", "characters") and vocabulary.vocab_size < 300:
         raise ValueError(f"vocab_size = {vocabulary.vocab_size} is too small for {kind}: 300 or more")
+
+
+@final
+@dataclass(frozen=True)
+class SpecialIds:
+    """The ids of the symbols that no text has: all that training and search know of a vocabulary."""
+
+    pad: int
+    begin: int
+    end: int
+    unknown: int

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from transduce.config import SpecialIds
 from transduce.data.block import Ids
 from transduce.data.plan import Rows
 from transduce.data.store import Store
-from transduce.text import SpecialIds
 
 Array = NDArray[np.int64]
 

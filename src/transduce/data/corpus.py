@@ -1,19 +1,20 @@
 """Parallel text as people have it: two files, or one file of pairs."""
 
 import json
+import random
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, assert_never
 
 import pyarrow as pa
 from pyarrow import parquet
 
 from transduce.config import BadInputError, Corpus
+from transduce.config.corpora import MadeUpTask
 from transduce.data.lines import Bare, is_text, read_lines, read_pairs, tell_once
-from transduce.data.made_up import make_task
 
 _COMPRESSED: Final = (".gz", ".zst")
 
@@ -158,3 +159,23 @@ def _read_parquet(file: _File) -> Pairs:
 def _advice(names: object) -> str:
     known = ", ".join(map(str, names)) if isinstance(names, (dict, list)) and names else "none"
     return f"there are {known}; source_field and target_field in the run file say which to read"
+
+
+_DIGITS = "0123456789"
+_LONGEST = 10
+
+
+def make_task(task: MadeUpTask, count: int, seed: int) -> Iterator[tuple[str, str]]:
+    """``count`` pairs of a task, the same for the same seed."""
+    match task:
+        case "copy":
+            return _copy(count, random.Random(seed))
+        case _:
+            assert_never(task)
+
+
+def _copy(count: int, draw: random.Random) -> Iterator[tuple[str, str]]:
+    """Sequences of 1 to 10 symbols out of 10; the target is the source."""
+    for _ in range(count):
+        text = " ".join(draw.choices(_DIGITS, k=draw.randint(1, _LONGEST)))
+        yield text, text

@@ -10,14 +10,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from transduce.config import Precision
+from transduce.config import Precision, SpecialIds
 from transduce.data import pad
 from transduce.inference.queue import RequestQueue
 from transduce.inference.workers import Workers
 from transduce.kernels import is_out_of_memory, resolve_format, run_safely
 from transduce.models import AttentionRequest, Ensemble, Model, Tokens, TrainableModel, can_run_natively, make_ready
 from transduce.search import Outcome, Request, SearchSettings, TooLittleMemory, beam_search, score_targets
-from transduce.text import SpecialIds
 
 Ids = list[int]
 _LAST_TWO: Final = AttentionRequest(cross=(-2, -1))  # or the only one

@@ -7,11 +7,10 @@ from transduce.text.pair import TokenizerPair
 from transduce.text.sentencepiece import import_sentencepiece
 from transduce.text.sentences import split_sentences
 from transduce.text.symbols import check_symbols
-from transduce.text.tokenizer import SpecialIds, Tokenizer
+from transduce.text.tokenizer import Tokenizer
 
 __all__ = [
     "BpeDropout",
-    "SpecialIds",
     "Tokenizer",
     "TokenizerPair",
     "check_symbols",

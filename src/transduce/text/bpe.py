@@ -10,8 +10,7 @@ from typing import Final
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
-from transduce.text.alphabet import count_characters, most_frequent
-from transduce.text.symbols import BYTES, check_room, check_symbols, standing
+from transduce.text.symbols import BYTES, check_room, check_symbols, count_characters, most_frequent, standing
 from transduce.text.tokenizer import SPECIAL_SYMBOLS, UNKNOWN, Tokenizer, add_special
 
 _MIN_FREQUENCY: Final = 2

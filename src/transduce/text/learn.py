@@ -4,10 +4,9 @@ from collections.abc import Iterable
 from typing import Literal, assert_never
 
 from transduce.text.bpe import learn_bpe
-from transduce.text.characters import learn_characters
 from transduce.text.tokenizer import Tokenizer
 from transduce.text.wordpiece import learn_wordpiece
-from transduce.text.words import learn_words
+from transduce.text.words import learn_characters, learn_words
 
 LearnedKind = Literal["bpe", "wordpiece", "words", "characters"]
 

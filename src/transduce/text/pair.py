@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
-from transduce.config import BadInputError
-from transduce.text.tokenizer import SpecialIds, Tokenizer
+from transduce.config import BadInputError, SpecialIds
+from transduce.text.tokenizer import Tokenizer
 
 SHARED: Final = "tokenizer.json"
 SIDES: Final = ("tokenizer.source.json", "tokenizer.target.json")

@@ -1,6 +1,7 @@
-"""Symbols of the user's own, such as ``<de>`` or ``<formal>``: words that are one token each, wherever they stand."""
+"""Symbols that no trainer chooses: bytes, frequent characters, and the user's own such as ``<de>``, one token each."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
@@ -56,3 +57,19 @@ def check_room(vocab_size: int, fixed: int, symbols: tuple[str, ...]) -> int:
 def standing(symbols: tuple[str, ...]) -> str:
     """A regular expression for any of the symbols where it is a word of its own."""
     return rf"(?<!\S)(?:{'|'.join(map(re.escape, symbols))})(?!\S)"
+
+
+def count_characters(lines: Iterable[str]) -> Counter[str]:
+    """How often each character stands in the text."""
+    counts: Counter[str] = Counter()
+    for line in lines:
+        counts.update(line)
+    return counts
+
+
+def most_frequent(counts: Counter[str], limit: int) -> list[str]:
+    """At most so many characters, the most frequent first; of equally frequent ones those that Unicode has first.
+
+    The trainers could choose too, but of equally frequent ones they keep others each time.
+    """
+    return sorted(+counts, key=lambda character: (-counts[character], character))[:limit]

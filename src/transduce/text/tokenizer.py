@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 from typing import Final, final
@@ -10,9 +9,8 @@ from typing import Final, final
 import tokenizers
 from tokenizers import AddedToken, models
 
-from transduce.config import BadInputError
-from transduce.text.guard import guarded
-from transduce.text.structure import read_checked
+from transduce.config import BadInputError, SpecialIds
+from transduce.text.guard import guarded, read_checked
 
 # The special symbols and their ids are the same in every vocabulary: models and search take them as numbers.
 PAD: Final = "<pad>"
@@ -20,17 +18,6 @@ BEGIN: Final = "<s>"
 END: Final = "</s>"
 UNKNOWN: Final = "<unk>"
 SPECIAL_SYMBOLS: Final = (PAD, BEGIN, END, UNKNOWN)
-
-
-@final
-@dataclass(frozen=True)
-class SpecialIds:
-    """The ids of the symbols that no text has."""
-
-    pad: int
-    begin: int
-    end: int
-    unknown: int
 
 
 @final

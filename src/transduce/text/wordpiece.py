@@ -9,8 +9,7 @@ from typing import Final
 
 from tokenizers import models, trainers
 
-from transduce.text.alphabet import most_frequent
-from transduce.text.symbols import CONTINUED, check_room, check_symbols
+from transduce.text.symbols import CONTINUED, check_room, check_symbols, most_frequent
 from transduce.text.tokenizer import SPECIAL_SYMBOLS, UNKNOWN, Tokenizer
 from transduce.text.words import GUARD, train_on_words, words_tokenizer
 

@@ -1,4 +1,8 @@
-"""One token for each word between white space. Text comes back with one space between words; unseen words do not."""
+"""One token for each word between white space, or for each character.
+
+Words come back with one space between them, and unseen ones do not. Unseen characters are spelled in bytes, so every
+text comes back exactly.
+"""
 
 import re
 from collections.abc import Iterable
@@ -7,7 +11,15 @@ from typing import Final
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
-from transduce.text.symbols import CONTINUED, check_room, check_symbols, standing
+from transduce.text.symbols import (
+    BYTES,
+    CONTINUED,
+    check_room,
+    check_symbols,
+    count_characters,
+    most_frequent,
+    standing,
+)
 from transduce.text.tokenizer import SPECIAL_SYMBOLS, UNKNOWN, Tokenizer, add_special
 
 # Stands before words of the text that begin like something else, a special symbol for one, and goes when text is
@@ -69,3 +81,24 @@ def _guards(symbols: tuple[str, ...]) -> normalizers.Normalizer:
     guards = normalizers.Replace(Regex(rf"(?<=\s){meant}(?={names})"), GUARD)
     # The library fails where something is put at the very beginning.
     return normalizers.Sequence([normalizers.Prepend(" "), guards])
+
+
+def learn_characters(lines: Iterable[str], vocab_size: int, symbols: Iterable[str] = ()) -> Tokenizer:
+    """A vocabulary of at most ``vocab_size`` symbols: 4 special ones, 256 bytes, the user's, frequent characters.
+
+    Raises:
+        BadInputError: A symbol is none, or the vocabulary has no room for them.
+    """
+    symbols = check_symbols(symbols)
+    fixed = [*SPECIAL_SYMBOLS, *BYTES, *symbols]
+    room = check_room(vocab_size, len(fixed), symbols)
+    characters = most_frequent(count_characters(lines), room)
+    vocabulary = {symbol: index for index, symbol in enumerate(dict.fromkeys([*fixed, *characters]))}
+    backend = tokenizers.Tokenizer(
+        models.BPE(vocabulary, [], unk_token=UNKNOWN, byte_fallback=True, ignore_merges=bool(symbols))
+    )
+    if symbols:
+        # Pieces of one character each, so that only a symbol's piece is looked up whole, not text that spells another.
+        backend.pre_tokenizer = pre_tokenizers.Split(Regex(rf"{standing(symbols)}|[\s\S]"), behavior="isolated")
+    backend.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+    return Tokenizer(add_special(backend))

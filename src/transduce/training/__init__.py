@@ -1,32 +1,37 @@
 """Optimizer, schedule, one pure step, the loop around it, and checkpoints."""
 
-from transduce.training.averaging import average_weights
+from transduce.training.allocator import keep_freed_memory
 from transduce.training.checkpoint import (
     MODEL,
     OPTIMIZER,
+    average_weights,
     list_checkpoints,
     load_checkpoint,
     load_newest,
     read_progress,
     read_weights,
 )
-from transduce.training.circumstances import circumstances
-from transduce.training.loop import is_finished, is_over, is_stale, train, why_finished
-from transduce.training.memory import keep_freed_memory
+from transduce.training.loop import train
 from transduce.training.parallel import connect, gather_model, place_model
-from transduce.training.process import put_back
+from transduce.training.process import circumstances, put_back
 from transduce.training.processes import Processes, join_processes
-from transduce.training.progress import Progress
+from transduce.training.progress import Progress, is_finished, is_over, is_stale, why_finished
 from transduce.training.report import Report
 from transduce.training.requests import Abandoned, Requests, listen
-from transduce.training.schedule import constant_rate, cooldown, learning_rate
 from transduce.training.session import Corpora, Hooks, Training
-from transduce.training.snapshot import Snapshot, look
-from transduce.training.step import compute_loss, make_optimizer, step_seed, train_step
+from transduce.training.step import (
+    compute_loss,
+    constant_rate,
+    cooldown,
+    learning_rate,
+    make_optimizer,
+    step_seed,
+    train_step,
+)
 from transduce.training.tracking import require_tensorboard
 from transduce.training.watch import Watch
 from transduce.training.work import Work, pair_work, step_work
-from transduce.training.writer import CheckpointWriter, save_checkpoint
+from transduce.training.writer import CheckpointWriter, Snapshot, look, save_checkpoint
 
 __all__ = [
     "MODEL",

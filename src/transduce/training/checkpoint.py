@@ -1,18 +1,19 @@
-"""Checkpoints as they lie on disk: the folders ``step-N`` of a run, read and verified."""
+"""Checkpoints as they are on disk: the folders ``step-N`` of a run, verified by their manifests, read and averaged."""
 
+import hashlib
 import logging
 import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 import torch
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from transduce.bundle import load_weights, read_tensors
 from transduce.config import BadInputError
-from transduce.config.disk import replace_directory
-from transduce.training.manifest import check_files
+from transduce.config.disk import replace_directory, write_flushed
 from transduce.training.parallel import part_like
 from transduce.training.processes import ALONE, Processes
 from transduce.training.progress import Progress
@@ -128,3 +129,81 @@ def _load_optimizer(model: nn.Module, optimizer: torch.optim.Adam, path: Path) -
                 raise BadInputError(f"{path}: {name}.{key} is missing or of another shape: not this run's optimizer")
             spread = stored.to(parameter.device) if key == "step" else part_like(stored, parameter)
             optimizer.state[parameter][key] = spread
+
+
+MANIFEST: Final = "manifest.json"
+
+
+class Entry(BaseModel):
+    """What is known of a file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    bytes: int
+    sha256: str
+
+
+_ENTRIES: Final = TypeAdapter(dict[str, Entry])
+
+
+def write_manifest(folder: Path) -> None:
+    """Describe the files of a folder in one more."""
+    entries = {path.name: _describe(path) for path in sorted(folder.iterdir()) if path.name != MANIFEST}
+    write_flushed(folder / MANIFEST, _ENTRIES.dump_json(entries, indent=2).decode() + "\n")
+
+
+def check_files(folder: Path, *names: str) -> bool:
+    """See that files are what was written; whether there is a manifest to tell: older versions wrote none.
+
+    Raises:
+        BadInputError: A file or the manifest is missing or damaged; it is named.
+    """
+    path = folder / MANIFEST
+    try:
+        entries = _ENTRIES.validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return False
+    except (OSError, ValidationError) as error:
+        raise BadInputError(f"{path}: damaged checkpoint: {error}".splitlines()[0]) from error
+    for name in names:
+        try:
+            found = _describe(folder / name)
+        except OSError as error:
+            raise BadInputError(f"{folder / name}: damaged checkpoint: {error.strerror}") from error
+        if difference := _differ(found, entries.get(name)):
+            raise BadInputError(f"{folder / name}: damaged checkpoint: {difference}")
+    return True
+
+
+def _describe(path: Path) -> Entry:
+    with path.open("rb") as stream:
+        return Entry(bytes=path.stat().st_size, sha256=hashlib.file_digest(stream, "sha256").hexdigest())
+
+
+def _differ(found: Entry, wanted: Entry | None) -> str | None:
+    if wanted is None:
+        return f"{MANIFEST} does not name it"
+    if found.bytes != wanted.bytes:
+        return f"{found.bytes:,} bytes instead of {wanted.bytes:,}"
+    return None if found == wanted else f"its sha256 is not that in {MANIFEST}"
+
+
+def average_weights(checkpoints: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """The mean of each tensor over all checkpoints, summed in float64, in the type of the first.
+
+    Raises:
+        ValueError: There is no checkpoint.
+    """
+    sums: dict[str, Tensor] = {}
+    types: dict[str, torch.dtype] = {}
+    count = 0
+    for weights in checkpoints:
+        count += 1
+        for name, tensor in weights.items():
+            if name in sums:
+                sums[name] += tensor
+            else:
+                sums[name], types[name] = tensor.double(), tensor.dtype
+    if not count:
+        raise ValueError("no checkpoints to average")
+    return {name: (total / count).to(types[name]) for name, total in sums.items()}

@@ -1,30 +1,36 @@
-"""The training loop: batches in, a trained model and its checkpoints out."""
+"""What happens between the steps of a training: they are judged and logged, dev is measured, checkpoints are saved."""
 
 import logging
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, final
 
 import torch
 from torch import nn
 
 from transduce.config import BadInputError, TrainConfig, TransduceError
 from transduce.data import Batch, Share
+from transduce.training.allocator import KeptMemory, keep_freed_memory
 from transduce.training.checkpoint import load_newest
 from transduce.training.health import Examined, Examiner, Health
-from transduce.training.memory import KeptMemory, keep_freed_memory
 from transduce.training.micro_batches import fit, within_memory
-from transduce.training.pace import Pace
 from transduce.training.parallel import connect, gather_model
 from transduce.training.process import put_back
-from transduce.training.progress import Progress
-from transduce.training.requests import Abandoned
-from transduce.training.schedule import constant_rate, cooldown, learning_rate
+from transduce.training.progress import Pace, Progress, is_finished, is_over, is_stale
+from transduce.training.requests import Abandoned, Asked
 from transduce.training.session import Sums, Training, describe
-from transduce.training.step import Taken, step_seed, train_step
-from transduce.training.step_batches import read_step_batches
+from transduce.training.step import (
+    StepBatches,
+    Taken,
+    constant_rate,
+    cooldown,
+    learning_rate,
+    read_step_batches,
+    step_seed,
+    train_step,
+)
 from transduce.training.validation import validate
 from transduce.training.watch import Watch
 from transduce.training.work import join_work, step_work
@@ -87,72 +93,140 @@ def _open_writer(training: Training) -> CheckpointWriter:
     )
 
 
+@final
+@dataclass(frozen=True)
+class _Interval:
+    """The steps since the last measurement: their losses, and when the first of them began."""
+
+    sums: Sums
+    clock: float
+
+    @classmethod
+    def begin(cls, training: Training) -> "_Interval":
+        return cls(Sums.zero(training.device), time.perf_counter())
+
+
+@final
+@dataclass(frozen=True)
+class _Due:
+    """What is to be done behind a step."""
+
+    validation: bool
+    checkpoint: bool  # a regular one
+    asked: Asked
+    figures: bool
+    last: bool
+
+    @property
+    def any(self) -> bool:
+        return self.validation or self.checkpoint or self.asked.any or self.figures
+
+
 def _train(
     training: Training, network: nn.Module, share: Share, progress: Progress, writer: CheckpointWriter, watch: Watch
 ) -> Progress:
-    config, requests, processes = training.config, training.requests, training.processes
-    sums, examiner = Sums.zero(training.device), Examiner(behind=training.device.type == "cuda")
-    clock, kept = time.perf_counter(), KeptMemory() if training.own_process else None
+    """Step by step, and between steps what is due, until the training is over, asked to stop, or its gradients fail."""
+    config, processes = training.config, training.processes
+    interval, examiner = _Interval.begin(training), Examiner(behind=training.device.type == "cuda")
+    kept = KeptMemory() if training.own_process else None
     pace, timed = Pace(progress.step, progress.seconds), training.sitting
     watch.beat(f"step {progress.step + 1}")
     for step_batches in read_step_batches(training.corpora, config, progress, share):
-        step = progress.step + 1
-        rate = _rate(training, step)
-        work = join_work(step_work(step_batches.batches), processes)
-        taken, micro_batches = _take(training, network, step_batches.batches, work.target, progress)
+        interval, progress = _step(training, network, step_batches, interval, progress, examiner)
         if kept is not None:
             kept.look()
-        sums = sums.add(taken.losses, work.target, taken.gradient_norm.isfinite())
-        own = taken.losses.nll / taken.losses.tokens
-        examiner.add(step, step_batches.places, work.target, own, taken.gradient_norm)
-        sums, health = _judge(training, sums, examiner.read(), progress.health)
-        changes = {
-            "step": step,
-            "work": progress.work + work,
-            "micro_batches": micro_batches,
-            "health": health,
-            **step_batches.position,
-        }
-        progress = progress.model_copy(update=changes)
-        if health.lost:
+        if progress.health.lost:
             return progress
-        seconds = processes.agree(progress.seconds + time.perf_counter() - clock)
-        training.report.advance(step, pace.left(config, step, seconds))
+        seconds = processes.agree(progress.seconds + time.perf_counter() - interval.clock)
+        training.report.advance(progress.step, pace.left(config, progress.step, seconds))
         if not timed and (timed := pace.is_known(config, seconds)):
-            _tell_cut(training, pace.cut_short(config, step, seconds))
-        last = is_over(config, step, seconds)
-        validating = last or step % config.validate_every == 0
-        regular = last or _saves(config, progress, seconds)
-        asked = requests.take(step, processes)
-        watch.beat(f"step {step + 1}")
-        if not (validating or regular or asked.any or step % config.log_every == 0):
+            _warn(training, pace.cut_short(config, progress.step, seconds))
+        due = _find_due(training, progress, seconds)
+        watch.beat(f"step {progress.step + 1}")
+        if not due.any:
             continue
-        sums, health = _judge(training, sums, examiner.read(everything=True), progress.health)
-        progress = progress.model_copy(update={"health": health})
-        if health.lost:
+        progress = _measure(training, interval, progress, examiner)
+        if progress.health.lost:
             return progress
-        loss = sums.mean(processes)  # waits for the device, so that the clock counts all of its work
-        seconds = processes.agree(time.perf_counter() - clock)
-        progress = _count(progress, sums, seconds)
-        measured = describe("train", progress, loss, rate) | sums.own_loss(processes)
-        training.report.train(measured, sums.tokens / seconds)
         watch.rest()
-        if validating:
-            progress = _validate(training, progress, writer)
-        # Between then and now there was time for more to be asked.
-        more = requests.take(step, processes)
-        last = last or is_stale(config, progress)
-        if regular or last or asked.any or more.any:
-            progress = _mark(progress, asked=not (regular or last))
-            writer.write(progress)
-        if last or more.stop:
+        progress, ended = _validate_and_save(training, progress, due, writer)
+        if ended:
             break
-        sums, clock = Sums.zero(training.device), time.perf_counter()
-        watch.beat(f"step {step + 1}")
+        interval = _Interval.begin(training)
+        watch.beat(f"step {progress.step + 1}")
     return progress
 
 
-def _tell_cut(training: Training, message: str | None) -> None:
+def _step(
+    training: Training,
+    network: nn.Module,
+    step_batches: StepBatches,
+    interval: _Interval,
+    progress: Progress,
+    examiner: Examiner,
+) -> tuple[_Interval, Progress]:
+    """One step, and what the device has told of those before it."""
+    work = join_work(step_work(step_batches.batches), training.processes)
+    taken, micro_batches = _take(training, network, step_batches.batches, work.target, progress)
+    sums = interval.sums.add(taken.losses, work.target, taken.gradient_norm.isfinite())
+    own = taken.losses.nll / taken.losses.tokens
+    examiner.add(progress.step + 1, step_batches.places, work.target, own, taken.gradient_norm)
+    sums, health = _judge(training, sums, examiner.read(), progress.health)
+    changes = {
+        "step": progress.step + 1,
+        "work": progress.work + work,
+        "micro_batches": micro_batches,
+        "health": health,
+        **step_batches.position,
+    }
+    return replace(interval, sums=sums), progress.model_copy(update=changes)
+
+
+def _find_due(training: Training, progress: Progress, seconds: float) -> _Due:
+    """What the settings, the clock and requests ask for behind this step; all processes must call it."""
+    config, step = training.config, progress.step
+    last = is_over(config, step, seconds)
+    return _Due(
+        validation=last or step % config.validate_every == 0,
+        checkpoint=last or _saves(config, progress, seconds),
+        asked=training.requests.take(step, training.processes),
+        figures=step % config.log_every == 0,
+        last=last,
+    )
+
+
+def _measure(training: Training, interval: _Interval, progress: Progress, examiner: Examiner) -> Progress:
+    """Report the steps of an interval, unless the last of them are found to have failed too often."""
+    processes = training.processes
+    sums, health = _judge(training, interval.sums, examiner.read(everything=True), progress.health)
+    progress = progress.model_copy(update={"health": health})
+    if health.lost:
+        return progress
+    loss = sums.mean(processes)  # waits for the device, so that the clock counts all of its work
+    seconds = processes.agree(time.perf_counter() - interval.clock)
+    progress = _count(progress, sums, seconds)
+    rate = _rate(training, progress.step)
+    measured = describe("train", progress, loss, rate) | sums.own_loss(processes)
+    training.report.train(measured, sums.tokens / seconds)
+    return progress
+
+
+def _validate_and_save(
+    training: Training, progress: Progress, due: _Due, writer: CheckpointWriter
+) -> tuple[Progress, bool]:
+    """Measure dev and write a checkpoint, as far as they are due; and whether the training ends here."""
+    if due.validation:
+        progress = _validate(training, progress, writer)
+    # Between then and now there was time for more to be asked.
+    more = training.requests.take(progress.step, training.processes)
+    last = due.last or is_stale(training.config, progress)
+    if due.checkpoint or last or due.asked.any or more.any:
+        progress = _mark(progress, asked=not (due.checkpoint or last))
+        writer.write(progress)
+    return progress, last or more.stop
+
+
+def _warn(training: Training, message: str | None) -> None:
     if message and training.processes.first:
         _log.warning(message)
 
@@ -177,8 +251,7 @@ def _judge(training: Training, sums: Sums, examined: Iterable[Examined], health:
     for each in examined:
         health, message = health.judge(each)
         sums = sums if each.sound else sums.without(each.tokens)
-        if message and training.processes.first:
-            _log.warning(message)
+        _warn(training, message)
     return sums, health
 
 
@@ -210,14 +283,14 @@ def _validate(training: Training, progress: Progress, writer: CheckpointWriter) 
     """Have the first process measure dev; the others wait, however long that takes, and go on from what it found."""
     processes = training.processes
     if processes.alone:
-        return _measure(training, progress, writer)
+        return _measure_dev(training, progress, writer)
     whole = replace(training, model=gather_model(training.model, processes))
     return Progress.model_validate_json(
-        processes.lead("measuring dev", lambda: _measure(whole, progress, writer).model_dump_json())
+        processes.lead("measuring dev", lambda: _measure_dev(whole, progress, writer).model_dump_json())
     )
 
 
-def _measure(training: Training, progress: Progress, writer: CheckpointWriter) -> Progress:
+def _measure_dev(training: Training, progress: Progress, writer: CheckpointWriter) -> Progress:
     """Measure dev, unless the training is to stop: then it is done when the training goes on."""
     if training.config.average_last > 1:
         writer.wait()
@@ -238,34 +311,6 @@ def _rate(training: Training, step: int) -> float:
     else:
         rate = learning_rate(step, training.model.width, config.warmup_steps, config.learning_rate_factor)
     return rate * cooldown(step, config.max_steps, config.cooldown_steps)
-
-
-def is_over(config: TrainConfig, step: int, seconds: float) -> bool:
-    """Whether a training has had its steps or its time."""
-    return step >= config.max_steps or (config.max_minutes is not None and seconds >= 60 * config.max_minutes)
-
-
-def is_stale(config: TrainConfig, progress: Progress) -> bool:
-    """Whether dev has not become better for as long as the settings allow."""
-    return config.early_stop is not None and progress.stale >= config.early_stop
-
-
-def why_finished(config: TrainConfig, progress: Progress) -> str | None:
-    """Which setting ended a training, in words; None where it is not finished."""
-    if not is_finished(config, progress):
-        return None
-    if progress.step >= config.max_steps:
-        return f"train.max_steps = {config.max_steps:,}"
-    if is_over(config, progress.step, progress.seconds):
-        return f"train.max_minutes = {config.max_minutes:g}"
-    since = "" if progress.best_step is None else f" since step {progress.best_step:,}"
-    return f"train.early_stop = {config.early_stop}: so many validations{since} were not better"
-
-
-def is_finished(config: TrainConfig, progress: Progress) -> bool:
-    """Whether there is nothing left to do."""
-    over = is_over(config, progress.step, progress.seconds) or is_stale(config, progress)
-    return over and not progress.unvalidated
 
 
 def _saves(config: TrainConfig, progress: Progress, seconds: float) -> bool:

@@ -1,10 +1,14 @@
-"""What a training sets of the process that it runs in, and puts back at its end."""
+"""What a training sets of the process that it runs in, and what of it decides the last bits of a sum."""
 
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import torch
+
+from transduce.config import Parallel
+from transduce.kernels import has_native
+from transduce.training.processes import ALONE, Processes
 
 
 @contextmanager
@@ -20,3 +24,15 @@ def put_back(device: torch.device, *, with_warnings: bool = False) -> Iterator[N
         if with_warnings:
             stack.enter_context(warnings.catch_warnings())
         yield
+
+
+def circumstances(device: torch.device, processes: Processes = ALONE, parallel: Parallel = "data") -> dict[str, str]:
+    """Of this process and its companions, by name."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else torch.backends.cpu.get_cpu_capability()
+    return {
+        "torch": torch.__version__,
+        "device": f"{device.type} {name}",
+        "threads": str(torch.get_num_threads()),
+        "processes": "1" if processes.alone else f"{processes.number} ({parallel})",
+        "kernels": "C++" if has_native(torch.empty(1, device=device)) else "PyTorch",
+    }

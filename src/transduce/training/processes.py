@@ -6,6 +6,8 @@ little: a few counts at every step, and what the first of them decided. Nothing 
 
 import logging
 import os
+import secrets
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,9 +17,10 @@ from typing import Final, final
 
 import torch
 import torch.distributed as dist
+from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
 
 from transduce.config import BadInputError, TransduceError
-from transduce.training.meeting import open_store
 
 _log = logging.getLogger(__name__)
 
@@ -202,3 +205,41 @@ def _device(local_rank: int) -> torch.device:
 def _is_of_connection(error: RuntimeError) -> bool:
     """Whether the error is of the exchange between processes; gloo's have no type of their own."""
     return isinstance(error, dist.DistError) or any(name in str(error) for name in ("gloo", "NCCL", "Gloo"))
+
+
+_PAUSE: Final = 0.01  # seconds
+
+
+def open_store(rank: int, number: int, limit: timedelta) -> Store:
+    """What all processes of this start, and no others, read and write.
+
+    Raises:
+        TransduceError: Some of them do not come within the limit.
+    """
+    store: Store = next(rendezvous("env://", rank, number, timeout=limit))[0]
+    return PrefixStore(name_meeting(store, rank, number, limit), store)
+
+
+def name_meeting(store: Store, rank: int, number: int, limit: timedelta) -> str:
+    """A name that the first process chooses and all others of this start hear, whatever stands in the store.
+
+    Each says hello with a word that it has just made up, and waits for an answer to this very word. The first answers
+    whatever word it finds, an old one too, until it is thanked in its own name.
+    """
+    own = secrets.token_hex(8)
+    store.set(f"hello/{rank}", own)
+    if rank > 0:
+        name = str(store.get(f"welcome/{own}").decode())
+        store.set(f"thanks/{name}/{rank}", "")
+        return name
+    missing, deadline = set(range(1, number)), time.monotonic() + limit.total_seconds()
+    while missing:
+        for other in sorted(missing):
+            if store.check([f"hello/{other}"]):
+                store.set(f"welcome/{store.get(f'hello/{other}').decode()}", own)
+            if store.check([f"thanks/{own}/{other}"]):
+                missing.remove(other)
+        if missing and time.monotonic() > deadline:
+            raise TransduceError(f"of {number} processes, these did not come: {', '.join(map(str, sorted(missing)))}")
+        time.sleep(_PAUSE)
+    return own

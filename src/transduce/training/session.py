@@ -6,11 +6,10 @@ from pathlib import Path
 
 import torch
 
-from transduce.config import MetricKey, TrainConfig
+from transduce.config import MetricKey, SpecialIds, TrainConfig
 from transduce.data import Resegment, Store
 from transduce.kernels import resolve_precision
 from transduce.models import LossSums, TrainableModel
-from transduce.text import SpecialIds
 from transduce.training.processes import ALONE, Processes
 from transduce.training.progress import Progress
 from transduce.training.report import Report

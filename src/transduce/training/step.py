@@ -1,8 +1,9 @@
-"""One training step, and the loss of a batch that it does not learn from."""
+"""A training step as section 5 has it: batches (5.1), optimizer and learning rate (5.3), loss, gradient, update."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import final
 
 import numpy as np
@@ -12,17 +13,94 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from transduce.config import TrainConfig
-from transduce.data import Batch
+from transduce.data import Batch, Share, deal, drop_symbols, plan_epoch, read_batches
 from transduce.kernels import derive, make_seed, send
 from transduce.models import LossSums, Tokens
 from transduce.training.fillers import fill_up
+from transduce.training.health import Place
 from transduce.training.parallel import postpone, whole
+from transduce.training.progress import Progress
+from transduce.training.session import Corpora
+
+_log = logging.getLogger(__name__)
+
+
+@final
+@dataclass(frozen=True)
+class StepBatches:
+    """A step's batches, as far as they are this process's, and where all of the step's stand."""
+
+    batches: list[Batch]
+    places: tuple[Place, ...]
+
+    @property
+    def position(self) -> dict[str, int]:
+        """Where the training stands behind it, as ``Progress`` has it."""
+        last = self.places[-1]
+        return {"epoch": last.epoch, "window": last.window, "batch": last.batch + 1}
+
+
+def read_step_batches(corpora: Corpora, config: TrainConfig, progress: Progress, share: Share) -> Iterator[StepBatches]:
+    """What each step learns from, without end, from where ``progress`` stands, without what it has excluded."""
+    batches = _batches(corpora, config, progress, share)
+    while True:
+        group = list(islice(batches, config.accumulate))
+        yield StepBatches([batch for _, batch in group if batch is not None], tuple(place for place, _ in group))
+
+
+def _batches(
+    corpora: Corpora, config: TrainConfig, progress: Progress, share: Share
+) -> Iterator[tuple[Place, Batch | None]]:
+    """This process's part of every batch of the plan, None where it is other processes' alone."""
+    epoch, window, done, turn = progress.epoch, progress.window, progress.batch, 0
+    excluded = set(progress.health.excluded)
+    while True:
+        plan = plan_epoch(corpora.train, config.batch_tokens, config.seed, epoch, corpora.weights)
+        resegment = corpora.resegment(epoch) if corpora.resegment else None
+        for index in range(window, plan.windows):
+            planned = plan.window(index)
+            size = f"{len(planned.batches):,} batches, {100 * planned.padding:.1f}% padding"
+            _log.debug(f"epoch {epoch}, window {index + 1} of {plan.windows}: {size}")
+            share.check(planned.batches)
+            places = [Place(epoch, index, number) for number in range(done, len(planned.batches))]
+            places = [place for place in places if place not in excluded]
+            own = deal((planned.batches[place.batch] for place in places), share, corpora.train.sizes, turn)
+            parts = read_batches(corpora.train, own, corpora.special, resegment)
+            for place in places:
+                batch = next(parts) if share.takes(turn % share.accumulate) else None
+                turn += 1
+                if config.symbol_dropout and batch is not None:
+                    unknown = corpora.special.unknown
+                    batch = drop_symbols(batch, config.symbol_dropout, unknown, (config.seed, epoch))
+                yield place, batch
+            done = 0
+        epoch, window = epoch + 1, 0
 
 
 def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Adam:
     """Adam with the constants of section 5.3; the rate is set at every step."""
     betas = (config.adam_beta1, config.adam_beta2)
     return torch.optim.Adam(model.parameters(), lr=0.0, betas=betas, eps=config.adam_epsilon, fused=True)
+
+
+def learning_rate(step: int, d_model: int, warmup_steps: int, factor: float) -> float:
+    """Factor d_model^(-1/2) min(step^(-1/2), step warmup_steps^(-3/2)); steps are optimizer steps, counted from 1."""
+    return float(factor * d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5))
+
+
+def constant_rate(step: int, rate: float, warmup_steps: int) -> float:
+    """In place of section 5.3's: up to ``rate`` in a straight line over the warm-up, and there it stays."""
+    return rate * min(1.0, step / warmup_steps)
+
+
+def cooldown(step: int, max_steps: int, cooldown_steps: int) -> float:
+    """What the rate of a step is multiplied with: 1, then down to 1 / ``cooldown_steps`` at the last step.
+
+    No part of the paper: it lets a training of few steps settle, as a longer one does by its ever smaller rate.
+    """
+    if not cooldown_steps:
+        return 1.0
+    return min(1.0, (max_steps - step + 1) / cooldown_steps)
 
 
 @final

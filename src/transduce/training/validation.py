@@ -11,8 +11,7 @@ import torch
 from transduce.config import METRICS, BadInputError, MetricKey
 from transduce.data import plan_epoch, read_batches
 from transduce.models import TrainableModel
-from transduce.training.averaging import average_weights
-from transduce.training.checkpoint import list_regular, read_weights
+from transduce.training.checkpoint import average_weights, list_regular, read_weights
 from transduce.training.progress import Progress
 from transduce.training.session import Sums, Training, describe
 from transduce.training.step import compute_loss

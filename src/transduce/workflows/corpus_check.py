@@ -19,10 +19,8 @@ from transduce.data import (
     read_numbered,
     text_flaw,
 )
-from transduce.workflows.epochs import judge_epochs
-from transduce.workflows.finding import Finding
+from transduce.workflows.findings import Finding, find_same_text, judge_epochs
 from transduce.workflows.prepare import Prepared, check_files
-from transduce.workflows.same_text import find_same_text
 from transduce.workflows.vocabulary import find_small
 
 _LINES: Final = 100_000  # of each corpus are read

@@ -17,8 +17,7 @@ from transduce.kernels import Heads, RaggedLayout, has_native, ragged_way, resol
 from transduce.models import build_without_storage
 from transduce.training import list_checkpoints
 from transduce.workflows.corpus_check import examine_corpora
-from transduce.workflows.epochs import judge_epochs
-from transduce.workflows.finding import Finding
+from transduce.workflows.findings import Finding, judge_epochs
 from transduce.workflows.prepare import Prepared, load_prepared
 from transduce.workflows.run_directory import RunDirectory, check_room
 from transduce.workflows.trial import (

@@ -26,8 +26,8 @@ from transduce.data import (
     write_store,
 )
 from transduce.text import TokenizerPair
+from transduce.workflows.findings import find_same_text
 from transduce.workflows.run_directory import RunDirectory, check_room, corpus_files
-from transduce.workflows.same_text import find_same_text
 from transduce.workflows.vocabulary import find_small, make_tokenizers, tokenizer_files
 
 _log = logging.getLogger(__name__)

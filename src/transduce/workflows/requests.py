@@ -1,11 +1,11 @@
-"""What a line asks for: its text, or a JSON object with a text, an id and fields of its owner's."""
+"""What lines ask for: a text, or a JSON object with a text, an id and fields of its owner's; and which lines failed."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, final
 
-from transduce.config import BadInputError
+from transduce.config import BadInputError, TransduceError
 from transduce.inference import Translation
 
 TEXT: Final = "text"
@@ -114,3 +114,37 @@ def _read_object(line: str, number: int, first: int) -> Request:
 
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no JSON")
+
+
+_MOST_NAMED: Final = 10
+
+
+@final
+@dataclass
+class Failures:
+    """How many lines there were, and what is said of those that failed: no more than can be named."""
+
+    lines: int = 0
+    failed: int = 0
+    named: list[str] = field(default_factory=list)
+
+    def count(self, error: str | None) -> None:
+        """The next line, and why it failed if it did; nothing where that has been said already."""
+        self.lines += 1
+        if error is not None:
+            self.failed += 1
+            if len(self.named) < _MOST_NAMED:
+                self.named.append(f"line {self.lines:,}" + (error and f": {error}"))
+
+    def check(self, what: str, instead: str) -> None:
+        """At the end, where all that could be done is done.
+
+        Raises:
+            TransduceError: Lines failed; they are named.
+        """
+        if not self.failed:
+            return
+        more = f"; and {self.failed - len(self.named):,} more" if self.failed > len(self.named) else ""
+        raise TransduceError(
+            f"{self.failed:,} of {self.lines:,} lines {what} ({instead}): {'; '.join(self.named)}{more}"
+        )

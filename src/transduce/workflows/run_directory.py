@@ -1,10 +1,18 @@
-"""Where a run keeps what it makes."""
+"""Where a run keeps what it makes, and the lock that keeps it to one process."""
 
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from transduce.config import BadInputError, RunConfig
 from transduce.data import corpus_paths
+
+if sys.platform != "win32":
+    import fcntl
 
 
 @dataclass(frozen=True)
@@ -83,3 +91,55 @@ def corpus_files(config: RunConfig) -> list[Path]:
     """Every text file that the run reads, training first, source before target."""
     data = config.data
     return [path for corpus in (*data.train, data.dev) for path in corpus_paths(corpus, data.folder)]
+
+
+@contextmanager
+def lock(run: RunDirectory) -> Iterator[None]:
+    """Keep a run directory to this process, within the context.
+
+    Raises:
+        BadInputError: Another process trains there, or a file of that name stands in the way.
+    """
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(hold(run.root))
+        except BlockingIOError:
+            raise BadInputError(
+                f"{run.root}: another process trains here at this moment: wait until it has ended (a signal makes it "
+                f"write a checkpoint first), or train elsewhere with --out DIR"
+            ) from None
+        except (FileExistsError, NotADirectoryError) as error:
+            raise BadInputError(f"{run.root}: a file of that name stands in the way: give another --out") from error
+        yield
+
+
+@contextmanager
+def hold(folder: Path) -> Iterator[None]:
+    """Keep a folder to this block. It is free again when the block or the process ends.
+
+    It is made if need be, and goes again where nothing was put into it.
+
+    Where the system knows no such locks (Windows, some file systems of networks), nothing is kept.
+
+    Raises:
+        BlockingIOError: Somebody else holds it.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    made = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL):
+                raise
+        yield
+    finally:
+        os.close(descriptor)
+        if made and not any(folder.iterdir()):
+            folder.rmdir()

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 
 from transduce.bundle import find_model, save_shortlist
-from transduce.config import BadInputError
+from transduce.config import BadInputError, SpecialIds
 from transduce.data import Store, learn_lexicon, pad
 from transduce.models import Shortlist, Tokens
-from transduce.text import SpecialIds, TokenizerPair
+from transduce.text import TokenizerPair
 from transduce.workflows.run_directory import RunDirectory
 
 # Sentences whose lists are made together.

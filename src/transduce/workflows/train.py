@@ -2,8 +2,8 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from signal import Signals
 from typing import Final
@@ -24,7 +24,6 @@ from transduce.config import (
     TransduceError,
     write_run,
 )
-from transduce.config.disk import hold
 from transduce.data import Ids, Resegment, read_corpus
 from transduce.evaluation import corpus_score
 from transduce.inference import Translator
@@ -57,7 +56,7 @@ from transduce.workflows.cost import describe_cost
 from transduce.workflows.evaluate import translate_all
 from transduce.workflows.initialize import began_with, check_init, initialize, name_init
 from transduce.workflows.prepare import Prepared, load_prepared, prepare
-from transduce.workflows.run_directory import RunDirectory
+from transduce.workflows.run_directory import RunDirectory, lock
 
 _log = logging.getLogger(__name__)
 
@@ -99,7 +98,7 @@ def train_run(
     try:
         with (
             listen(requests),
-            _alone(run) if processes.first else nullcontext(),
+            lock(run) if processes.first else nullcontext(),
             put_back(processes.device, with_warnings=sharded),
         ):
             how = resume, init, carry_vocabulary, sitting, own_process
@@ -112,21 +111,6 @@ def train_run(
     if progress is not None and is_finished(config.train, progress):
         return progress
     raise _stopped(requests.stopped_by, run)
-
-
-@contextmanager
-def _alone(run: RunDirectory) -> Iterator[None]:
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(hold(run.root))
-        except BlockingIOError:
-            raise BadInputError(
-                f"{run.root}: another process trains here at this moment: wait until it has ended (a signal makes it "
-                f"write a checkpoint first), or train elsewhere with --out DIR"
-            ) from None
-        except (FileExistsError, NotADirectoryError) as error:
-            raise BadInputError(f"{run.root}: a file of that name stands in the way: give another --out") from error
-        yield
 
 
 def _stopped(by: Signals, run: RunDirectory) -> StoppedError:

@@ -1,4 +1,4 @@
-"""Memory: how the C library treats what a step has done with."""
+"""The C library's allocator: what it does with the memory that a step has freed."""
 
 import ctypes
 import gc

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from transduce.config import TABLE3, DataConfig, RunConfig, TrainConfig, scale_preset
+from transduce.lab.measurement import Measurement, read_measurements
+from transduce.lab.table3 import Figure, make_lines
+from transduce.lab.table3_page import import_draw, write_table3
 from transduce.models import build
-from transduce.workflows.measurement import Measurement, read_measurements
-from transduce.workflows.table3 import Figure, make_lines
-from transduce.workflows.table3_page import import_draw, write_table3
 
 
 def measured(seed, perplexity, bleu):

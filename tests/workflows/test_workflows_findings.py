@@ -3,7 +3,7 @@
 import pytest
 
 from transduce.config import read_run
-from transduce.workflows.same_text import find_same_text
+from transduce.workflows.findings import find_same_text
 
 
 @pytest.fixture

@@ -4,10 +4,22 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import final
+from typing import Final, final
 
 from transduce.config import TABLE3, ModelConfig, Table3Row, scale_preset, scale_steps
-from transduce.workflows.measurement import Measurement
+from transduce.lab.measurement import Measurement
+
+_SYMBOLS: Final = {
+    "encoder_layers": "N",
+    "d_model": "d_model",
+    "d_ff": "d_ff",
+    "heads": "h",
+    "d_k": "d_k",
+    "d_v": "d_v",
+    "dropout": "P_drop",
+    "label_smoothing": "ε_ls",
+    "positions": "positions",
+}
 
 
 @final
@@ -69,6 +81,13 @@ def make_lines(steps: int, find: Callable[[str], Sequence[Measurement]]) -> list
     base, base_runs = TABLE3[0], find(TABLE3[0].preset)
     base_scores = _score(base_runs)
     return [_line(row, steps, find(row.preset), base, base_scores) for row in TABLE3]
+
+
+def describe(model: ModelConfig, base: ModelConfig) -> str:
+    """What a model changes of base, in the paper's symbols; of base itself, all that Table 3 varies."""
+    values = {symbol: (getattr(model, field), getattr(base, field)) for field, symbol in _SYMBOLS.items()}
+    changed = {symbol: (value, old) for symbol, (value, old) in values.items() if value != old}
+    return ", ".join(f"{symbol} {value}" for symbol, (value, _) in (changed or values).items())
 
 
 def _score(runs: Sequence[Measurement]) -> Scores | None:

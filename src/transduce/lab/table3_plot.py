@@ -9,8 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
 from transduce.config import PRESETS, TABLE3
-from transduce.workflows.table3 import Figure, Line
-from transduce.workflows.table3_page import describe
+from transduce.lab.table3 import Figure, Line, describe
 
 # Okabe and Ito's colours, which colour-blind readers tell apart; the markers differ too.
 _PAPER: Final = "#D55E00"

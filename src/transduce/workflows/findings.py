@@ -1,10 +1,52 @@
-"""The same text in two places of a run, which is seldom meant: what can be seen by the run file alone."""
+"""What is found before a training: how often it would go through its text, and the same text in two places of a run."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, Literal, final
 
-from transduce.config import Corpus, RunConfig
+from transduce.config import Corpus, RunConfig, TrainConfig
 from transduce.data import corpus_paths
+
+
+@final
+@dataclass(frozen=True)
+class Finding:
+    """``ok``, ``warning`` (it will run, but perhaps not as meant) or ``problem`` (it will not run)."""
+
+    kind: Literal["ok", "warning", "problem"]
+    text: str
+
+
+# The paper's base goes through its text some twenty times; published trainings on small corpora, and the recipes here,
+# at most about a hundred times. Three times that is still a choice. Far beyond, defaults (train.max_steps is the
+# paper's, for 4.5 million pairs) have met a small corpus.
+_MANY: Final = 300
+_ENOUGH: Final = 100
+
+
+def judge_epochs(train: TrainConfig, steps: float, pairs: str) -> Finding:
+    """Whether ``max_steps`` is sensible where an epoch of these pairs takes so many steps."""
+    epochs = train.max_steps / steps
+    if epochs < _MANY:
+        return Finding("ok", f"{pairs}: {epochs:.1f} epochs of them")
+    text = f"{pairs}: {epochs:,.0f} epochs of them in train.max_steps = {train.max_steps:,}"
+    if train.early_stop is not None or train.max_minutes is not None:
+        limit = "train.early_stop" if train.early_stop is not None else "train.max_minutes"
+        return Finding("ok", f"{text}, if {limit} does not end it before")
+    enough = _round(_ENOUGH * steps)
+    return Finding(
+        "warning",
+        f"{text}: long before, a model knows them by heart and gets no better; train.max_steps = {enough:,} are "
+        f"{_ENOUGH} epochs, which is plenty (with train.warmup_steps = {max(1, enough // 10):,}), and train.early_stop "
+        f"= 5 ends a training that no longer gets better on dev",
+    )
+
+
+def _round(number: float) -> int:
+    """To two digits that say something."""
+    whole = max(1, round(number))
+    return round(whole, min(0, 2 - len(str(whole))))
 
 
 def find_same_text(config: RunConfig) -> Iterator[str]:
@@ -31,7 +73,7 @@ def _one_for_both(corpus: Corpus, root: Path) -> str | None:
     paths = [path.resolve() for path in corpus_paths(corpus, root)]
     if len(paths) == 2 and paths[0] == paths[1] and paths[0].stat().st_size:  # an empty file is another mistake
         return str(paths[0])
-    # LogitColumns and groups of a pattern are no fields.
+    # Columns and groups of a pattern are no fields.
     fields = corpus.pairs is not None and corpus.pattern is None and ".tsv" not in Path(corpus.pairs).suffixes
     if fields and corpus.source_field == corpus.target_field:
         return f"the field {corpus.source_field!r} of {paths[0]}"

@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 
 from transduce.config import TABLE3, BadInputError, read_run, scale_preset
+from transduce.lab.measurement import read_measurements
+from transduce.lab.reproduce import Plan, reproduce_table3
+from transduce.lab.table3_page import import_draw
 from transduce.training import Progress, learning_rate, list_checkpoints
 from transduce.workflows import reproduce as module
 from transduce.workflows.corpus_folder import find_corpora
-from transduce.workflows.measurement import read_measurements
 from transduce.workflows.prepare import load_prepared, share_preparation
-from transduce.workflows.reproduce import Plan, reproduce_table3
 from transduce.workflows.run_directory import RunDirectory
-from transduce.workflows.table3_page import import_draw
 
 pytest_plugins = ["tiny_run"]
 
@@ -254,7 +254,7 @@ def test_without_matplotlib_there_is_a_table_and_a_line(plan, finished, tmp_path
     for name in ("table3.md", "table3.png"):
         (out / name).unlink()
     monkeypatch.setattr(module, "import_draw", import_draw)
-    monkeypatch.setitem(sys.modules, "transduce.workflows.table3_plot", None)
+    monkeypatch.setitem(sys.modules, "transduce.lab.table3_plot", None)
     said = []
     reproduce_table3(plan, out, said.append)
     assert said[0] == "no plot will be drawn: that needs matplotlib, pip install 'transduce[plot]'"

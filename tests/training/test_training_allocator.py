@@ -34,14 +34,14 @@ def test_freed_memory_is_used_again():
 # Resident MiB before anything, with what is kept of 640 MB in which one block is still in use, and after another look.
 KEPT = """
 import torch
-from transduce.training import memory
-memory.keep_freed_memory()
-kept = memory.KeptMemory()
+from transduce.training import allocator
+allocator.keep_freed_memory()
+kept = allocator.KeptMemory()
 kept.look()
 blocks = [torch.ones(4_000_000) for _ in range(40)]
 blocks = blocks[-1:]
 for _ in range(3):
-    print(memory._resident_pages() * 4096 >> 20)
+    print(allocator._resident_pages() * 4096 >> 20)
     kept.look()
 """
 

@@ -5,27 +5,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from transduce.config import PRESETS, TABLE3, ModelConfig, RunConfig, TrainConfig, scale_preset, scale_steps
+from transduce.config import PRESETS, TABLE3, RunConfig, TrainConfig, scale_preset, scale_steps
 from transduce.config.disk import write_whole
-from transduce.workflows.measurement import read_measurements
-from transduce.workflows.table3 import Figure, Line, make_lines
+from transduce.lab.measurement import read_measurements
+from transduce.lab.table3 import Figure, Line, describe, make_lines
 
 Draw = Callable[[Sequence[Line], Path], None]
 
 PAGE: Final = "table3.md"
 _DATA: Final = "table3.json"
 _PLOT: Final = "table3.png"
-_SYMBOLS: Final = {
-    "encoder_layers": "N",
-    "d_model": "d_model",
-    "d_ff": "d_ff",
-    "heads": "h",
-    "d_k": "d_k",
-    "d_v": "d_v",
-    "dropout": "P_drop",
-    "label_smoothing": "ε_ls",
-    "positions": "positions",
-}
 _COLUMNS: Final = (
     *("row", "paper", "here", "seeds", "params ×10⁶", "PPL", "Δ loss", "BLEU", "Δ BLEU"),
     *("paper: params ×10⁶", "PPL", "Δ loss", "BLEU", "Δ BLEU"),
@@ -35,7 +24,7 @@ _COLUMNS: Final = (
 def import_draw() -> Draw | None:
     """What draws the picture, or None where matplotlib is not installed."""
     try:
-        from transduce.workflows.table3_plot import draw  # noqa: PLC0415 - matplotlib is an extra
+        from transduce.lab.table3_plot import draw  # noqa: PLC0415 - matplotlib is an extra
     except ImportError:
         return None
     return draw
@@ -83,13 +72,6 @@ def to_data(lines: Sequence[Line]) -> list[dict[str, Any]]:
         }
         for line in lines
     ]
-
-
-def describe(model: ModelConfig, base: ModelConfig) -> str:
-    """What a model changes of base, in the paper's symbols; of base itself, all that Table 3 varies."""
-    values = {symbol: (getattr(model, field), getattr(base, field)) for field, symbol in _SYMBOLS.items()}
-    changed = {symbol: (value, old) for symbol, (value, old) in values.items() if value != old}
-    return ", ".join(f"{symbol} {value}" for symbol, (value, _) in (changed or values).items())
 
 
 def _cells(line: Line) -> tuple[str, ...]:

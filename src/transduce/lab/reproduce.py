@@ -20,11 +20,11 @@ from transduce.config import (
     write_run,
 )
 from transduce.data import plan_epoch
+from transduce.lab.measurement import is_measured, measure
+from transduce.lab.table3_page import PAGE, import_draw, write_table3
 from transduce.training import list_checkpoints, read_progress
-from transduce.workflows.measurement import is_measured, measure
 from transduce.workflows.prepare import Prepared, prepare, share_preparation
 from transduce.workflows.run_directory import RunDirectory
-from transduce.workflows.table3_page import PAGE, import_draw, write_table3
 from transduce.workflows.train import train_run
 
 _BASE: Final = TABLE3[0]

@@ -1,5 +1,5 @@
 from transduce.config import PRESETS
-from transduce.workflows.parameter_counts import Row, compare_table3, fitting_vocabularies
+from transduce.lab.parameter_counts import Row, compare_table3, fitting_vocabularies
 
 
 def _by_hand(preset, vocabulary):
