@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from transduce.config import Precision, SpecialIds
+from transduce.config import BadInputError, Precision, SpecialIds
 from transduce.data import pad
 from transduce.inference.queue import RequestQueue
 from transduce.inference.workers import Workers
@@ -162,6 +162,8 @@ class Engine:
             memory = self._model.encode(self._source([sources[row] for row in rows]))
             target = self._tokens([[self._special.begin, *targets[row]] for row in rows])
             layers = [*self._model.decode(memory, target, attention=_LAST_TWO).attention.cross.values()]
+            if not layers:
+                raise BadInputError("the model has no encoder-decoder attention to show or to align by")
             last, aligned = layers[-1].float(), layers[0].float().mean(dim=1)
             places = [(slice(len(targets[row]) + 1), slice(len(sources[row]) + 1)) for row in rows]
             return [

@@ -85,7 +85,8 @@ class Ensemble:
         self, source: Tokens, target: Tokens, labels: Int[Tensor, "batch length"], weights: Weights | None = None
     ) -> LossSums:
         """The loss of known targets, without label smoothing and without weights: no ensemble is trained."""
-        assert weights is None
+        if weights is not None:
+            raise ValueError("no ensemble is trained: it takes no weights")
         scores = self.project(self.decode(self.encode(source), target).hidden)
         nll = -scores.gather(-1, target.layout().flatten(labels).unsqueeze(-1)).sum()
         return LossSums(nll, nll, target.lengths.sum())

@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from transduce.config import BadInputError
 from transduce.kernels import is_out_of_memory
 from transduce.models import LAST_CROSS, NO_ATTENTION, Model, State, Tokens
 from transduce.search.coverage import Coverage
@@ -197,6 +198,8 @@ def _advance(model: Model[M, S], batch: _Batch[S]) -> _Batch[S]:
     step = model.step(batch.state, batch.newest, attention=wanted)
     coverage, beam, device = batch.coverage, batch.beam, batch.newest.device
     if coverage is not None:
+        if not step.attention:
+            raise BadInputError("coverage_penalty: the model has no encoder-decoder attention: leave it at 0")
         (weights,) = step.attention.values()
         coverage = coverage.add(weights)
     shortfalls = None if coverage is None else coverage.shortfall().view(-1, beam).tolist()
