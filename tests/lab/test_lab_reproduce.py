@@ -1,4 +1,4 @@
-"""Rows of Table 3 on a made-up language, a few steps each: in one sitting, in several, and interrupted."""
+"""Rows of Table 3 on a made-up language, a few steps each: in one session, in several, and interrupted."""
 
 import json
 import shutil
@@ -48,7 +48,7 @@ def plan(tiny_run_file, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def finished(plan, tmp_path_factory):
-    """All of it in one sitting; and what was said."""
+    """All of it in one session; and what was said."""
     out, said = tmp_path_factory.mktemp("out") / "table3", []
     reproduce_table3(plan, out, said.append)
     return out, said
@@ -132,12 +132,12 @@ def test_another_seed_comes_on_top_of_what_is_there(plan, finished, tmp_path, mo
     monkeypatch.setattr(module, "_train", train)
     reproduce_table3(replace(plan, rows=[], seeds=3), out, silent)
     assert asked == [("base-seed3", 3)]
-    # Rows that this sitting does not ask for stay in the table.
+    # Rows that this session does not ask for stay in the table.
     rows = json.loads((out / "table3.json").read_text())["rows"]
     assert [len(row["runs"]) for row in rows if row["runs"]] == [2, 2]
 
 
-def test_the_budget_ends_a_training_that_the_next_sitting_goes_on_with(plan, finished, trained, tmp_path, monkeypatch):
+def test_the_budget_ends_a_training_that_the_next_session_goes_on_with(plan, finished, trained, tmp_path, monkeypatch):
     """A clock that stands still but for one jump: base's first training gets a millisecond, which is one step."""
     times = iter([0.0, 0.999])
     plan = replace(plan, rows=[], seeds=1)

@@ -13,7 +13,7 @@ from transduce.data import Batch
 from transduce.models import Ensemble, Tokens, build
 from transduce.training import compute_loss, make_optimizer, step_seed, train_step
 from transduce.training.fillers import fill_up
-from transduce.training.micro_batches import cut
+from transduce.training.micro_batches import split
 
 SIZES = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 12, "d_ff": 20, "heads": 3, "vocab_size": 23}
 LENGTHS = [3, 11, 2, 7, 1, 13, 5]
@@ -97,7 +97,7 @@ def test_fillers_and_micro_batches_change_nothing(model, weights):
     filled = fill_up(batch)
     assert len(filled.rows) > len(batch.rows)
     assert_same(learn(model, filled), expected, **CLOSE)
-    parts = cut(batch, 4)
+    parts = split(batch, 4)
     assert sum(part.target_tokens for part in parts) == batch.target_tokens
     assert_same(learn(model, *map(fill_up, parts)), expected, **CLOSE)
 

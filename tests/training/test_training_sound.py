@@ -35,7 +35,7 @@ def state(folder, step):
 
 @pytest.fixture
 def poison(monkeypatch):
-    """Make the loss of some batches no number: those of which the call's number, or the first pair's row, is named."""
+    """Make the loss of some batches NaN: those of which the call's number, or the first pair's row, is named."""
 
     def apply(rows):
         calls = []
@@ -87,8 +87,8 @@ def test_after_three_in_a_row_it_goes_back_and_leaves_them_out(tmp_path, corpora
     assert state(tmp_path / "run", 6)["batch"] == 9
     assert [line["step"] for line in _metrics(tmp_path / "run") if line["split"] == "train"] == list(range(1, 13))
     assert any(
-        "gradients of 3 steps in a row, to step 8, are no numbers: going back to step 4, and on without epoch 0 window "
-        "0 batch 5, epoch 0 window 0 batch 6, epoch 0 window 0 batch 7" in record.message
+        "gradients of 3 steps in a row, to step 8, are infinite or NaN: going back to step 4, and on without epoch 0 "
+        "window 0 batch 5, epoch 0 window 0 batch 6, epoch 0 window 0 batch 7" in record.message
         for record in caplog.records
     )
 

@@ -51,14 +51,14 @@ class Facts:
 @final
 @dataclass(frozen=True)
 class Side:
-    """Sequences end to end: row r is ``values[offsets[r] : offsets[r + 1]]``."""
+    """A ragged array of sequences: row r is ``values[offsets[r] : offsets[r + 1]]``."""
 
     offsets: Ids
     values: Ids
 
     @classmethod
     def join(cls, sequences: Sequence[list[int]]) -> "Side":
-        """Lay sequences end to end."""
+        """Of sequences."""
         offsets = np.zeros(len(sequences) + 1, np.int32)
         np.cumsum([len(sequence) for sequence in sequences], out=offsets[1:])
         return cls(offsets, np.fromiter(chain.from_iterable(sequences), np.int32, int(offsets[-1])))
@@ -89,7 +89,7 @@ class Block:
 
     @classmethod
     def join(cls, pairs: Sequence[EncodedPair]) -> "Block":
-        """Lay pairs end to end."""
+        """Of pairs."""
         sources, targets, corpora = zip(*pairs, strict=True)
         return cls(Side.join(sources), Side.join(targets), np.array(corpora, np.uint8))
 

@@ -25,7 +25,7 @@ _CPU: Final = Path("/proc/cpuinfo")
 class Measurement(BaseModel):
     """The model after a training's last step, on dev. Perplexity is per token, the end symbol counted."""
 
-    # A training that diverged has a perplexity that is no number, and a row in the table all the same.
+    # A training that diverged has a perplexity of NaN, and a row in the table all the same.
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
 
     seed: int

@@ -1,4 +1,4 @@
-"""Table 3 at a smaller size: every row trained with several seeds, in as many sittings as it takes."""
+"""Table 3 at a smaller size: every row trained with several seeds, in as many sessions as it takes."""
 
 import math
 import time
@@ -105,7 +105,7 @@ def _count_batches(prepared: Prepared) -> int:
 
 
 def _regime(steps: int) -> TrainConfig:
-    """The paper's regime, but its schedule is cut to the length as in the recipes for Multi30k.
+    """The paper's regime, but its schedule is shortened to the length as in the recipes for Multi30k.
 
     An eighth of the steps is warm-up, 4,000 at most, and the factor is such that base's rate peaks at 0.002 whatever
     the length: the formula alone would let it grow as the warm-up shrinks. Rows of other widths have other peaks, by
@@ -128,7 +128,7 @@ def _regime(steps: int) -> TrainConfig:
 
 
 def _check_same(config: RunConfig, base: RunDirectory) -> None:
-    """All trainings of a table are alike but for row and seed, those of earlier sittings too."""
+    """All trainings of a table are alike but for row and seed, those of earlier sessions too."""
     began, now = _flatten(read_run(base.config)), _flatten(config)
     different = [f"{key} was {began[key]} and is {value}" for key, value in now.items() if began[key] != value]
     if different:
@@ -157,6 +157,6 @@ def _train(config: RunConfig, run: RunDirectory, base: RunDirectory, seconds: fl
     before = read_progress(checkpoints[-1][1]).seconds if checkpoints else 0.0
     limit = (before + seconds) / 60 if math.isfinite(seconds) else None
     limited = config.model_copy(update={"train": config.train.model_copy(update={"max_minutes": limit})})
-    progress = train_run(limited, run, resume=run.has_checkpoints, sitting=True, own_process=own_process)
-    write_run(config, run.config)  # the limit was this sitting's, not the training's
+    progress = train_run(limited, run, resume=run.has_checkpoints, session_only=True, own_process=own_process)
+    write_run(config, run.config)  # the limit was this session's, not the training's
     return progress.step >= config.train.max_steps

@@ -164,7 +164,7 @@ class BpeDropout:
     def _cut(
         self, ids: Ids, lengths: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Where words begin in the lines end to end, which line each is in, and how far from that line's beginning."""
+        """Where words begin in the joined lines, which line each is in, and how far from that line's beginning."""
         begins = self._begins[ids]
         offsets = np.cumsum(lengths) - lengths
         begins[offsets[lengths > 0]] = True

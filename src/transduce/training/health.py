@@ -1,4 +1,4 @@
-"""Whether a training's numbers are numbers: steps that are skipped, batches that are left out, losses that leap."""
+"""Infinite and NaN gradients, and losses that leap: which steps are skipped, and which batches are left out."""
 
 import math
 from collections import deque
@@ -10,7 +10,7 @@ from jaxtyping import Float
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
-_FEW: Final = 3  # steps in a row whose gradient is no number: now it is not the batches alone
+_FEW: Final = 3  # steps in a row whose gradient is infinite or NaN: now it is not the batches alone
 _TIMES: Final = 3  # that a training goes back to one checkpoint before it gives up
 _MEMORY: Final = 0.98  # of the usual loss for what it was a step ago: about fifty steps
 _BEGINNING: Final = 50  # steps before anything is usual
@@ -42,7 +42,7 @@ class Examined:
 
     @property
     def sound(self) -> bool:
-        """Whether its numbers are numbers, so that the weights were moved."""
+        """Whether its gradient is finite, so that the weights were moved."""
         return math.isfinite(self.gradient_norm)
 
     def __str__(self) -> str:

@@ -129,7 +129,7 @@ def _train(
     config, processes = training.config, training.processes
     interval, examiner = _Interval.begin(training), Examiner(behind=training.device.type == "cuda")
     kept = KeptMemory() if training.own_process else None
-    pace, timed = Pace(progress.step, progress.seconds), training.sitting
+    pace, timed = Pace(progress.step, progress.seconds), training.session_only
     watch.beat(f"step {progress.step + 1}")
     for step_batches in read_step_batches(training.corpora, config, progress, share):
         interval, progress = _step(training, network, step_batches, interval, progress, examiner)
@@ -256,12 +256,12 @@ def _judge(training: Training, sums: Sums, examined: Iterable[Examined], health:
 
 
 def _go_back(training: Training, progress: Progress, writer: CheckpointWriter) -> Progress:
-    """Take the training back to where its numbers were sound, to go on without what it fails on.
+    """Take the training back to where its gradients were finite, to go on without the batches that it fails on.
 
     Raises:
         TransduceError: There is no way back, or it was gone several times.
     """
-    what = f"the gradients of {progress.health.in_a_row} steps in a row, to step {progress.step}, are no numbers"
+    what = f"the gradients of {progress.health.in_a_row} steps in a row, to step {progress.step}, are infinite or NaN"
     if progress.health.hopeless:
         raise TransduceError(f"{what}, though the training went back to step {progress.health.back_to}: {_REMEDY}")
     writer.wait()

@@ -1,4 +1,4 @@
-"""Into how many parts a batch is cut so that memory is enough: a step learns the same from them, one after another."""
+"""Micro-batches: into how many a batch is split so that memory is enough. A step learns the same from them."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -21,16 +21,16 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-def cut(batch: Batch, micro_batches: int) -> list[Batch]:
-    """The batch in so many parts of about as many pairs, or as many parts as it has pairs."""
+def split(batch: Batch, micro_batches: int) -> list[Batch]:
+    """The batch in so many micro-batches of about as many pairs, or as many as it has pairs."""
     pairs = len(batch.source)
     return [_part(batch, places) for places in np.array_split(np.arange(pairs), min(micro_batches, pairs))]
 
 
 def fit(training: Training, progress: Progress, share: Share) -> int:
-    """How many parts memory asks for: the widest batches go through the model before any step is taken.
+    """How many micro-batches memory asks for: the widest batches go through the model before any step is taken.
 
-    What will fail fails now, and not after hours. All processes try, and cut alike. A model that is spread over them
+    What will fail fails now, and not after hours. All processes try, and split alike. A model that is spread over them
     is not tried: if one of them failed, the others would wait for it.
 
     Raises:
@@ -44,20 +44,20 @@ def fit(training: Training, progress: Progress, share: Share) -> int:
         if not training.processes.sum([failure is not None])[0]:
             return micro_batches
         # One that has memory enough follows those that have too little, however few pairs are its own.
-        micro_batches = 2 * micro_batches if failure is None else _cut_more(widest, micro_batches, failure)
+        micro_batches = 2 * micro_batches if failure is None else _split_more(widest, micro_batches, failure)
 
 
 def within_memory(
     training: Training, take: Callable[[list[Batch]], T], batches: Sequence[Batch], micro_batches: int
 ) -> tuple[T, int]:
-    """What ``take`` makes of the batches, cut further where memory is not enough; and in how many parts it took them.
+    """What ``take`` makes of the batches, split further where memory is not enough; and into how many each was.
 
     Raises:
         TransduceError: Memory is too small for a single pair, or for one of several processes.
     """
     while True:
         try:
-            return take([part for batch in batches for part in cut(batch, micro_batches)]), micro_batches
+            return take([part for batch in batches for part in split(batch, micro_batches)]), micro_batches
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -65,7 +65,7 @@ def within_memory(
         if not training.processes.alone:  # the others wait for its gradients, and cannot be told
             raise TransduceError(f"{training.processes}: out of memory: {failure}: lower train.batch_tokens")
         _tidy(training)
-        micro_batches = _cut_more(batches, micro_batches, failure)
+        micro_batches = _split_more(batches, micro_batches, failure)
 
 
 def _part(batch: Batch, places: np.ndarray) -> Batch:
@@ -107,7 +107,7 @@ def _try(training: Training, batches: Sequence[Batch], micro_batches: int) -> st
     try:
         moments = [torch.zeros_like(weight) for weight in (*weights, *weights)]  # as the first step will make
         training.model.train()
-        for part in (part for batch in batches for part in cut(batch, micro_batches)):
+        for part in (part for batch in batches for part in split(batch, micro_batches)):
             compute_loss(training.model, part, training.dtype).objective.backward()  # type: ignore[no-untyped-call]
         del moments
     except (RuntimeError, MemoryError) as error:
@@ -125,7 +125,7 @@ def _tidy(training: Training) -> None:
     give_back_memory()
 
 
-def _cut_more(batches: Sequence[Batch], micro_batches: int, failure: str) -> int:
+def _split_more(batches: Sequence[Batch], micro_batches: int, failure: str) -> int:
     if micro_batches >= max(len(batch.source) for batch in batches):
         raise TransduceError(
             f"a single pair needs more memory than there is ({failure}): lower data.max_length, or take a smaller model"

@@ -53,7 +53,7 @@ _VARIES: Final = 0.05  # of the steps: so near to the end, a speed says nothing
 @final
 @dataclass(frozen=True)
 class Pace:
-    """Where this sitting of a training began: its step, and seconds of training without validation."""
+    """Where this session of a training began: its step, and seconds of training without validation."""
 
     step: int
     seconds: float

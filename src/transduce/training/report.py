@@ -148,7 +148,7 @@ def _clock(left: float | None) -> str:
 
 
 def _is_before(line: str, step: int, unvalidated: bool) -> bool:
-    """Whether a line of an earlier sitting is of what is not done again."""
+    """Whether a line of an earlier session is of what is not done again."""
     try:
         entry = json.loads(line)
         again = unvalidated and entry.get("split") == "dev"

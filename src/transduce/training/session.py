@@ -51,7 +51,7 @@ class Training:
     hooks: Hooks
     requests: Requests = field(default_factory=Requests)
     processes: Processes = ALONE
-    sitting: bool = False  # max_minutes ends this sitting only, and the training goes on another time
+    session_only: bool = False  # max_minutes ends this session only, and the training goes on another time
     own_process: bool = False
 
     @property

@@ -108,7 +108,7 @@ def cooldown(step: int, max_steps: int, cooldown_steps: int) -> float:
 class Taken:
     """A step that was taken: the sums of its losses before it, and the norm of the gradient over all weights.
 
-    Where the norm is infinite or no number, no weight was moved.
+    Where the norm is infinite or NaN, no weight was moved.
     """
 
     losses: LossSums

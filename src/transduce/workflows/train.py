@@ -71,7 +71,7 @@ def train_run(
     init: Path | None = None,
     carry_vocabulary: bool = False,
     stop_after: int | None = None,
-    sitting: bool = False,
+    session_only: bool = False,
     processes: Processes | None = None,
     own_process: bool = False,
 ) -> Progress:
@@ -81,8 +81,8 @@ def train_run(
 
     ``init`` is a finished model whose weights a training begins with; dev is measured before the first step, too. A
     training that is resumed may be given the one that it began with.
-    ``stop_after`` is a step behind which it is interrupted, as by a signal. With ``sitting``, ``max_minutes`` is the
-    end of this call only: the training will go on another time. Torch's generators are put back at the end,
+    ``stop_after`` is a step behind which it is interrupted, as by a signal. With ``session_only``, ``max_minutes`` ends
+    this call only: the training will go on another time. Torch's generators are put back at the end,
     and so are handlers of signals; with ``own_process``, which is for programs that do nothing but train, the C
     library's allocator is set to keep what it frees, which cannot be undone.
 
@@ -101,7 +101,7 @@ def train_run(
             lock(run) if processes.first else nullcontext(),
             put_back(processes.device, with_warnings=sharded),
         ):
-            how = resume, init, carry_vocabulary, sitting, own_process
+            how = resume, init, carry_vocabulary, session_only, own_process
             progress = _train_run(config, run, processes, requests, *how)
     except Abandoned:
         progress = None
@@ -127,7 +127,7 @@ def _train_run(
     resume: bool,
     init: Path | None,
     carry_vocabulary: bool,
-    sitting: bool,
+    session_only: bool,
     own_process: bool,
 ) -> Progress:
     checkpoints = list_checkpoints(run.checkpoints)
@@ -186,7 +186,7 @@ def _train_run(
             hooks=_hooks(config, settings.precision, run, prepared),
             requests=requests,
             processes=processes,
-            sitting=sitting,
+            session_only=session_only,
             own_process=own_process,
         )
         progress = train(training, progress)
