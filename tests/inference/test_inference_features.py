@@ -2,6 +2,7 @@
 
 import dataclasses
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from transduce.config import BadInputError, GenerationConfig, TransduceError, pr
 from transduce.inference import Engine, Translator, load
 from transduce.inference.alignment import align, pharaoh, word_numbers
 from transduce.models import build
+from transduce.search import NoRepeat, Prefixes, Restriction, Without
 from transduce.text import TokenizerPair, learn_tokenizer
 
 pytest_plugins = ["tiny_run"]
@@ -242,3 +244,82 @@ def test_attention_in_a_batch_is_what_it_is_alone(trained_run):
         assert together.last.shape == (2, len(targets[index]) + 1, len(sources[index]) + 1)
         for name in (field.name for field in dataclasses.fields(alone)):
             torch.testing.assert_close(getattr(together, name), getattr(alone, name))
+
+
+def example(heading):
+    """The code that stands below a heading of the page about translating."""
+    page = (Path(__file__).parents[2] / "docs" / "translating.md").read_text(encoding="utf-8")
+    return page.partition(heading)[2].partition("```python")[2].partition("```")[0]
+
+
+def test_the_example_of_a_constraint_does_what_it_says(translator):
+    """The best of the answers is the one that scoring finds."""
+    answers = ["mup hax", "ti", "sor sor ved yob", "ti nal"]
+    names = {"translator": translator, "texts": TEXTS, "answers": answers}
+    exec(example("### Constraints of your own"), names)
+    first, *others = names["found"]
+    assert [each.tokens for each in others] == [each.tokens for each in translator.translate(TEXTS)[1:]]
+    log_probabilities = translator.score([TEXTS[0]] * len(answers), answers)
+    scores = {
+        text: each / ((5 + len(ids)) / 6) ** 0.6
+        for text, each, ids in zip(answers, log_probabilities, names["options"], strict=True)
+    }
+    assert first.text == max(answers, key=scores.get)
+    assert first.score == pytest.approx(max(scores.values()), abs=1e-4)
+    assert first.text != translator.translate(TEXTS)[0].text
+
+
+@pytest.mark.parametrize(
+    "where", [{"beam_size": 1}, {"n_best": 3}, {"sampling": True, "n_best": 3, "temperature": 3.0}]
+)
+def test_a_constraint_is_told_the_numbers_of_the_texts(translator, where):
+    """Text 17 may not write what it would, and text 18 may."""
+    (banned,) = {tuple(ids) for ids in translator.tokenizers.target.encode(["yob"])}
+
+    class Never:
+        def symbols(self, number):
+            return ()
+
+        def start(self, number):
+            return self if number == 17 else None
+
+        def restrict(self, written, room):
+            return Restriction(banned)
+
+        def propose(self):
+            return None
+
+        def advance(self, symbol):
+            return self
+
+    options = {**where, "first_number": 17}
+    free = translator.translate(["wemo", "wemo"], **options)
+    first, second = translator.translate(["wemo", "wemo"], **options, constraints=[Never()])
+    assert second == free[1]
+    assert any("yob" in each.text for each in (free[0], *free[0].alternatives))
+    assert not any("yob" in each.text for each in (first, *first.alternatives))
+
+
+def test_constraints_that_are_none_are_named(translator):
+    for wrong in (Without, [Without], ["yob"], 3, None, "yob"):
+        with pytest.raises(BadInputError, match=r"^constraints: .* symbols\(number\) and start\(number\)"):
+            translator.translate(["wemo"], constraints=wrong)
+    with pytest.raises(BadInputError, match="a paragraph has no constraints of its own"):
+        translator.translate(["wemo"], constraints=[NoRepeat(2)], paragraphs=True)
+    with pytest.raises(BadInputError, match="names symbol 5000, but the vocabulary has those from 0 to 328:"):
+        translator.translate(["wemo"], constraints=[Prefixes({1: (5000,)})])
+
+
+def test_a_constraint_that_bans_nothing_changes_no_bit(translator):
+    """Search stays with the ranking that makes no matrix of all log-probabilities."""
+    free = translator.translate(TEXTS)
+    assert translator.translate(TEXTS, constraints=[Without([(9, 9, 9, 9)]), Prefixes({99: (9,)})]) == free
+
+
+def test_phrases_of_one_text_leave_the_search_of_another_as_it_is(translator):
+    """Diverse, too: hypotheses are kept in banks where a text has phrases, and nowhere else."""
+    options = {"diversity": 2.0, "n_best": 3, "beam_size": 3}
+    (alone,) = translator.translate([TEXTS[0]], **options, must_contain=[[]])
+    together = translator.translate(TEXTS, **options, must_contain=[[], ["ti"], ["sor"], [], []])
+    assert ids_of([together[0]]) == ids_of([alone])
+    assert [each.tokens for each in together[0].alternatives] == [each.tokens for each in alone.alternatives]

@@ -8,6 +8,7 @@ import torch
 
 from transduce.config import BadInputError, Precision
 from transduce.config.generation import as_plain
+from transduce.search import Constraint
 
 _SHOWN: Final = 40  # characters of what an error shows
 
@@ -34,6 +35,22 @@ def read_texts(texts: object, name: str = "text", first_number: int = 1) -> list
         if not isinstance(each, str):
             raise BadInputError(f"{name} {number:,}: {_show(each)} is {name_kind(each)}, and a string belongs here")
     return found
+
+
+def read_constraints(constraints: object) -> tuple[Constraint, ...]:
+    """Constraints that a caller brings.
+
+    Raises:
+        BadInputError: Something is no ``search.Constraint``.
+    """
+    given = list(constraints) if isinstance(constraints, Iterable) else [constraints]
+    for each in given:
+        if isinstance(each, type) or not isinstance(each, Constraint):
+            raise BadInputError(
+                f"constraints: {_show(each)} is {name_kind(each)}: give objects that have the methods of "
+                f"transduce.search.Constraint, symbols(number) and start(number), in a list"
+            )
+    return tuple(given)
 
 
 def check_text(text: str, place: str = "") -> None:

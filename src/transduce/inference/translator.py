@@ -18,6 +18,7 @@ from transduce.inference.arguments import (
     check_flag,
     check_names,
     check_number,
+    read_constraints,
     read_texts,
     shorten,
 )
@@ -29,6 +30,7 @@ from transduce.inference.translation import EMPTY, Translation, failed, warn_of_
 from transduce.models import Shortlist
 from transduce.search import (
     Cancelled,
+    Constraint,
     Failure,
     Hypothesis,
     LengthPenalty,
@@ -39,6 +41,7 @@ from transduce.search import (
     SearchSettings,
     TooLittleMemory,
 )
+from transduce.text import TokenizerPair
 
 Errors = Literal["raise", "return"]
 
@@ -50,6 +53,7 @@ class TranslationOptions(GenerationChanges, total=False):
     prefixes: Iterable[str] | None
     must_contain: Iterable[Iterable[str]] | None
     must_not_contain: Iterable[str]
+    constraints: Iterable[Constraint]
     paragraphs: bool
     language: str | None
     first_number: int | None
@@ -87,11 +91,17 @@ class Translator:
         first = bundles[0]
         self._name = name
         self._configs = [each.config for each in bundles]
+        self._tokenizers = first.tokenizers
         self._source, self._target = first.tokenizers.source, first.tokenizers.target
         self._defaults = first.generation
         models, special = [each.model for each in bundles], first.tokenizers.special
         self._engine = Engine(models, special, precision, device, consume=consume)
         self._shortlist = None if shortlist is None else shortlist.to(self._engine.device)
+
+    @property
+    def tokenizers(self) -> TokenizerPair:
+        """What makes ids of texts and texts of ids, on either side: constraints speak of ``target``'s."""
+        return self._tokenizers
 
     def __repr__(self) -> str:
         """What is loaded: from where, of which size, in which number format, on which device."""
@@ -141,6 +151,7 @@ class Translator:
         prefixes: Iterable[str] | None = None,
         must_contain: Iterable[Iterable[str]] | None = None,
         must_not_contain: Iterable[str] = (),
+        constraints: Iterable[Constraint] = (),
         paragraphs: bool = False,
         language: str | None = None,
         first_number: int | None = 1,
@@ -164,6 +175,8 @@ class Translator:
             prefixes: How each output begins; an empty one leaves it free.
             must_contain: The phrases that each output must have, token for token.
             must_not_contain: The phrases that no output may have, token for token.
+            constraints: What else outputs have to fulfil, over the ids of ``tokenizers.target``; they know the texts by
+                their numbers, from ``first_number`` (None counts from 1).
             paragraphs: Whether texts may have several sentences: each is translated on its own, and what stood between
                 them stands between their translations. Needs the extra ``paragraphs``.
             language: The language of the sources, for splitting paragraphs: a code such as ``de``. None means ``en``.
@@ -198,6 +211,7 @@ class Translator:
             generation,
             self._settings(generation, check_number("n-best", n_best, 1)),
             OutputRequirements.read(several, first, prefixes, must_contain, must_not_contain),
+            read_constraints(constraints),
             (return_attention, return_alignment),
             first,
             hurry=errors == "raise",
@@ -208,6 +222,7 @@ class Translator:
                 "alignment": return_alignment,
                 "prefix": prefixes is not None,
                 "phrases that it must contain": must_contain is not None,
+                "constraints": bool(request.constraints),
                 "samples": generation.sampling,
             }
             check_options(n_best, asked)
@@ -390,7 +405,7 @@ class Translator:
             return results
         found = self._engine.search(
             list(sources.values()),
-            replace(settings, constraints=(*settings.constraints, *requirements)),
+            replace(settings, constraints=(*settings.constraints, *requirements, *request.constraints)),
             generation.max_extra_length,
             generation.max_length,
             [first + index for index in sources],
@@ -461,6 +476,7 @@ class _Request:
     generation: GenerationConfig
     settings: SearchSettings
     requirements: OutputRequirements
+    constraints: tuple[Constraint, ...]
     looks: tuple[bool, bool]
     first: int
     hurry: bool

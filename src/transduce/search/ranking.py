@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from transduce.config import TransduceError
+from transduce.config import BadInputError, TransduceError
 from transduce.kernels import rank_continuations
 from transduce.models import State, Step
 from transduce.search.constraint import Proposals, Restriction
@@ -202,8 +202,14 @@ def _restrict(
         return
     rows = torch.tensor([row for row, _ in restrictions])
     lengths = torch.tensor([len(restriction.index) for _, restriction in restrictions])
-    symbols = torch.cat([restriction.index for _, restriction in restrictions]).to(scores.device)
-    places = rows.repeat_interleave(lengths).to(scores.device), symbols
+    symbols = torch.cat([restriction.index for _, restriction in restrictions])
+    unknown = symbols[(symbols < 0) | (symbols >= scores.shape[1])]
+    if len(unknown):
+        raise BadInputError(
+            f"a constraint names symbol {int(unknown[0])}, but the vocabulary has those from 0 to "
+            f"{scores.shape[1] - 1}: take ids of the model's own target tokenizer"
+        )
+    places = rows.repeat_interleave(lengths).to(scores.device), symbols.to(scores.device)
     if only:
         kept = scores[places]
         scores[rows.to(scores.device)] = -torch.inf
