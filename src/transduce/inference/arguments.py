@@ -43,14 +43,15 @@ def read_constraints(constraints: object) -> tuple[Constraint, ...]:
     Raises:
         BadInputError: Something is no ``search.Constraint``.
     """
-    given = list(constraints) if isinstance(constraints, Iterable) else [constraints]
-    for each in given:
+    found: list[Constraint] = []
+    for each in constraints if isinstance(constraints, Iterable) else [constraints]:
         if isinstance(each, type) or not isinstance(each, Constraint):
             raise BadInputError(
                 f"constraints: {_show(each)} is {name_kind(each)}: give objects that have the methods of "
                 f"transduce.search.Constraint, symbols(number) and start(number), in a list"
             )
-    return tuple(given)
+        found.append(each)
+    return tuple(found)
 
 
 def check_text(text: str, place: str = "") -> None:

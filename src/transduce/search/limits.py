@@ -61,7 +61,8 @@ class NoRepeat:
             return Restriction(frozenset(written)) if written else None
         if len(written) <= context:
             return None
-        newest, last, banned = written[-context:], written[-1], []
+        newest, last = written[-context:], written[-1]
+        banned: list[int] = []
         end = context - 1  # where an earlier occurrence of the newest symbols may end
         while True:
             try:
@@ -94,7 +95,9 @@ class Without:
         self._banned: dict[int, dict[tuple[int, ...], set[int]]] = {}
         for context, symbols in last.items():
             self._banned.setdefault(len(context), {})[context] = symbols
-        self._always = Restriction(frozenset(last.get((), ())))
+        # What must not come at all.
+        self._never = frozenset(last.get((), ()))
+        self._always = Restriction(self._never) if self._never else None
 
     def symbols(self, number: int) -> Collection[int]:
         """None: it only forbids."""
@@ -111,9 +114,7 @@ class Without:
             for length, contexts in self._banned.items()
             if 0 < length <= len(written) and (symbols := contexts.get(tuple(written[-length:])))
         ]
-        if banned:
-            return Restriction(self._always.symbols | set().union(*banned))
-        return self._always if self._always.symbols else None
+        return Restriction(self._never.union(*banned)) if banned else self._always
 
     def propose(self) -> Proposals | None:
         """Nothing."""

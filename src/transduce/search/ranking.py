@@ -56,6 +56,9 @@ class Ranked:
             yield list(zip(*(part[first : first + count] for part in parts), strict=True))
 
 
+_By = Literal["fast", "masked", "banks"] | float | Sampling
+
+
 @final
 @dataclass(frozen=True)
 class _Way:
@@ -65,7 +68,7 @@ class _Way:
     log-probabilities (``masked``), in ``banks``, diversely by so much, or sampled.
     """
 
-    by: Literal["fast", "masked", "banks"] | float | Sampling
+    by: _By
     forbidden: tuple[int, ...]
     end_id: int
 
@@ -88,12 +91,16 @@ class _Next:
     def of(cls, sentence: Sentence) -> "_Next":
         """What the sentence's settings and constraints say now."""
         settings, restrictions = sentence.request.settings, sentence.restrictions()
-        banned, by = _banned(sentence, restrictions), settings.sampling or settings.diversity or None
-        proposals = [] if settings.sampling else sentence.proposals()
-        if proposals:
+        banned, proposals = _banned(sentence, restrictions), [] if settings.sampling else sentence.proposals()
+        by: _By = "fast"
+        if settings.sampling is not None:
+            by = settings.sampling
+        elif proposals:
             by = "banks"
-        elif by is None:
-            by = "masked" if banned is None else "fast"
+        elif settings.diversity:
+            by = float(settings.diversity)
+        elif banned is None:
+            by = "masked"
         return cls(sentence, _Way(by, settings.forbidden, settings.end_id), restrictions, proposals, banned or [])
 
     def allowed(self, candidates: list[Candidate]) -> list[Candidate]:
@@ -122,7 +129,7 @@ def _select(step: Step[S], indices: Sequence[int], sentences: int) -> Step[S]:
         return step
     kept = torch.tensor(indices, device=step.logits.device)
     columns = None if step.columns is None else replace(step.columns, allowed=step.columns.allowed.keep(kept))
-    logits = step.logits.unflatten(0, (sentences, -1))[kept].flatten(0, 1)
+    logits = step.logits.view(sentences, -1, step.logits.shape[1])[kept].flatten(0, 1)
     return replace(step, logits=logits, columns=columns)
 
 
