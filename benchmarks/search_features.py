@@ -57,6 +57,7 @@ def features(sentences: int) -> dict[str, dict[str, Any]]:
         "coverage penalty": {"coverage": 0.2},
         "diversity": {"diversity": 0.5},
         "no 3-gram twice": {"constraints": (NoRepeat(3),)},
+        "one word banned": {"constraints": (Without([words(0, 1)]),)},
         "prefix of 3": {"constraints": (Prefixes({number: words(number, 3) for number in numbers}),)},
         "100 phrases banned": {"constraints": (Without(banned),)},
         "2 phrases of 2 wanted": {"constraints": (Containing(wanted, SPECIAL.end),)},

@@ -47,7 +47,7 @@ def alone(precision, beam):
     workers=st.sampled_from([1, 4]),
     beam=st.sampled_from([1, 3]),
 )
-def test_company_changes_nothing(precision, order, cut, budget, workers, beam):
+def test_outputs_are_batch_invariant(precision, order, cut, budget, workers, beam):
     expected = alone(precision, beam)
     for rows in (order[:cut], order[cut:]):
         found = engine(precision, workers, budget).search([SOURCES[row] for row in rows], search_settings(beam), 11)

@@ -1,4 +1,4 @@
-"""Searching with a shortlist: the same in any company, everything where it holds everything, and what is asked for."""
+"""Searching with a shortlist: the same in any batch, everything where it holds everything, and what is asked for."""
 
 import pytest
 import torch
@@ -36,7 +36,7 @@ def test_with_the_whole_vocabulary_nothing_changes(precision, beam):
 @pytest.mark.skipif(not has_native(torch.empty(0)), reason="PyTorch's own sums depend on how many rows there are")
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("beam", [1, 3])
-def test_company_changes_nothing(precision, beam):
+def test_outputs_are_batch_invariant(precision, beam):
     """Bit for bit: the whole batch, in another order with newcomers, and each sentence alone."""
     every = range(len(SOURCES))
     expected = search(precision, every, beam, SOME)

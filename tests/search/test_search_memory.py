@@ -75,7 +75,7 @@ def test_other_errors_stay_errors():
         search(Small(ready("plain"), 0, BEGINNING, RuntimeError("shapes differ")), {}, Waiting(3))
 
 
-def test_packed_models_begin_anew_too():
+def test_native_models_begin_anew_too():
     """Their state is changed in place: what is under way when memory ends begins at its beginning."""
     whole = search(ready("float32"), {"n_best": 2}, Waiting(len(SOURCES)))
     found = search(Small(ready("float32"), 61, STEPPING, MemoryError()), {"n_best": 2}, Waiting(len(SOURCES)))

@@ -59,13 +59,13 @@ def _encode_beginnings(
     A tokenizer takes much more memory than a text, and for its normalizations and splits as much time. What it cannot
     encode (half of a surrogate pair) gives its error.
     """
-    reach = _CHARACTERS * most
+    beginning = _CHARACTERS * most
     results: list[list[int] | _TooLong | BadInputError] = [[]] * len(texts)
     short = []
     for index, text in enumerate(texts):
-        if len(text) > reach:
-            (beginning,) = _encode(tokenizer, [text[:reach]])
-            if isinstance(beginning, list) and len(beginning) > 2 * most + _SPARE:
+        if len(text) > beginning:
+            (ids,) = _encode(tokenizer, [text[:beginning]])
+            if isinstance(ids, list) and len(ids) > 2 * most + _SPARE:
                 results[index] = _TooLong()
                 continue
         short.append(index)

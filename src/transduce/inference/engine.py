@@ -165,10 +165,10 @@ class Engine:
             if not layers:
                 raise BadInputError("the model has no encoder-decoder attention to show or to align by")
             last, aligned = layers[-1].float(), layers[0].float().mean(dim=1)
-            places = [(slice(len(targets[row]) + 1), slice(len(sources[row]) + 1)) for row in rows]
+            spans = [(slice(len(targets[row]) + 1), slice(len(sources[row]) + 1)) for row in rows]
             return [
-                Attention(last[(index, slice(None), *place)].cpu(), aligned[(index, *place)].cpu())
-                for index, place in enumerate(places)
+                Attention(last[(index, slice(None), *span)].cpu(), aligned[(index, *span)].cpu())
+                for index, span in enumerate(spans)
             ]
 
         return run_safely(partial(self._within_memory, look, sources, targets))

@@ -1,14 +1,58 @@
-"""What people ask of the words of an output, turned into constraints over ids."""
+"""What people ask of outputs, turned into settings of a search and constraints over ids."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import final
 
-from transduce.config import BadInputError
+from transduce.config import BadInputError, GenerationConfig
 from transduce.data import bare
 from transduce.inference.arguments import check_text, name_kind, read_texts
-from transduce.search import Constraint, Containing, Prefixes, Without
+from transduce.models import Shortlist
+from transduce.search import (
+    Constraint,
+    Containing,
+    LengthPenalty,
+    NoRepeat,
+    Prefixes,
+    Sampling,
+    SearchSettings,
+    Without,
+)
 from transduce.text import Tokenizer
+
+
+def search_settings(
+    generation: GenerationConfig, n_best: int, tokenizer: Tokenizer, shortlist: Shortlist | None
+) -> SearchSettings:
+    """How to search for ``n_best`` outputs of each text; ``tokenizer`` is the target's.
+
+    Raises:
+        BadInputError: More outputs are asked for than the beam has hypotheses, or more of these than there are symbols.
+    """
+    beam_size, sampling = generation.beam_size, None
+    if generation.sampling:
+        beam_size = n_best  # every sample is a row of its own
+        sampling = Sampling(generation.temperature, generation.top_k, generation.top_p, generation.seed)
+    elif n_best > beam_size:
+        raise BadInputError(f"n-best {n_best}: must be between 1 and the beam size, {beam_size}")
+    elif beam_size > tokenizer.vocab_size:
+        raise BadInputError(f"beam size {beam_size}: is wider than the vocabulary, {tokenizer.vocab_size} symbols")
+    special, no_repeat = tokenizer.special, generation.no_repeat_ngram
+    return SearchSettings(
+        begin_id=special.begin,
+        end_id=special.end,
+        forbidden=(special.pad, special.begin, special.unknown),
+        beam_size=beam_size,
+        n_best=n_best,
+        penalty=LengthPenalty(generation.length_penalty_kind, generation.length_penalty),
+        stopping=generation.stopping,
+        min_length=generation.min_length,
+        coverage=generation.coverage_penalty,
+        diversity=generation.diversity,
+        sampling=sampling,
+        constraints=() if no_repeat is None else (NoRepeat(no_repeat),),
+        shortlist=shortlist,
+    )
 
 
 @final

@@ -1,15 +1,17 @@
-"""What a translation is, and what is said of one that may be incomplete."""
+"""What a translation is, and what is said where it may be incomplete or there is none."""
 
 import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, final
+from typing import Final, Literal, assert_never, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from transduce.config import BadInputError, GenerationConfig, TransduceError
 from transduce.inference.alignment import Alignment
+from transduce.search import Cancelled, Failure, NothingFound, TooLittleMemory
 
 _log = logging.getLogger("transduce.inference")
 _MOST_NAMED: Final = 10
@@ -80,3 +82,28 @@ def warn_of_limits(
             f"more (--{option.replace('_', '-')}, or {option} in the model's generation_config.json)"
             + (f" (to no avail beyond the {longest:,} positions that this model has learned)" if longest else "")
         )
+
+
+def explain(failure: Failure, symbols: int, generation: GenerationConfig) -> TransduceError:
+    """Why a text of so many symbols has no output, and what to do."""
+    match failure:
+        case NothingFound(limit):
+            return BadInputError(
+                f"the search found no output of at most {limit - 1:,} tokens that is all that was asked for (prefix, "
+                f"phrases, shortest length, n-grams, constraints): ask for less, widen the beam, or raise "
+                f"{length_option(generation)}"
+            )
+        case TooLittleMemory(reason):
+            return TransduceError(
+                f"too little memory for its {symbols:,} symbols ({reason}): split it (--paragraphs, or "
+                f"paragraphs=True), or take a smaller beam"
+            )
+        case Cancelled():
+            return TransduceError("the request was cancelled")
+        case _:
+            assert_never(failure)
+
+
+def length_option(generation: GenerationConfig) -> Literal["max_length", "max_extra_length"]:
+    """The setting that says how long outputs may be."""
+    return "max_extra_length" if generation.max_length is None else "max_length"

@@ -3,8 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
-from typing import Final, Literal, NoReturn, Unpack, assert_never, final, get_args, overload
+from typing import Final, Literal, NoReturn, Unpack, final, get_args, overload
 
 import torch
 
@@ -25,22 +24,18 @@ from transduce.inference.arguments import (
 from transduce.inference.encoding import encode_within
 from transduce.inference.engine import Attention, Engine
 from transduce.inference.paragraphs import check_options, translate_paragraphs
-from transduce.inference.requirements import OutputRequirements
-from transduce.inference.translation import EMPTY, Translation, failed, warn_of_failures, warn_of_limits
-from transduce.models import Shortlist
-from transduce.search import (
-    Cancelled,
-    Constraint,
-    Failure,
-    Hypothesis,
-    LengthPenalty,
-    NoRepeat,
-    NothingFound,
-    Prefixes,
-    Sampling,
-    SearchSettings,
-    TooLittleMemory,
+from transduce.inference.requirements import OutputRequirements, search_settings
+from transduce.inference.translation import (
+    EMPTY,
+    Translation,
+    explain,
+    failed,
+    length_option,
+    warn_of_failures,
+    warn_of_limits,
 )
+from transduce.models import Shortlist
+from transduce.search import Constraint, Hypothesis, NothingFound, Prefixes, SearchSettings, TooLittleMemory
 from transduce.text import TokenizerPair
 
 Errors = Literal["raise", "return"]
@@ -209,10 +204,11 @@ class Translator:
             raise BadInputError(f"beam size {beam_size}: sampling has no beam: leave it out (n-best says how many)")
         request = _Request(
             generation,
-            self._settings(generation, check_number("n-best", n_best, 1)),
+            search_settings(generation, check_number("n-best", n_best, 1), self._target, self._shortlist),
             OutputRequirements.read(several, first, prefixes, must_contain, must_not_contain),
             read_constraints(constraints),
-            (return_attention, return_alignment),
+            return_attention,
+            return_alignment,
             first,
             hurry=errors == "raise",
         )
@@ -243,7 +239,7 @@ class Translator:
                 place = shorten(several[index]) if first_number is None else f"text {first + index:,}"
                 raise type(outcome)(f"{place}: {outcome}")
         if first_number is not None:
-            warn_of_limits(results, first_number, self._engine.longest, _length_option(generation))
+            warn_of_limits(results, first_number, self._engine.longest, length_option(generation))
         return results[0] if isinstance(texts, str) else results
 
     @overload
@@ -354,33 +350,6 @@ class Translator:
             'processes by "fork"; threads may share one'
         )
 
-    def _settings(self, generation: GenerationConfig, n_best: int) -> SearchSettings:
-        beam_size = generation.beam_size
-        if generation.sampling:
-            beam_size = n_best  # every sample is a row of its own
-        elif n_best > beam_size:
-            raise BadInputError(f"n-best {n_best}: must be between 1 and the beam size, {beam_size}")
-        elif beam_size > self._target.vocab_size:
-            raise BadInputError(
-                f"beam size {beam_size}: is wider than the vocabulary, {self._target.vocab_size} symbols"
-            )
-        special, no_repeat = self._target.special, generation.no_repeat_ngram
-        return SearchSettings(
-            begin_id=special.begin,
-            end_id=special.end,
-            forbidden=(special.pad, special.begin, special.unknown),
-            beam_size=beam_size,
-            n_best=n_best,
-            penalty=LengthPenalty(generation.length_penalty_kind, generation.length_penalty),
-            stopping=generation.stopping,
-            min_length=generation.min_length,
-            coverage=generation.coverage_penalty,
-            diversity=generation.diversity,
-            sampling=_sampling(generation),
-            constraints=() if no_repeat is None else (NoRepeat(no_repeat),),
-            shortlist=self._shortlist,
-        )
-
     def _translate(self, texts: Sequence[str], request: "_Request") -> list[Translation | TransduceError]:
         """Each text's translation, or why it has none."""
         texts = [bare(text) for text in texts]
@@ -398,7 +367,7 @@ class Translator:
             if isinstance(ids, BadInputError):
                 results[index] = ids
             elif len(prefixes.get(first + index, ())) >= (limit := self._limit(ids, generation)):
-                results[index] = _explain(NothingFound(limit), len(ids), generation)
+                results[index] = explain(NothingFound(limit), len(ids), generation)
             else:
                 sources[index] = ids
         if request.hurry and len(sources) < len(full):
@@ -412,7 +381,7 @@ class Translator:
         )
         searched = dict(zip(sources, found, strict=True))
         written = {index: outcome for index, outcome in searched.items() if isinstance(outcome, list)}
-        outputs = self._outputs([sources[index] for index in written], list(written.values()), request.looks)
+        outputs = self._outputs([sources[index] for index in written], list(written.values()), request)
         failures = {index: outcome for index, outcome in searched.items() if not isinstance(outcome, list)}
         for index, several in zip(written, outputs, strict=True):
             if isinstance(several, TooLittleMemory):
@@ -422,49 +391,46 @@ class Translator:
             best, *others = (replace(each, at_limit=len(each.tokens) + 1 >= limit) for each in several)
             results[index] = replace(best, alternatives=tuple(others))
         for index, failure in failures.items():
-            results[index] = _explain(failure, len(sources[index]), generation)
+            results[index] = explain(failure, len(sources[index]), generation)
         return results
 
     def _limit(self, source: list[int], generation: GenerationConfig) -> int:
         return self._engine.limit(source, generation.max_extra_length, generation.max_length)
 
     def _outputs(
-        self, sources: list[list[int]], found: list[list[Hypothesis]], looks: tuple[bool, bool]
+        self, sources: list[list[int]], found: list[list[Hypothesis]], request: "_Request"
     ) -> list[list[Translation] | TooLittleMemory]:
-        """Each source's outputs, best first, with what they have looked at where that is asked for."""
+        """Each source's outputs, best first, with their attention where it is asked for."""
         pairs = [(source, each) for source, several in zip(sources, found, strict=True) for each in several]
         attention: Sequence[Attention | TooLittleMemory | None] = [None] * len(pairs)
-        if any(looks):
+        if request.attention or request.alignment:
             attention = self._engine.attention([source for source, _ in pairs], [list(each.ids) for _, each in pairs])
         texts = self._target.decode([each.ids for _, each in pairs])
-        every = zip(pairs, texts, attention, strict=True)
-        return [self._several(list(islice(every, len(several))), looks) for several in found]
-
-    def _several(
-        self,
-        outputs: Sequence[tuple[tuple[list[int], Hypothesis], str, Attention | TooLittleMemory | None]],
-        looks: tuple[bool, bool],
-    ) -> list[Translation] | TooLittleMemory:
-        translations = []
-        for (source, hypothesis), text, looked in outputs:
-            if isinstance(looked, TooLittleMemory):
-                return looked
-            translations.append(self._output(source, hypothesis, text, looked, looks))
-        return translations
+        every = (
+            looked if isinstance(looked, TooLittleMemory) else self._output(*pair, text, looked, request)
+            for pair, text, looked in zip(pairs, texts, attention, strict=True)
+        )
+        results: list[list[Translation] | TooLittleMemory] = []
+        for outputs in ([next(every) for _ in several] for several in found):
+            written = [each for each in outputs if isinstance(each, Translation)]
+            failures = [each for each in outputs if isinstance(each, TooLittleMemory)]
+            results.append(failures[0] if failures else written)
+        return results
 
     def _output(
-        self, source: list[int], hypothesis: Hypothesis, text: str, looked: Attention | None, looks: tuple[bool, bool]
+        self, source: list[int], hypothesis: Hypothesis, text: str, looked: Attention | None, request: "_Request"
     ) -> Translation:
-        weights, aligned = (looked if wanted else None for wanted in looks)
+        words = None
+        if looked is not None and request.alignment:
+            numbers = word_numbers(self._source, source), word_numbers(self._target, hypothesis.ids)
+            words = align(looked.aligned, *numbers)
         return Translation(
             text,
             hypothesis.log_probability,
             hypothesis.score,
             tuple(self._target.tokens(hypothesis.ids)),
-            None if weights is None else weights.last.numpy(),
-            alignment=None
-            if aligned is None
-            else align(aligned.aligned, word_numbers(self._source, source), word_numbers(self._target, hypothesis.ids)),
+            looked.last.numpy() if looked is not None and request.attention else None,
+            alignment=words,
         )
 
 
@@ -477,37 +443,7 @@ class _Request:
     settings: SearchSettings
     requirements: OutputRequirements
     constraints: tuple[Constraint, ...]
-    looks: tuple[bool, bool]
+    attention: bool
+    alignment: bool
     first: int
     hurry: bool
-
-
-def _explain(failure: Failure, symbols: int, generation: GenerationConfig) -> TransduceError:
-    """Why a text of so many symbols has no output, and what to do."""
-    match failure:
-        case NothingFound(limit):
-            return BadInputError(
-                f"the search found no output of at most {limit - 1:,} tokens that is all that was asked for (prefix, "
-                f"phrases, shortest length, n-grams): ask for less, widen the beam, or raise "
-                f"{_length_option(generation)}"
-            )
-        case TooLittleMemory(reason):
-            return TransduceError(
-                f"too little memory for its {symbols:,} symbols ({reason}): split it (--paragraphs, or "
-                f"paragraphs=True), or take a smaller beam"
-            )
-        case Cancelled():
-            return TransduceError("the request was cancelled")
-        case _:
-            assert_never(failure)
-
-
-def _length_option(generation: GenerationConfig) -> Literal["max_length", "max_extra_length"]:
-    """The setting that says how long outputs may be."""
-    return "max_extra_length" if generation.max_length is None else "max_length"
-
-
-def _sampling(generation: GenerationConfig) -> Sampling | None:
-    if not generation.sampling:
-        return None
-    return Sampling(generation.temperature, generation.top_k, generation.top_p, generation.seed)

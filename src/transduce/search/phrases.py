@@ -15,7 +15,7 @@ Place = tuple[int, int]
 class Containing:
     """Each output has all of its sentence's phrases, anywhere and in any order; a symbol may count for several.
 
-    A hypothesis may only go on such that what it still lacks fits in, one phrase behind the other, before its limit.
+    A hypothesis may only go on such that what is still missing fits in, one phrase after the other, before its limit.
     """
 
     phrases: Mapping[int, Sequence[Sequence[int]]]
@@ -34,7 +34,7 @@ class Containing:
 @final
 @dataclass(frozen=True)
 class View:
-    """How many symbols a place lacks; how many after each symbol that leads somewhere, and after any other one."""
+    """How many symbols are missing at a place; how many after each symbol that leads on, and after any other one."""
 
     lacking: int
     after: dict[int, int]

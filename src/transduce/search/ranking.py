@@ -216,13 +216,13 @@ def _restrict(
             f"a constraint names symbol {int(unknown[0])}, but the vocabulary has those from 0 to "
             f"{scores.shape[1] - 1}: take ids of the model's own target tokenizer"
         )
-    places = rows.repeat_interleave(lengths).to(scores.device), symbols.to(scores.device)
+    cells = rows.repeat_interleave(lengths).to(scores.device), symbols.to(scores.device)
     if only:
-        kept = scores[places]
+        kept = scores[cells]
         scores[rows.to(scores.device)] = -torch.inf
-        scores[places] = kept
+        scores[cells] = kept
     else:
-        scores[places] = -torch.inf
+        scores[cells] = -torch.inf
 
 
 def rank_by_probability(total: Scores) -> Ranked:

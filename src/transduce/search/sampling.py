@@ -20,8 +20,8 @@ def uniform(seed: int, numbers: Sequence[int], samples: int, positions: Sequence
     # Mixed one after the other: of a sum, one sentence's next chance would be the next sentence's.
     sentences = _next(_next(np.array([signed(seed)], dtype=np.int64)) + np.array(numbers, dtype=np.int64))
     rows = _next(np.add.outer(sentences, np.arange(samples)).ravel())
-    places = np.repeat(np.array(positions, dtype=np.int64), samples)
-    return np.ldexp((_next(rows + places).view(np.uint64) >> np.uint64(11)).astype(np.float64), -53)
+    columns = np.repeat(np.array(positions, dtype=np.int64), samples)
+    return np.ldexp((_next(rows + columns).view(np.uint64) >> np.uint64(11)).astype(np.float64), -53)
 
 
 def draw(
