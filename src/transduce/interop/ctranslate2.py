@@ -43,12 +43,12 @@ _POSITIONS: Final = 4096
 def export_ctranslate2(bundle: Bundle, path: Path) -> None:
     """Write a model directory that ``ctranslate2.Translator`` loads, with our tokenizer files beside it.
 
-    It is complete: weights in float32 (narrower types are chosen on loading), vocabulary, and a configuration by which
+    It is complete: weights in float32 (low-precision types are chosen on loading), vocabulary, and a configuration by which
     the runtime adds the source's end symbol itself. The numbers are ours: what CTranslate2 computes otherwise is
     written in its own terms (see ``Projections``; positions beside the embeddings become two sums).
 
     Raises:
-        BadInputError: CTranslate2 has no such model, or something stands at ``path``.
+        BadInputError: CTranslate2 has no such model, or ``path`` is not empty.
         TransduceError: CTranslate2 is not installed.
     """
     model = bundle.model
@@ -176,7 +176,7 @@ def _fill_attention(twin: Any, attention: MultiHeadAttention, residual: Residual
     maps = (ours.query, ours.key, ours.value)
     # Self-attention has one map of all three, the other one of the memory's two.
     for place, parts in zip(twin.linear, ([maps] if len(twin.linear) == 2 else [maps[:1], maps[1:]]), strict=False):
-        _fill_linear(place, Projection.beside(*parts))
+        _fill_linear(place, Projection.concatenate(*parts))
     _fill_linear(twin.linear[-1], ours.output)
     twin.queries_scale = ours.scale
     if attention.relative is not None:

@@ -20,8 +20,8 @@ class Projection:
     bias: Float[Tensor, " outputs"] | None
 
     @classmethod
-    def beside(cls, *maps: "Projection") -> "Projection":
-        """All maps of one input side by side."""
+    def concatenate(cls, *maps: "Projection") -> "Projection":
+        """All maps of one input as one."""
         biases = [each.bias for each in maps if each.bias is not None]
         return cls(torch.cat([each.weight for each in maps]), torch.cat(biases) if biases else None)
 
@@ -31,8 +31,8 @@ class Projection:
 class Projections:
     """What an attention maps its inputs and its result by, and what its scores are multiplied by.
 
-    ``width`` is that of every head's queries, keys and values: where ours differ, the narrower ones have zeros behind
-    them, which change no product. A multiplicative compatibility, q W k, is part of the queries' map: (x W^Q) W.
+    ``width`` is that of every head's queries, keys and values: where ours differ, the smaller ones are padded with
+    zeros, which change no product. A multiplicative compatibility, q W k, is part of the queries' map: (x W^Q) W.
     """
 
     query: Projection

@@ -24,20 +24,20 @@ def add_norm(
     *,
     post: bool,
 ) -> tuple[Rows, Rows]:
-    """What runs on past the sub-layers, and LayerNorm(sum) in the type that matrix products are computed in.
+    """The residual stream behind a sub-layer, and LayerNorm(sum) in the type that matrix products are computed in.
 
-    The sum is x + dropout(output), or x without an output. What runs on is LayerNorm(sum) where the norm is ``post``
-    (as published), else the sum.
+    The sum is x + dropout(output), or x without an output. The stream goes on as LayerNorm(sum) where the norm is
+    ``post`` (as published), else as the sum.
     """
-    narrow = _product_type(x)
+    dtype = _product_type(x)
     if x.dtype == torch.float32 and has_native(x, gain, x if output is None else output):
-        output = None if output is None else output.to(narrow).contiguous()
+        output = None if output is None else output.to(dtype).contiguous()
         seeds = None if output is None else dropped.rows(*x.shape[:-1], device=x.device)
         stream, ready = _AddNorm.apply(  # type: ignore[no-untyped-call]
-            x.contiguous(), output, gain, bias, seeds, epsilon, dropped, narrow, post
+            x.contiguous(), output, gain, bias, seeds, epsilon, dropped, dtype, post
         )
         return stream, stream if ready is None else ready
-    return _add_norm_plainly(x, output, gain, bias, epsilon, dropped, narrow, post)
+    return _add_norm_plainly(x, output, gain, bias, epsilon, dropped, dtype, post)
 
 
 def _add_norm_plainly(
@@ -47,12 +47,12 @@ def _add_norm_plainly(
     bias: Tensor,
     epsilon: float,
     dropped: Dropped,
-    narrow: torch.dtype,
+    dtype: torch.dtype,
     post: bool,
 ) -> tuple[Tensor, Tensor]:
     total = x if output is None else x + dropout(output, dropped)
     normalized = F.layer_norm(total, total.shape[-1:], gain, bias, epsilon)
-    return normalized if post else total, normalized.to(narrow)
+    return normalized if post else total, normalized.to(dtype)
 
 
 def _product_type(x: Tensor) -> torch.dtype:
@@ -63,7 +63,7 @@ def _product_type(x: Tensor) -> torch.dtype:
 
 @final
 class _AddNorm(torch.autograd.Function):
-    """Writes no more than is asked for: with ``post``, the norm wide and narrow, or once where these are the same."""
+    """Writes no more than is asked for: with ``post``, the norm in float32 and in ``dtype``, or once where these are the same."""
 
     @staticmethod
     def forward(
@@ -75,25 +75,25 @@ class _AddNorm(torch.autograd.Function):
         seeds: Tensor | None,
         epsilon: float,
         dropped: Dropped,
-        narrow: torch.dtype,
+        dtype: torch.dtype,
         post: bool,
     ) -> tuple[Tensor, Tensor | None]:
-        total, ready = torch.empty_like(x), torch.empty_like(x, dtype=narrow)
-        wide = torch.empty_like(x) if post and narrow != x.dtype else None
+        total, ready = torch.empty_like(x), torch.empty_like(x, dtype=dtype)
+        wide = torch.empty_like(x) if post and dtype != x.dtype else None
         rows, columns = sizes = x.numel() // x.shape[-1], x.shape[-1]
         statistics = x.new_empty(2, rows)
         chance = (WHOLE if seeds is None else dropped).chance(seeds, rows)
         shape, whole = x.shape, torch.float32
         call(
             "add_norm",
-            narrow,
-            *(address(x, whole, *shape), None if output is None else address(output, narrow, *shape)),
-            *(address(total, whole, *shape), address(ready, narrow, *shape)),
+            dtype,
+            *(address(x, whole, *shape), None if output is None else address(output, dtype, *shape)),
+            *(address(total, whole, *shape), address(ready, dtype, *shape)),
             *(None if wide is None else address(wide, whole, *shape), address(statistics, whole, 2, rows)),
             *(address(gain, whole, columns), address(bias, whole, columns), *sizes, epsilon, chance),
         )
         ctx.save_for_backward(total, statistics, gain, seeds)
-        ctx.constants = dropped, sizes, narrow, output is not None, post
+        ctx.constants = dropped, sizes, dtype, output is not None, post
         ctx.set_materialize_grads(False)
         if not post:
             return total, ready
@@ -107,24 +107,24 @@ class _AddNorm(torch.autograd.Function):
         of_ready: Tensor | None,
     ) -> tuple[Tensor | None, ...]:
         total, statistics, gain, seeds = ctx.saved_tensors
-        dropped, sizes, narrow, has_output, post = ctx.constants
+        dropped, sizes, dtype, has_output, post = ctx.constants
         of_stream, of_ready = (g if g is None else g.contiguous() for g in (of_stream, of_ready))
         of_total, of_wide = (None, of_stream) if post else (of_stream, None)
         if of_wide is None and of_ready is None:
-            of_ready = torch.zeros_like(total, dtype=narrow)
+            of_ready = torch.zeros_like(total, dtype=dtype)
         of_x = torch.empty_like(total)
-        of_output = torch.empty_like(total, dtype=narrow) if has_output else None
+        of_output = torch.empty_like(total, dtype=dtype) if has_output else None
         of_gain, of_bias = torch.zeros(sizes[1]), torch.zeros(sizes[1])
         (rows, columns), shape, whole = sizes, total.shape, torch.float32
         call(
             "add_norm_backward",
-            narrow,
+            dtype,
             *(address(total, whole, *shape), address(statistics, whole, 2, rows), address(gain, whole, columns)),
             None if of_total is None else address(of_total, whole, *shape),
-            None if of_ready is None else address(of_ready, narrow, *shape),
+            None if of_ready is None else address(of_ready, dtype, *shape),
             None if of_wide is None else address(of_wide, whole, *shape),
             address(of_x, whole, *shape),
-            None if of_output is None else address(of_output, narrow, *shape),
+            None if of_output is None else address(of_output, dtype, *shape),
             *(address(of_gain, whole, columns), address(of_bias, whole, columns)),
             *(*sizes, dropped.chance(seeds, rows)),
         )

@@ -1,4 +1,4 @@
-"""Which symbols each sentence may write, and where their scores stand among those of a batch."""
+"""Which symbols each sentence may write, and which column of a batch's logits has their scores."""
 
 from dataclasses import dataclass
 from typing import final
@@ -11,7 +11,7 @@ from torch import Tensor
 @final
 @dataclass(frozen=True)
 class AllowedTokens:
-    """Sentence i may write ``symbols[i, :lengths[i]]``, in ascending order; behind them, its first one is repeated."""
+    """Sentence i may write ``symbols[i, :lengths[i]]``, in ascending order; padding repeats its first one."""
 
     symbols: Int64[Tensor, "sentences longest"]
     lengths: Int64[Tensor, " sentences"]
@@ -32,13 +32,13 @@ class AllowedTokens:
         return AllowedTokens(self.symbols[sentences], self.lengths[sentences], self.vocabulary)
 
     def join(self, other: "AllowedTokens") -> "AllowedTokens":
-        """These lists, and behind them another's."""
+        """These lists, then another's."""
         longest = max(self.symbols.shape[1], other.symbols.shape[1])
         wide = [_widen(each.symbols, longest) for each in (self, other)]
         return AllowedTokens(torch.cat(wide), torch.cat([self.lengths, other.lengths]), self.vocabulary)
 
     def together(self) -> Int64[Tensor, " columns"]:
-        """The symbols that stand in any of the lists, in ascending order."""
+        """The union of the lists, in ascending order."""
         found = torch.zeros(self.vocabulary, dtype=torch.bool, device=self.symbols.device)
         return found.index_fill(0, self.symbols.flatten(), True).nonzero().squeeze(1)
 
@@ -46,16 +46,16 @@ class AllowedTokens:
 @final
 @dataclass(frozen=True)
 class LogitColumns:
-    """Scores of which symbol ``v`` has column ``places[v]``, where any sentence may write it; each only its own."""
+    """Scores of which symbol ``v`` has column ``columns[v]``, where any sentence may write it; each only its own."""
 
     allowed: AllowedTokens
-    places: Int64[Tensor, " vocabulary"]
+    columns: Int64[Tensor, " vocabulary"]
 
     @classmethod
     def of(cls, allowed: AllowedTokens, symbols: Int64[Tensor, " columns"]) -> "LogitColumns":
         """Column i has the scores of ``symbols[i]``, and every symbol of the lists has one."""
-        places = symbols.new_zeros(allowed.vocabulary)
-        return cls(allowed, places.index_copy(0, symbols, torch.arange(len(symbols), device=symbols.device)))
+        columns = symbols.new_zeros(allowed.vocabulary)
+        return cls(allowed, columns.index_copy(0, symbols, torch.arange(len(symbols), device=symbols.device)))
 
     @classmethod
     def whole(cls, allowed: AllowedTokens) -> "LogitColumns":
@@ -66,7 +66,7 @@ class LogitColumns:
         """The scores over the vocabulary, minus infinity where a sentence may not write a symbol."""
         symbols = self.allowed.symbols.repeat_interleave(len(scores) // len(self.allowed.lengths), dim=0)
         nothing = scores.new_full((len(scores), self.allowed.vocabulary), -torch.inf)
-        return nothing.scatter(1, symbols, scores.gather(1, self.places[symbols]))
+        return nothing.scatter(1, symbols, scores.gather(1, self.columns[symbols]))
 
 
 def join_allowed(one: AllowedTokens | None, other: AllowedTokens | None) -> AllowedTokens | None:

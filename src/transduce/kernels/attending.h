@@ -1,11 +1,11 @@
-// Attention of decoding: of a source's symbols to each other, of hypotheses to their past and to their memory.
+// Attention of decoding: self-attention of a source, self-attention of hypotheses to their past, and cross-attention to the memory.
 #pragma once
 #include "guard.h"
 #include "stack.h"
 
 namespace transduce {
 
-// The softmax of n scores; what stands behind them, up to `width`, a multiple of 16, becomes 0.
+// The softmax of n scores; the padding up to `width`, a multiple of 16, becomes 0.
 inline void softmax(float* scores, std::int64_t n, std::int64_t width) {
   for (std::int64_t j = n; j < width; ++j) scores[j] = -INFINITY;
   const float top = largest(scores, width);
@@ -20,8 +20,8 @@ inline void softmax(float* scores, std::int64_t n, std::int64_t width) {
   for (std::int64_t j = 0; j < width; ++j) scores[j] *= inverse;
 }
 
-// Keys and values of a head: the keys in panels of sixteen, in which the sixteen stand side by side for each of their d_k numbers; and
-// (longest, wide). What stands behind `count` is zeros.
+// Keys and values of a head: the keys in panels of sixteen, of shape (d_k, 16); and the
+// values as (longest, wide). The padding behind `count` is zeros.
 template <typename T>
 void lay(const float* keys, const float* values, std::int64_t stride, std::int64_t count, std::int64_t longest, const Stack& s, T* to_keys,
          T* to_values) {
@@ -33,8 +33,8 @@ void lay(const float* keys, const float* values, std::int64_t stride, std::int64
       narrow(j < count && c < s.d_v ? values[j * stride + c] : 0.0f, to_values[j * s.wide() + c]);
 }
 
-// Several queries over what `lay` has laid. `weights` of query i are left at weights + i * longest. Every number is one sum in the order
-// of the keys, whatever else is computed: blocks of values only bring them near.
+// Several queries over keys and values from `lay`. `weights` of query i are left at weights + i * longest. Every number is one sum in the order
+// of the keys, whatever else is computed: blocks of values are for the cache alone.
 template <typename T>
 void look(const float* query, std::int64_t stride, std::int64_t queries, const T* keys, const T* values, std::int64_t count,
           std::int64_t longest, const Stack& s, float* weights, float* wide, float* to, std::int64_t to_stride) {
@@ -52,7 +52,7 @@ void look(const float* query, std::int64_t stride, std::int64_t queries, const T
   for (std::int64_t i = 0; i < queries; ++i) std::memcpy(to + i * to_stride, wide + i * s.wide(), s.d_v * sizeof(float));
 }
 
-// A sentence whose symbols all look at each other: (count, 2 keys + values) of W^Q, W^K and W^V become (count, values).
+// Self-attention of a source: (count, 2 keys + values) of W^Q, W^K and W^V become (count, values).
 class Encoding {
  public:
   Encoding(const Stack& s, const float* projected, std::int64_t count, float* to)
@@ -88,7 +88,7 @@ class Encoding {
  private:
   static constexpr std::int64_t kLong = 256;  // symbols
 
-  // How many queries are weighed together: their weights stay near, and memory grows with the length and not with its square.
+  // How many queries are weighed together: their weights stay in the cache, and memory grows with the length and not with its square.
   std::int64_t block() const { return std::clamp<std::int64_t>(kWeights / longest_ / 12 * 12, 12, 48); }
   static constexpr std::int64_t kWeights = 128 * 1024;
 
@@ -135,13 +135,13 @@ float dot(const float* a, const T* b, std::int64_t n) {
   return sum_sixteen(sum) + rest;
 }
 
-// Bring n numbers near, which will be read soon.
+// Prefetch n numbers.
 template <typename T>
 void fetch(const T* x, std::int64_t n) {
   for (std::int64_t i = 0; i < n; i += 64 / sizeof(T)) __builtin_prefetch(x + i);
 }
 
-// The rows of sentence i remember their newest keys and values, and look at all of theirs.
+// Self-attention of the rows of sentence i: store their newest keys and values, then attend to all of theirs.
 template <typename T>
 void attend_past(const Stack& s, const Step& step, std::int64_t layer, std::int64_t i, const float* projected, float* to) {
   static thread_local Floats scores;
@@ -188,7 +188,7 @@ void attend_past(const Stack& s, const Step& step, std::int64_t layer, std::int6
     }
 }
 
-// The rows of sentence i look at the one memory of theirs.
+// Cross-attention of the rows of sentence i, which share one memory.
 template <typename T>
 void attend_memory(const Stack& s, const Step& step, std::int64_t layer, std::int64_t i, const float* query, float* to) {
   static thread_local Floats weights, wide;

@@ -24,7 +24,7 @@ struct Part {
   T* x;
   std::int64_t stride, rows, width;
 
-  // Ask for what will be used soon, to lie in the second cache: in the first it would push out what is in use.
+  // Prefetch into the second-level cache: in the first it would evict what is in use.
   void fetch() const {
     for (std::int64_t r = 0; r < rows; ++r)
       for (std::int64_t c = 0; c < width; c += 64 / sizeof(T)) __builtin_prefetch(x + r * stride + c, 0, 2);
@@ -64,13 +64,13 @@ struct Task {
   Part<T> output_part(T* x) const {
     return part(x, first_query, s.output_stride, queries, s.d_v);
   }
-  // Heads stand side by side in a row.
+  // A row has the heads concatenated.
   template <typename T>
   Part<T> part(T* x, std::int64_t first, std::int64_t stride, std::int64_t rows, std::int64_t width) const {
     return {x + first * stride + head * width, stride, rows, width};
   }
 
-  // Where numbers of the first query stand that are kept for the backward pass, head by head.
+  // The index of the first query in what is kept for the backward pass, head by head.
   std::int64_t kept() const { return head * s.queries[s.batch] + first_query; }
 
   // Which of sixteen queries may look at key j: with fewer queries than keys, the first keys are the past.
@@ -269,7 +269,7 @@ struct Backward {
   }
 };
 
-// Every head of every sentence, while the memory of the next one is asked for; each thread has a copy of `way`.
+// Every head of every sentence, while the next one is prefetched; each thread has a copy of `way`.
 template <typename Way>
 void run_all(const Way& way, const Sequences& s) {
   const std::int64_t tasks = s.batch * s.heads;

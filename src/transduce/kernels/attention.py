@@ -34,7 +34,7 @@ def attend(
     batch, heads, queries, _ = query.shape
     keys, dropped = key.shape[2], dropped.heads(heads, (batch, queries), query.device)
     if mask.window is not None and queries < keys:
-        # All keys before the farthest that the first query sees are out of reach.
+        # Keys before the first query's window are seen by none.
         seen = min(keys, queries + mask.window)
         key, value, mask = key[:, :, keys - seen :], value[:, :, keys - seen :], _last(mask, seen)
         keys = seen
@@ -58,7 +58,7 @@ def attention_weights(
 
 
 def _distance(query: Tensor, key: Tensor, scoring: Scoring) -> Int[Tensor, "queries keys"] | None:
-    """How many columns a key stands behind a query's own, where that is looked at."""
+    """Each key's column less the query's, where positions are relative."""
     if scoring.relative is None:
         return None
     columns = torch.arange(key.shape[2], device=query.device)

@@ -1,7 +1,7 @@
 """Operations that are differentiated by hand, one after the other as one node of autograd's graph.
 
 On a CPU a node takes about 100 microseconds, forwards and backwards together, however few numbers it has to do with:
-in small batches of a narrow model, as long as its numbers do.
+in small batches of a small model, as long as the arithmetic.
 """
 
 from collections.abc import Sequence

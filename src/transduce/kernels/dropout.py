@@ -58,8 +58,8 @@ class Dropped:
         seeds = self.rows(*rows, device=device)
         if seeds is None:
             return self
-        places = torch.arange(number, device=device).mul_(_HEAD).unsqueeze(1)
-        return Dropped(self.share, advance(seeds.unsqueeze(1), places))
+        draws = torch.arange(number, device=device).mul_(_HEAD).unsqueeze(1)
+        return Dropped(self.share, advance(seeds.unsqueeze(1), draws))
 
     def chance(self, seeds: Int[Tensor, "*shape"] | None, rows: int) -> Chance:
         """As the C++ kernels read it; ``seeds``, one a row, None where nothing is left out, must outlive its use."""
@@ -112,8 +112,8 @@ class Dropping:
         y = torch.empty_like(x)
         columns = x.shape[-1]
         rows = x.numel() // columns
-        places = address(x, x.dtype, *x.shape), address(y, x.dtype, *x.shape)
-        call("drop", x.dtype, *places, rows, columns, self.dropped.chance(self.seeds, rows))
+        addresses = address(x, x.dtype, *x.shape), address(y, x.dtype, *x.shape)
+        call("drop", x.dtype, *addresses, rows, columns, self.dropped.chance(self.seeds, rows))
         return y
 
 

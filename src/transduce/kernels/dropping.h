@@ -4,7 +4,7 @@
 
 namespace transduce {
 
-// Eight draws of a seed's stream: 64 random bits each for four neighbours (splitmix64; seeds.py draws the same).
+// Eight draws of a seed's stream: 64 random bits each for four adjacent columns (SplitMix64, as in config/splitmix.py).
 using Words64 = std::uint64_t __attribute__((vector_size(64)));
 
 inline Words64 mix(Words64 z) {
@@ -27,7 +27,7 @@ struct Dropout {
   // What elements are multiplied with that drew these 16 bits, read as signed numbers.
   Sixteen factor(Numbers drawn) const { return drawn < kept - 32768 ? scale + Sixteen{} : Sixteen{}; }
 
-  // How many columns are drawn at a time: `to` must have room for a multiple of them.
+  // How many columns are drawn at a time: `to` must have space for a multiple of them.
   static constexpr std::int64_t kColumns = 32;
 
   // to[i] = 0 or scale for the columns of a row; left alone where nothing is dropped.

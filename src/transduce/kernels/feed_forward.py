@@ -32,8 +32,8 @@ def feed_forward(
         seeds = dropped.rows(*x.shape[:-1], device=x.device)
         between = [] if seeds is None else [Dropping(dropped, seeds)]
         if activation == "relu" and not gated:
-            fused = replace(inner, activation=activation), *between, replace(outer, input_activation=activation)
-            return chain_rows(x, *fused)
+            first, last = replace(inner, activation=activation), replace(outer, input_activation=activation)
+            return chain_rows(x, first, *between, last)
         return chain_rows(x, inner, Activating(activation, gated), *between, outer)
     hidden = activate(linear_maps(x, inner.weights, inner.biases), activation, gated=gated)
     return linear_maps(dropout(hidden, dropped), outer.weights, outer.biases)
@@ -75,11 +75,11 @@ class Activating:
     def forward(
         self, x: BFloat16[Tensor, "rows inputs"], others: Sequence[Tensor | None]
     ) -> tuple[BFloat16[Tensor, "rows hidden"], None]:
-        """Nothing is kept beside ``x``."""
+        """Nothing is kept but ``x``."""
         rows, width = x.shape[0], x.shape[1] // (2 if self.gated else 1)
         y = x.new_empty(rows, width)
-        places = address(x, torch.bfloat16, *x.shape), address(y, torch.bfloat16, rows, width)
-        call("activate", None, *places, rows, width, ACTIVATIONS[self.activation], self.gated)
+        addresses = address(x, torch.bfloat16, *x.shape), address(y, torch.bfloat16, rows, width)
+        call("activate", None, *addresses, rows, width, ACTIVATIONS[self.activation], self.gated)
         return y, None
 
     def backward(
@@ -89,7 +89,7 @@ class Activating:
         if not want_x:
             return None, ()
         of_x, (rows, width) = torch.empty_like(x), gradient.shape
-        places = address(gradient, torch.bfloat16, rows, width), address(x, torch.bfloat16, *x.shape)
+        addresses = address(gradient, torch.bfloat16, rows, width), address(x, torch.bfloat16, *x.shape)
         to = address(of_x, torch.bfloat16, *x.shape)
-        call("activate_backward", None, *places, to, rows, width, ACTIVATIONS[self.activation], self.gated)
+        call("activate_backward", None, *addresses, to, rows, width, ACTIVATIONS[self.activation], self.gated)
         return of_x, ()

@@ -13,7 +13,7 @@ constexpr std::int64_t kInterface = 3;
 
 }  // namespace
 
-// The interface's number, then the sizes of the structures in bytes, in native.py's order, as far as there is room for `count`.
+// The interface's number, then the sizes of the structures in bytes, in native.py's order.
 TRANSDUCE_EXPORT interface(std::int64_t* to, std::int64_t count) {
   const std::int64_t numbers[] = {kInterface,    sizeof(Dropout), sizeof(Sequences), sizeof(Maps), sizeof(Matrix),
                                   sizeof(Norm),  sizeof(Layer),   sizeof(Stack),     sizeof(Step), sizeof(Lists)};

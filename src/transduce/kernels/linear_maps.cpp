@@ -14,9 +14,9 @@ namespace {
 
 constexpr int kHigh = 6, kAcross = 4;  // rows and vectors of a block whose sums stay in registers
 constexpr std::int64_t kPanel = 16 * kAcross;
-constexpr std::int64_t kTall = 8 * kHigh;   // outputs side by side where rows are added up: whole vectors, and whole blocks
+constexpr std::int64_t kTall = 8 * kHigh;   // outputs of a tile where rows are added up: whole vectors, and whole blocks
 constexpr std::int64_t kSlab = 8 * kTall;   // outputs that one thread lays out at a time
-constexpr std::int64_t kDeep = 256;         // pairs of rows that it lays out at a time: with a slab, half of a second cache
+constexpr std::int64_t kDeep = 256;         // pairs of rows that it lays out at a time: with a slab, half of the second-level cache
 constexpr std::int64_t kAhead = 8;          // rows that are called into the cache before they are needed
 constexpr std::int64_t kNear = 256 * 1024;  // bytes of rows that meet all panels before the next rows do
 
@@ -118,7 +118,7 @@ void multiply_rows(const Bfloat16* x, std::int64_t depth, const std::uint32_t* p
   }
 }
 
-// Pairs of rows as words, in columns of `across` words; zeros beside the last row of an odd number. What stands in column c
+// Pairs of rows as words, in columns of `across` words; zeros beside the last row of an odd number. The sum of column c
 // is added to sums[c], where these are asked for.
 void lay_out_pairs(const Bfloat16* x, std::int64_t stride, std::int64_t rows, std::int64_t n, std::int64_t across, std::uint32_t* to,
                    float* sums) {

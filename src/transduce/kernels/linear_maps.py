@@ -1,4 +1,4 @@
-"""Linear maps in training: several of the same rows side by side, as one product."""
+"""Linear maps in training: several of the same rows concatenated, as one product."""
 
 import struct
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ def linear_maps(
     weights: Sequence[Float[Tensor, "_ inputs"]],
     biases: Sequence[Float[Tensor, " _"] | None],
 ) -> Float[Tensor, "*rows all_outputs"]:
-    """X W^T + b of every map, side by side, in autocast's type where that is on; all maps have a bias, or none."""
+    """X W^T + b of every map, concatenated, in autocast's type where that is on; all maps have a bias, or none."""
     if maps_rows(x, *weights):
         return chain_rows(x, Maps(weights, biases))
     if len(weights) == 1:
@@ -103,8 +103,8 @@ def map_rows(
     """The activation of what the maps make of rows."""
     rows, width = len(x), sum(maps.outputs)
     y = x.new_empty(rows, width)
-    places = address(x, torch.bfloat16, rows, maps.inputs), address(y, torch.bfloat16, rows, width)
-    call("map_rows", None, places[0], maps, places[1], rows, ACTIVATIONS[activation])
+    addresses = address(x, torch.bfloat16, rows, maps.inputs), address(y, torch.bfloat16, rows, width)
+    call("map_rows", None, addresses[0], maps, addresses[1], rows, ACTIVATIONS[activation])
     return y
 
 
@@ -122,9 +122,9 @@ def map_rows_backward(
     ``x`` is what ``input_activation`` has made, and ``of_x`` becomes the gradient of what it was made of.
     """
     rows, shape = len(x), (len(x), maps.inputs)
-    places = address(gradient, x.dtype, rows, sum(maps.outputs)), address(x, torch.bfloat16, *shape)
+    addresses = address(gradient, x.dtype, rows, sum(maps.outputs)), address(x, torch.bfloat16, *shape)
     to = None if of_x is None else address(of_x, x.dtype, *shape)
-    call("map_rows_backward", None, *places, maps, to, rows, add, ACTIVATIONS[input_activation])
+    call("map_rows_backward", None, *addresses, maps, to, rows, add, ACTIVATIONS[input_activation])
 
 
 @final

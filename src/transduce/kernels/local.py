@@ -1,4 +1,4 @@
-"""Restricted self-attention (section 4): time and memory linear in the length."""
+"""Local self-attention (section 4, "restricted"): time and memory linear in the length."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ _SMALLEST_BLOCK: Final = 16
 
 
 def block_size(window: int) -> int:
-    """How many queries are looked at together: a block's queries see no keys but its own and its neighbours'."""
+    """How many queries are looked at together: a block's queries see the keys of its own and the adjacent blocks."""
     return max(window, _SMALLEST_BLOCK)
 
 
@@ -31,14 +31,14 @@ def attend_locally(
 ) -> Float[Tensor, "batch heads length d_v"]:
     """Attention of every position to those within ``mask.window``, which is given, without the others' scores.
 
-    The sequence is cut into blocks at least as long as the reach. A block's queries are compared with the keys of the
+    The sequence is cut into blocks at least as long as the window. A block's queries are compared with the keys of the
     block before, their own, and (where the mask is not causal) the one behind.
     """
     assert mask.window is not None
     batch, heads, length, _ = query.shape
     size, seeds = block_size(mask.window), dropped.rows(batch, heads, length, device=query.device)
     if seeds is not None:
-        size = -(-size // 4) * 4  # four neighbours share a draw
+        size = -(-size // 4) * 4  # four adjacent columns share a draw
     blocks = -(-length // size)
     missing = blocks * size - length
     behind = 0 if mask.causal else size
@@ -54,7 +54,7 @@ def attend_locally(
     queries = F.pad(query, (0, 0, 0, missing)).view(batch, heads, blocks, size, -1)
     real = mask.real if mask.real is not None else query.new_ones(1, length, dtype=torch.bool)
     real = F.pad(real, (size, missing + behind)).unfold(1, width, size)
-    allowed = (mask.near(distance) & real.unsqueeze(2)).expand(batch, -1, -1, -1).flatten(0, 1)
+    allowed = (mask.within(distance) & real.unsqueeze(2)).expand(batch, -1, -1, -1).flatten(0, 1)
     if seeds is not None:
         # A window's first draw is that of its first key.
         first = (torch.arange(blocks, device=query.device) - 1).mul_(size // 4).unsqueeze(1)

@@ -1,4 +1,4 @@
-"""Which keys a query may look at, said without a matrix of queries and keys."""
+"""Which keys a query may attend to, without a matrix of queries and keys."""
 
 from dataclasses import dataclass
 from typing import final
@@ -14,7 +14,7 @@ class Mask:
     """Which keys a query may look at.
 
     ``real`` marks the keys that are no padding (None: all are). ``causal``: a query may look at its own column and at
-    those before it (section 3.2.3). ``window``: at columns at most so far from its own (section 4, "restricted"). The
+    those before it (section 3.2.3). ``window``: at columns at most so far from its own (local attention; section 4, "restricted"). The
     queries' columns are the last of the keys': with more keys than queries, the first ones are the past.
     """
 
@@ -32,11 +32,11 @@ class Mask:
         if not self.causal and self.window is None:
             return real
         own = torch.arange(queries.start, queries.stop, device=device).unsqueeze(1)
-        near = self.near(torch.arange(keys.start, keys.stop, device=device) - own).unsqueeze(0)
-        return near if real is None else near & real
+        within = self.within(torch.arange(keys.start, keys.stop, device=device) - own).unsqueeze(0)
+        return within if real is None else within & real
 
-    def near(self, distance: Int[Tensor, "queries keys"]) -> Bool[Tensor, "queries keys"]:
-        """Where a key that stands so many columns behind a query's own is not too far from it."""
+    def within(self, distance: Int[Tensor, "queries keys"]) -> Bool[Tensor, "queries keys"]:
+        """True where a key at this distance (its column less the query's) is inside the window, and causal."""
         window = self.window
         allowed = torch.ones_like(distance, dtype=torch.bool) if window is None else distance.abs() <= window
         return allowed & (distance <= 0) if self.causal else allowed

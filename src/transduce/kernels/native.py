@@ -1,7 +1,7 @@
-"""The door to the C++ kernels (*.cpp), which are there where the package was installed with a compiler at hand.
+"""Calls of the C++ kernels (*.cpp), which are there where the package was installed with a compiler.
 
-All that passes through it is checked here, once: what a kernel is called with, where tensors lie, and that a library is
-of this version.
+All that is passed is checked here, once: what a kernel is called with, how tensors are laid out, and that a library
+is of this version.
 """
 
 import ctypes
@@ -21,9 +21,9 @@ _log = logging.getLogger(__name__)
 
 # By what torch finds that the processor can do.
 _LIBRARIES: Final = {"AVX2": "native_avx2", "AVX512": "native_avx512"}
-# Instructions that multiply narrow numbers, and the library for processors with all of them.
-_NARROW: Final = "avx512_vnni", "avx512_bf16"
-_NARROW_LIBRARY: Final = "native_avx512vnni"
+# Instructions for low-precision products, and the library for processors with all of them.
+_LOW_PRECISION: Final = "avx512_vnni", "avx512_bf16"
+_LOW_PRECISION_LIBRARY: Final = "native_avx512vnni"
 _NAMES: Final = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
 
 # Counts up with every change of what follows; interface.cpp has the same number.
@@ -40,7 +40,7 @@ class Chance(ctypes.Structure):
 
 @final
 class Sequences(ctypes.Structure):
-    """The sizes of an attention over sequences laid end to end; strides are of rows, in elements."""
+    """The sizes of an attention over a ragged batch; strides are of rows, in elements."""
 
     _fields_ = (
         *((name, _WHOLE) for name in ("batch", "heads", "d_k", "d_v")),
@@ -68,7 +68,7 @@ class MapsAddress(ctypes.Structure):
 
 @final
 class MatrixAddress(ctypes.Structure):
-    """A packed matrix."""
+    """A prepacked matrix."""
 
     _fields_ = (
         *((name, _ARRAY) for name in ("panels", "scales", "sums", "bias")),
@@ -85,7 +85,7 @@ class NormAddress(ctypes.Structure):
 
 @final
 class LayerAddress(ctypes.Structure):
-    """A layer of a packed stack; an encoder's asks no memory."""
+    """A layer of a stack; an encoder's has no cross-attention."""
 
     _fields_ = (
         *((name, NormAddress) for name in ("self_norm", "cross_norm", "feed_norm")),
@@ -98,7 +98,7 @@ class LayerAddress(ctypes.Structure):
 
 @final
 class StackAddress(ctypes.Structure):
-    """A packed encoder or decoder."""
+    """An encoder or decoder."""
 
     _fields_ = (
         ("layers", _ARRAY),
@@ -112,7 +112,7 @@ class StackAddress(ctypes.Structure):
 
 @final
 class StepAddress(ctypes.Structure):
-    """A step of a packed decoder for all its rows."""
+    """A step of a decoder for all its rows."""
 
     _fields_ = (
         *((name, _WHOLE) for name in ("sentences", "beam")),
@@ -193,19 +193,19 @@ def address(x: Tensor, dtype: torch.dtype, *shape: int) -> int:
     """Where a kernel finds a tensor, which must live as long as the kernel uses it.
 
     Raises:
-        ValueError: It is of another type, shape or device than the kernel takes, or its elements do not lie in order.
+        ValueError: It is of another type, shape or device than the kernel takes, or not contiguous.
     """
     if x.dtype is not dtype or x.shape != shape or not x.is_contiguous() or not x.is_cpu:
-        laid = "contiguous" if x.is_contiguous() else f"strides {x.stride()}"
+        layout = "contiguous" if x.is_contiguous() else f"strides {x.stride()}"
         raise ValueError(
             f"a C++ kernel takes a contiguous {dtype} tensor of shape {shape} on the CPU: this one is {x.dtype} "
-            f"{tuple(x.shape)}, {laid}, on {x.device}"
+            f"{tuple(x.shape)}, {layout}, on {x.device}"
         )
     return x.data_ptr()
 
 
 def call(name: str, dtype: torch.dtype | None, *arguments: int | float | ctypes.Structure | None) -> None:
-    """Run the kernel of that name, for narrow tensors of that type where there are several; other threads go on.
+    """Run the kernel of that name, for tensors of that type where there are several; other threads go on.
 
     Tensors are passed by their ``address``, structures by reference.
 
@@ -230,7 +230,7 @@ def call(name: str, dtype: torch.dtype | None, *arguments: int | float | ctypes.
 def has_low_precision_products() -> bool:
     """Whether the processor has AVX-512's instructions for products of int8 and of bfloat16."""
     found = torch.cpu.get_capabilities()
-    return torch.backends.cpu.get_cpu_capability() == "AVX512" and all(found.get(each) for each in _NARROW)
+    return torch.backends.cpu.get_cpu_capability() == "AVX512" and all(found.get(each) for each in _LOW_PRECISION)
 
 
 @lru_cache
@@ -240,7 +240,7 @@ def _library() -> ctypes.CDLL | None:
         return None
     name = _LIBRARIES.get(torch.backends.cpu.get_cpu_capability())
     if has_low_precision_products():
-        name = _NARROW_LIBRARY
+        name = _LOW_PRECISION_LIBRARY
     return None if name is None else open_library(name)
 
 

@@ -1,8 +1,8 @@
-// Products of rows with matrices that are packed once: the linear maps of decoding, in three number formats.
+// Products of rows with prepacked matrices: the linear maps of decoding, in three number formats.
 //
-// A matrix of (outputs, inputs) lies in panels of 64 outputs; in a panel stand, for every group of inputs that one instruction
-// multiplies (1 float32, 2 bfloat16, 4 int8), the 64 outputs' weights one after the other. Every element of a result is one
-// sum in the order of the inputs, however many rows there are: neighbours in a batch change nothing.
+// A matrix of (outputs, inputs) lies in panels of 64 outputs; a panel has, for every group of inputs that one instruction
+// multiplies (1 float32, 2 bfloat16, 4 int8), the 64 outputs' weights. Every element of a result is one
+// sum in the order of the inputs, however many rows there are: products are batch-invariant.
 #pragma once
 #include <vector>
 
@@ -42,10 +42,10 @@ struct Rows {
   }
 
   // q = round(x * (255 / (high - low))) + zero, halves to even, where low and high are the row's least and largest number, or 0
-  // where that is beyond, and zero is what stands for 0; x is about (q - zero) * scale, and a row of zeros has scale 0.
+  // where that is beyond, and zero is the zero point; x is about (q - zero) * scale, and a row of zeros has scale 0.
   void quantize(const float* x, std::int64_t r, std::int64_t n) {
     const float low = -largest(x, n, 0.0f, [](Sixteen x) { return -x; }), high = largest(x, n, 0.0f, [](Sixteen x) { return x; });
-    float check = 0;  // no number where some x is none
+    float check = 0;  // NaN where some x is NaN
 #pragma omp simd reduction(+ : check)
     for (std::int64_t i = 0; i < n; ++i) check += x[i] * 0.0f;
     const float range = high - low, inverse = range > 0 ? 255.0f / range : 0.0f;

@@ -1,9 +1,9 @@
-"""Linear maps by matrices that are packed once, in three number formats: the products of decoding.
+"""Linear maps by prepacked matrices, in three number formats: the products of decoding.
 
 int8 is exact arithmetic on rounded numbers. A weight is round(w / s) s with one s for each output, whose largest
 absolute value stands for 127. An input is round(x / t) t with one t for each row, whose range, 0 in it, has 255 steps:
 after a ReLU twice as many as a sign would leave it. Sums are whole numbers, so that they do not depend on the order
-of the sum; and a row's scale is its own, so that its neighbours in a batch change nothing.
+of the sum; and a row's scale is its own, so that products are batch-invariant.
 """
 
 from dataclasses import dataclass
@@ -117,7 +117,7 @@ def prepack(
 
 
 def unpack(matrix: PrepackedMatrix) -> Shaped[Tensor, "outputs inputs"]:
-    """The matrix's numbers as they were before ``prepack`` laid them in panels."""
+    """The matrix's numbers as they were before ``prepack``."""
     return matrix.panels.transpose(1, 2).flatten(2).flatten(0, 1)[: matrix.outputs, : matrix.inputs]
 
 

@@ -16,16 +16,16 @@ from transduce.kernels.seeds import derive
 @final
 @dataclass(frozen=True)
 class RaggedLayout:
-    """Where the symbols of a batch lie when its rows stand end to end: row b's first, then those of row b + 1.
+    """Where the symbols of a ragged batch are: those of row b, then those of row b + 1, without padding.
 
-    ``lengths`` and ``offsets`` (where each row begins, and at last where all end) are on the CPU; ``places``, on the
-    device of the symbols, is where each symbol stands in the padded batch of ``longest`` columns, read row by row.
+    ``lengths`` and ``offsets`` (where each row begins, and at last where all end) are on the CPU; ``indices``, on the
+    device of the symbols, are each symbol's index in the flattened padded batch of ``longest`` columns.
     ``row_seeds`` is what the random numbers of each row follow from, where that is given.
     """
 
     lengths: Int[Tensor, " batch"]
     offsets: Int[Tensor, " ends"]
-    places: Int[Tensor, " tokens"]
+    indices: Int[Tensor, " tokens"]
     longest: int
     row_seeds: Int[Tensor, " batch"] | None = None
 
@@ -42,43 +42,43 @@ class RaggedLayout:
         # Worked out on the processor, whatever the device: there, to count symbols is to wait for all work before it.
         counts = lengths.numpy()
         offsets = np.concatenate([np.zeros(1, np.int64), counts.cumsum(dtype=np.int64)])
-        places = np.flatnonzero(np.arange(longest) < counts[:, np.newaxis])
+        indices = np.flatnonzero(np.arange(longest) < counts[:, np.newaxis])
         seeds = None if seeds is None else send(seeds, device)
-        return cls(lengths, torch.from_numpy(offsets), send(torch.from_numpy(places), device), longest, seeds)
+        return cls(lengths, torch.from_numpy(offsets), send(torch.from_numpy(indices), device), longest, seeds)
 
     @property
     def tokens(self) -> int:
         """How many symbols there are."""
-        return self.places.shape[0]
+        return self.indices.shape[0]
 
     @cached_property
     def boundaries(self) -> Int[Tensor, " ends"]:
         """``offsets`` where the symbols are, as CUDA's kernels read them."""
-        return send(self.offsets.int(), self.places.device)
+        return send(self.offsets.int(), self.indices.device)
 
     @cached_property
     def columns(self) -> Int[Tensor, " tokens"]:
         """Each symbol's position in its row."""
-        return self.places % self.longest
+        return self.indices % self.longest
 
     @cached_property
     def seeds(self) -> Int[Tensor, " tokens"] | None:
         """What each symbol's random numbers follow from: its row's seed and its column, and nothing else."""
         if self.row_seeds is None:
             return None
-        return derive(self.row_seeds.index_select(0, self.places // self.longest), self.columns)
+        return derive(self.row_seeds.index_select(0, self.indices // self.longest), self.columns)
 
     @cached_property
     def real(self) -> Bool[Tensor, "batch longest"]:
-        """Which places of the padded batch hold symbols."""
-        flat = torch.zeros(len(self.lengths) * self.longest, dtype=torch.bool, device=self.places.device)
-        return flat.index_fill(0, self.places, True).view(-1, self.longest)
+        """Which elements of the padded batch hold symbols."""
+        flat = torch.zeros(len(self.lengths) * self.longest, dtype=torch.bool, device=self.indices.device)
+        return flat.index_fill(0, self.indices, True).view(-1, self.longest)
 
     def flatten(self, padded: Shaped[Tensor, "batch longest *rest"]) -> Shaped[Tensor, "tokens *rest"]:
-        """The symbols of a padded batch, end to end."""
-        return padded.flatten(0, 1).index_select(0, self.places)
+        """The symbols of a padded batch, without the padding."""
+        return padded.flatten(0, 1).index_select(0, self.indices)
 
     def pad(self, ragged: Shaped[Tensor, "tokens *rest"]) -> Shaped[Tensor, "batch longest *rest"]:
-        """The padded batch, zeros where no symbol stands."""
+        """The padded batch, zeros where there is no symbol."""
         flat = ragged.new_zeros(len(self.lengths) * self.longest, *ragged.shape[1:])
-        return flat.index_copy(0, self.places, ragged).view(-1, self.longest, *ragged.shape[1:])
+        return flat.index_copy(0, self.indices, ragged).view(-1, self.longest, *ragged.shape[1:])

@@ -1,4 +1,4 @@
-"""Attention over sequences laid end to end: no work on padding."""
+"""Attention over a ragged batch: no work on padding."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ _LONGEST: Final = 128
 @final
 @dataclass(frozen=True)
 class Heads:
-    """How many heads stand side by side in a row, and how wide their queries, keys and values are."""
+    """How many heads there are, and how wide their queries, keys and values are; a row has them concatenated."""
 
     number: int
     d_k: int
@@ -45,7 +45,7 @@ class Heads:
 class RaggedAttention:
     """An attention of each row of a batch on its own: row b's queries over row b's keys.
 
-    Symbols lie end to end, heads side by side. The rows of ``dropped`` are the queries' symbols.
+    Symbols are ragged, heads concatenated. The rows of ``dropped`` are the queries' symbols.
     """
 
     queries: RaggedLayout
@@ -68,7 +68,7 @@ def attend_ragged(
 ) -> Float[Tensor, "tokens values"]:
     """``attend`` for each row of a batch on its own.
 
-    ``projected`` holds queries, ``memory`` keys and values side by side; without memory, ``projected`` holds all three.
+    ``projected`` holds queries, ``memory`` keys and values, concatenated; without memory, ``projected`` holds all three.
     """
     queries, keys, heads, scoring = attention.queries, attention.keys, attention.heads, attention.scoring
     way = attention.way(projected)
@@ -79,9 +79,9 @@ def attend_ragged(
     if way == "variable length":
         scale, causal = scoring.scale, attention.causal
         return attend_varlen(query, key, value, queries, keys, scale, causal=causal).flatten(1)
-    places = (query, queries), (key, keys), (value, keys)
-    query, key, value = (layout.pad(x).transpose(1, 2) for x, layout in places)
-    # Padding stands behind every real position, so a causal mask already hides it.
+    parts = (query, queries), (key, keys), (value, keys)
+    query, key, value = (layout.pad(x).transpose(1, 2) for x, layout in parts)
+    # Padding comes after every real position, so a causal mask already hides it.
     mask = Mask(None if attention.causal else keys.real, causal=attention.causal, window=attention.window)
     dropped = attention.dropped
     seeds = dropped.rows(len(projected), device=projected.device)
@@ -153,8 +153,8 @@ class _Attending:
         heads, (memory,) = self.attention.heads, others
         output = x.new_empty(len(x), heads.widths[2])
         statistics = x.new_empty(2, heads.number, len(x), dtype=torch.float32)
-        places = address(output, x.dtype, *output.shape), address(statistics, torch.float32, *statistics.shape)
-        call("attention", x.dtype, *self._parts(x, memory), *places, *self._sizes(x, memory))
+        addresses = address(output, x.dtype, *output.shape), address(statistics, torch.float32, *statistics.shape)
+        call("attention", x.dtype, *self._parts(x, memory), *addresses, *self._sizes(x, memory))
         return output, statistics
 
     def backward(
@@ -194,4 +194,4 @@ class _Attending:
     @cached_property
     def _seeds(self) -> Tensor | None:
         layout = self.attention.queries
-        return self.attention.dropped.rows(layout.tokens, device=layout.places.device)
+        return self.attention.dropped.rows(layout.tokens, device=layout.indices.device)

@@ -13,22 +13,22 @@ namespace {
 
 struct Best {
   float* values;
-  std::int64_t* places;
+  std::int64_t* indices;
   std::int64_t count;
 
   // Sorted; what came first stays first among equals.
-  void insert(float value, std::int64_t place) const {
+  void insert(float value, std::int64_t index) const {
     std::int64_t i = count - 1;
     for (; i > 0 && values[i - 1] < value; --i) {
       values[i] = values[i - 1];
-      places[i] = places[i - 1];
+      indices[i] = indices[i - 1];
     }
     values[i] = value;
-    places[i] = place;
+    indices[i] = index;
   }
 };
 
-// log sum e^x; no number where one of them is none.
+// log sum e^x; NaN where one of them is NaN.
 float log_sum(const float* x, std::int64_t n) {
   const float top = largest(x, n);
   float total = 0, check = 0;
@@ -65,7 +65,7 @@ void rank_row(float* logits, float so_far, std::int64_t symbols, const std::int6
   for (; i < symbols; ++i) consider(i);
 }
 
-// As `rank_row` for each of a sentence's rows, over its own symbols alone. Their scores are laid side by side first, so that a
+// As `rank_row` for each of a sentence's rows, over its own symbols alone. Their scores are gathered first, so that a
 // row's sum does not depend on what other sentences may write.
 void rank_listed(const float* logits, const float* so_far, std::int64_t beam, std::int64_t width, const std::int64_t* banned,
                  std::int64_t bans, bool must_end, std::int64_t end, const Lists& lists, std::int64_t sentence, const Best& best) {
@@ -92,7 +92,7 @@ void rank_listed(const float* logits, const float* so_far, std::int64_t beam, st
     for (std::int64_t j = 0; j < n; ++j) own[j] = logits[b * width + from[j]];
     rank_row(own.data(), so_far[b], n, own_banned.data(), own_banned.size(), only, b, best);
   }
-  for (std::int64_t k = 0; k < best.count; ++k) best.places[k] = best.places[k] / n * lists.vocabulary + list[best.places[k] % n];
+  for (std::int64_t k = 0; k < best.count; ++k) best.indices[k] = best.indices[k] / n * lists.vocabulary + list[best.indices[k] % n];
 }
 
 // The sentences, their rows and the columns of these, and what no row is continued with.
@@ -101,14 +101,14 @@ struct Sizes {
 };
 
 void rank_all(float* logits, const float* so_far, const Sizes& sizes, const std::int64_t* banned, std::int64_t bans, const bool* must_end,
-              std::int64_t end, const Lists* lists, float* values, std::int64_t* places) {
+              std::int64_t end, const Lists* lists, float* values, std::int64_t* indices) {
   const std::int64_t symbols = lists ? lists->vocabulary : sizes.width;
   require_index(end, symbols);
   for (std::int64_t i = 0; i < bans; ++i) require_index(banned[i], symbols);
   for (std::int64_t i = 0; i < sizes.sentences; ++i) {
-    const Best best{values + i * sizes.count, places + i * sizes.count, sizes.count};
+    const Best best{values + i * sizes.count, indices + i * sizes.count, sizes.count};
     std::fill(best.values, best.values + sizes.count, -INFINITY);
-    std::fill(best.places, best.places + sizes.count, 0);
+    std::fill(best.indices, best.indices + sizes.count, 0);
     float* rows = logits + i * sizes.beam * sizes.width;
     const float* before = so_far + i * sizes.beam;
     if (lists) {
@@ -126,8 +126,8 @@ void rank_all(float* logits, const float* so_far, const Sizes& sizes, const std:
 // continuations are possible, the last values are minus infinity. Without `lists`, the logits are those of all symbols.
 TRANSDUCE_EXPORT rank(float* logits, const float* so_far, std::int64_t sentences, std::int64_t beam, std::int64_t width,
                       const std::int64_t* banned, std::int64_t bans, const bool* must_end, std::int64_t end, const Lists* lists,
-                      std::int64_t count, float* values, std::int64_t* places) {
+                      std::int64_t count, float* values, std::int64_t* indices) {
   return guarded([=] {
-    rank_all(logits, so_far, Sizes{sentences, beam, width, count}, banned, bans, must_end, end, lists, values, places);
+    rank_all(logits, so_far, Sizes{sentences, beam, width, count}, banned, bans, must_end, end, lists, values, indices);
   });
 }

@@ -27,16 +27,16 @@ def rank_continuations(
     """
     if logits.dtype == torch.float32 and has_native(logits) and logits.is_contiguous():
         (sentences, beam), width = so_far.shape, logits.shape[1]
-        values, places = so_far.new_empty(sentences, count), must_end.new_empty(sentences, count, dtype=torch.long)
+        values, indices = so_far.new_empty(sentences, count), must_end.new_empty(sentences, count, dtype=torch.long)
         symbols, so_far, must_end = torch.tensor(banned, dtype=torch.long), so_far.contiguous(), must_end.contiguous()
         call(
             *("rank", None, address(logits, torch.float32, sentences * beam, width)),
             *(address(so_far, torch.float32, sentences, beam), sentences, beam, width),
             *(address(symbols, torch.long, len(banned)), len(banned), address(must_end, torch.bool, sentences), end),
             *(None if columns is None else _lists(columns, sentences), count),
-            *(address(values, torch.float32, sentences, count), address(places, torch.long, sentences, count)),
+            *(address(values, torch.float32, sentences, count), address(indices, torch.long, sentences, count)),
         )
-        return values, places
+        return values, indices
     logits = logits if columns is None else columns.spread(logits)
     scores = torch.log_softmax(logits.float(), dim=-1).view(*so_far.shape, -1)
     scores[:, :, list(banned)] = -torch.inf
@@ -50,7 +50,7 @@ def _lists(columns: LogitColumns, sentences: int) -> ListsAddress:
     """What the C++ kernel has to know of them; they must outlive its use."""
     own, longest = columns.allowed, columns.allowed.symbols.shape[1]
     return ListsAddress(
-        address(columns.places, torch.long, own.vocabulary),
+        address(columns.columns, torch.long, own.vocabulary),
         address(own.symbols, torch.long, sentences, longest),
         address(own.lengths, torch.long, sentences),
         *(longest, own.vocabulary),

@@ -13,7 +13,7 @@ from transduce.config.splitmix import STEP, mix, signed
 
 
 def make_seed(number: int) -> Int[Tensor, ""]:
-    """The seed that a number of any size stands for."""
+    """The seed of a number of any size."""
     return _mix(torch.tensor(signed(number)))
 
 
@@ -28,7 +28,7 @@ def derive(seeds: Int[Tensor, "*#shape"], number: int | Int[Tensor, "*#shape"]) 
 
 
 def draw(seeds: Int[Tensor, "*rows"], columns: range) -> Int[Tensor, "*rows columns"]:
-    """16 random bits for each of some columns of every row; a draw of 64 bits serves four neighbours."""
+    """16 random bits for each of some columns of every row; a draw of 64 bits serves four adjacent columns."""
     first, last = columns.start // 4, -(-columns.stop // 4)
     words = _mix(advance(seeds.unsqueeze(-1), torch.arange(first, last, device=seeds.device)))
     return words.view(torch.int16)[..., columns.start - 4 * first : columns.stop - 4 * first]

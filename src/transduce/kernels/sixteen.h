@@ -8,7 +8,7 @@
 
 namespace transduce {
 
-// Whatever the processor: the compiler lays them in as many registers as it needs.
+// On every processor: the compiler takes as many registers as it needs.
 using Sixteen = float __attribute__((vector_size(64)));
 using Numbers = std::int32_t __attribute__((vector_size(64)));  // whole ones
 
@@ -72,7 +72,7 @@ inline float sum_sixteen(Sixteen x) {
   return join_sixteen(x, [](auto a, auto b) { return a + b; });
 }
 
-// Written out: what the compiler makes of a maximum in a loop goes number by number, for the sake of those that are none.
+// Written out: what the compiler makes of a maximum in a loop is not vectorized, for the sake of NaN.
 inline Sixteen larger(Sixteen a, Sixteen b) { return a > b ? a : b; }
 inline float largest_of(Sixteen x) {
   return join_sixteen(x, [](auto a, auto b) { return a > b ? a : b; });
@@ -86,7 +86,7 @@ inline bool any_larger(Sixteen x, float bound) {
 #endif
 }
 
-// The largest of n numbers, leaving out what is none; `change` is applied to sixteen of them at a time.
+// The largest of n numbers, leaving out NaN; `change` is applied to sixteen of them at a time.
 template <typename Change>
 inline float largest(const float* x, std::int64_t n, float least, Change change) {
   Sixteen top = least - Sixteen{};
@@ -122,7 +122,7 @@ inline Sixteen exponential(Sixteen x) {
 // Row r of `x` becomes column r.
 inline void transpose_sixteen(Sixteen (&x)[16]) {
   constexpr Numbers kLow = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23}, kHigh = kLow + 8;
-  // Shuffled like cards, the two halves one by one: after four times everything lies where its mirror image lay.
+  // Interleaving the two halves four times transposes.
   for (int time = 0; time < 4; ++time) {
     Sixteen y[16];
 #pragma GCC unroll 8

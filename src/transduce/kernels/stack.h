@@ -37,10 +37,10 @@ struct Positions {
   std::int64_t count;
 };
 
-// One symbol for each of `sentences` x `beam` rows. Sentence i has read lengths[i] symbols so far, and stands in slot slots[i]
+// One symbol for each of `sentences` x `beam` rows. Sentence i has read lengths[i] symbols so far, and is in slot slots[i]
 // of the past and of the memory. In the past, row b of a slot's beam holds what row b of the sentence wrote, column by column;
-// ancestors[r][t] is the row of the beam that holds row r's key of column t. Ahead of `capacity` columns is room. In a slot of the
-// memory there is room for `memory_columns` columns; a sentence's stand as close as `columns_of` its length says.
+// ancestors[r][t] is the row of the beam that holds row r's key of column t. A slot of the past has `capacity` columns. A slot of the
+// memory has `memory_columns`; a sentence takes the first `columns_of` its length.
 struct Step {
   std::int64_t sentences, beam;
   Positions positions;

@@ -13,7 +13,7 @@ struct Sequences {
   float scale;
 };
 
-// Linear maps of the same rows in training, side by side. Biases may be missing.
+// Linear maps of the same rows in training, concatenated. Biases may be missing.
 struct Maps {
   static constexpr int kMost = 3;
   const float* weights[kMost];
@@ -34,7 +34,7 @@ struct Maps {
   }
 };
 
-// Sentence i: `lengths[i]` symbols in ascending order at symbols + i * longest, of a vocabulary of so many; symbol v's score stands in
+// Sentence i: `lengths[i]` symbols in ascending order at symbols + i * longest, of a vocabulary of so many; symbol v's score is in
 // column columns[v].
 struct Lists {
   const std::int64_t *columns, *symbols, *lengths;

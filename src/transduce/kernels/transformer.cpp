@@ -21,7 +21,7 @@ void normalize(const float* x, const Norm& norm, float epsilon, std::int64_t d, 
   for (std::int64_t i = 0; i < d; ++i) to[i] = (x[i] - mean) * inverse * norm.gain[i] + norm.bias[i];
 }
 
-// The sums that run past the sub-layers, and what each of these is given of them.
+// The residual stream, and what each sub-layer is given of it.
 class Stream {
  public:
   Stream(const Stack& stack, std::int64_t rows, float* x) : stack_(stack), rows_(rows), x_(x) {}
@@ -134,8 +134,8 @@ void encode_some(const Stack& s, const Positions& positions, const std::int64_t*
   x.finish(hidden);
 }
 
-// The projected keys and values of a decoder's layers, for each sentence and head as `lay` lays them. `columns` are what there is
-// room for in each sentence.
+// The projected keys and values of a decoder's layers, for each sentence and head in the layout of `lay`. Each slot has
+// `columns` columns.
 template <typename T>
 void remember(const Stack& s, const float* hidden, const std::int64_t* offsets, std::int64_t sentences, std::int64_t columns, T* keys,
               T* values) {
@@ -159,7 +159,7 @@ void remember(const Stack& s, const float* hidden, const std::int64_t* offsets, 
   }
 }
 
-// What is read as an index leads to room that there is.
+// Every index is inside its buffer.
 void check(const Step& step) {
   for (std::int64_t i = 0; i < step.sentences; ++i) {
     require_index(step.lengths[i], step.capacity);
@@ -201,7 +201,7 @@ void step(const Stack& s, const Matrix& projection, const Step& step, float* log
 
 }  // namespace
 
-// The last hidden states of sequences laid end to end; so many symbols at a time that what is made of them stays near.
+// The last hidden states of a ragged batch; so many symbols at a time that their activations stay in the cache.
 TRANSDUCE_EXPORT encode(const Stack* stack, const float* positions, std::int64_t longest, const std::int64_t* ids,
                         const std::int64_t* offsets, std::int64_t sentences, float* hidden) {
   constexpr std::int64_t kTokens = 256;

@@ -1,7 +1,7 @@
 """The Transformer in few, large operations (transformer.cpp): an encoder, a decoder's memory, a decoder's step.
 
-The plain formula is ``models/transformer.py``. Every row is computed by itself, in an order that its neighbours have
-no say in.
+The plain formula is ``models/transformer.py``. Every row is computed by itself, in an order of its own:
+outputs are batch-invariant.
 """
 
 import ctypes
@@ -39,9 +39,9 @@ class NativeNorm:
 @final
 @dataclass(frozen=True)
 class NativeLayer:
-    """A layer's matrices: ``input`` is W^Q, W^K and W^V side by side, ``key_value`` W^K and W^V of the memory.
+    """A layer's matrices: ``input`` is W^Q, W^K and W^V concatenated, ``key_value`` W^K and W^V of the memory.
 
-    ``inner`` is a gated network's gate and inner map side by side. An encoder's layer has nothing that asks a memory.
+    ``inner`` is a gated network's gate and inner map. An encoder's layer has no cross-attention.
     """
 
     self_norm: NativeNorm
@@ -110,7 +110,7 @@ Table = Float32[Tensor, "longest model"]
 def encode(
     stack: NativeStack, positions: Table | None, ids: Int64[Tensor, " tokens"], layout: RaggedLayout
 ) -> Float32[Tensor, "tokens model"]:
-    """The last hidden states of sequences laid end to end; ``positions`` are their vectors, where there are any."""
+    """The last hidden states of a ragged batch; ``positions`` are their vectors, where there are any."""
     ids, hidden = ids.contiguous(), torch.empty(layout.tokens, stack.embedding.shape[1])
     batch = len(layout.lengths)
     call(
@@ -133,10 +133,10 @@ def _table(stack: NativeStack, positions: Table | None) -> tuple[int | None, int
 @final
 @dataclass(frozen=True)
 class NativeMemory:
-    """The keys and values that a decoder's layers ask, once for each sentence.
+    """The keys and values of cross-attention in a decoder's layers, once for each sentence.
 
-    A sentence's stand as close as its own length, in whole vectors, allows: (heads, d_k, own columns) and (heads, own
-    columns, wide), from the beginning of its place. So they are the same wherever there is room for them.
+    In its slot, a sentence's are contiguous and padded to whole vectors of its own length: (heads, d_k, own columns)
+    and (heads, own columns, wide). So they are the same in any slot.
     """
 
     keys: Shaped[Tensor, "layers slots columns keys"]
@@ -171,7 +171,7 @@ def memory_columns(length: int) -> int:
 class NativePast:
     """The keys and values of what has been read: row b of a slot's beam holds what row b of its sentence wrote.
 
-    Rows that change places move no key: ``ancestors[r, t]`` is the row of the beam that holds row r's key of column t.
+    Reordering rows moves no key: ``ancestors[r, t]`` is the row of the beam that holds row r's key of column t.
     """
 
     keys: Shaped[Tensor, "layers slots beam heads columns d_k"]
@@ -191,23 +191,28 @@ def step(
     logits: Float32[Tensor, "rows vocabulary"],
     weights: Float32[Tensor, "rows heads columns"] | None = None,
 ) -> None:
-    """Read one symbol of every row: fill ``logits`` with the scores of its next, and add to the past in place.
+    """Read one symbol of every row: fill ``logits`` with the scores of its next, and add to the past in shape.
 
-    Sentence i has read ``lengths[i]`` symbols before, and its place in the past and in the memory is ``slots[i]``.
+    Sentence i has read ``lengths[i]`` symbols before, and its slot in the past and in the memory is ``slots[i]``.
     ``positions`` are the vectors of positions up to the longest of the lengths, where the model has any. ``weights``
     gets what the last layer weighs the memory by; columns behind a source's length are left as they are.
     """
     dtype, whole, number = memory.keys.dtype, torch.float32, torch.long
     sentences, rows = len(slots), len(tokens)
     beam = rows // sentences
-    layers, past_slots, room, columns = len(stack.layers), past.keys.shape[1], past.keys.shape[4], memory.keys.shape[2]
-    place = layers, past_slots, beam, stack.heads, room
+    layers, past_slots, capacity, columns = (
+        len(stack.layers),
+        past.keys.shape[1],
+        past.keys.shape[4],
+        memory.keys.shape[2],
+    )
+    shape = layers, past_slots, beam, stack.heads, capacity
     memory_slots, wide = len(memory.lengths), stack.heads * (stack.d_v + -stack.d_v % _VECTOR)
     one = StepAddress(
         *(sentences, beam, *_table(stack, positions), address(tokens, number, sentences * beam)),
         *(address(lengths, number, sentences), address(slots, number, sentences)),
-        *(address(past.ancestors, torch.int32, rows, room), address(past.keys, dtype, *place, stack.d_k)),
-        *(address(past.values, dtype, *place, stack.d_v), past_slots, room),
+        *(address(past.ancestors, torch.int32, rows, capacity), address(past.keys, dtype, *shape, stack.d_k)),
+        *(address(past.values, dtype, *shape, stack.d_v), past_slots, capacity),
         address(memory.keys, dtype, layers, memory_slots, columns, stack.heads * stack.d_k),
         address(memory.values, dtype, layers, memory_slots, columns, wide),
         *(address(memory.lengths, number, memory_slots), memory_slots, columns),

@@ -1,4 +1,4 @@
-"""Attention over sequences laid end to end, by the kernels that PyTorch has for it on CUDA devices."""
+"""Attention over a ragged batch, by the kernels that PyTorch has for it on CUDA devices."""
 
 from functools import lru_cache
 from typing import Final

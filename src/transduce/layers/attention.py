@@ -31,7 +31,7 @@ class MultiHeadAttention(nn.Module):
     """MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O, head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V).
 
     Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V (section 3.2.1), or with another compatibility function where the
-    configuration names one. The heads' projections stand side by side in one matrix: rows ``i d_k`` to ``(i + 1) d_k``
+    configuration names one. The heads' projections are concatenated in one matrix: rows ``i d_k`` to ``(i + 1) d_k``
     of ``query.weight`` are the transpose of W_i^Q. ``relative`` adds relative positions; ``number`` is its
     dropout's in the model.
     """
@@ -100,7 +100,7 @@ class MultiHeadAttention(nn.Module):
 
 
 def _project(x: Float[Tensor, "tokens model"], *layers: nn.Module) -> Float[Tensor, "tokens widths"]:
-    """What all layers make of ``x``, side by side: by one product where their weights are at hand."""
+    """What all layers make of ``x``, concatenated: by one product where they are no prepacked ones."""
     maps = join_maps(*layers)
     return (
         torch.cat([each(x) for each in layers], dim=-1) if maps is None else linear_maps(x, maps.weights, maps.biases)

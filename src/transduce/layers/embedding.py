@@ -21,7 +21,7 @@ class Embedding(nn.Module):
         self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
         # N(0, 1 / d_model): scaled by sqrt(d_model) on the way in, the embeddings have unit variance.
         nn.init.normal_(self.weight, std=1 / self.scale)
-        # The matrix as output in a narrower format, where one was asked for.
+        # The matrix as output in a low-precision format, where one was asked for.
         self.prepacked: PrepackedMatrix | None = None
 
     def forward(self, ids: Int[Tensor, "*positions"]) -> Float[Tensor, "*positions model"]:

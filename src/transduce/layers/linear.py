@@ -41,7 +41,7 @@ def make_linear(inputs: int, outputs: int, *, bias: bool, initializer: Initializ
 
 
 def join_maps(*layers: nn.Module) -> Maps | None:
-    """Linear layers of the same rows, side by side; None where one of them has its weights in another form."""
+    """Linear layers of the same rows, as one; None where one of them is prepacked."""
     linears = [layer for layer in layers if isinstance(layer, Linear)]
     if len(linears) < len(layers):
         return None
@@ -63,7 +63,7 @@ class PrepackedLinear(nn.Module):
 
 @torch.no_grad()
 def prepack_linears(module: nn.Module, format_: Format) -> None:
-    """Put packed maps in the place of all linear ones."""
+    """Replace all linear layers by prepacked ones."""
     for name, child in module.named_children():
         if isinstance(child, nn.Linear):
             setattr(module, name, PrepackedLinear(child, format_))

@@ -66,7 +66,7 @@ class LearnedPositions(nn.Module):
 
 @final
 class PositionalEncoding(nn.Module):
-    """Joins positions to what stands at them: by a sum; or side by side, and mapped to d_model by a learned matrix."""
+    """Joins positions to embeddings: by a sum; or concatenated, and mapped to d_model by a learned matrix."""
 
     def __init__(self, config: ModelConfig, number: int = 0) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class PositionalEncoding(nn.Module):
         return Stream(self._join(x.settle(), positions, longest)) if self.at_every_layer else x
 
     def vectors(self, longest: int) -> Float[Tensor, "longest model"] | None:
-        """The vectors of the positions below ``longest`` in float32, where such are joined to what stands at them."""
+        """The vectors of the positions below ``longest`` in float32, where the model has such."""
         if self.table is None:
             return None
         encoded: Tensor = self.table(torch.arange(longest), longest)
@@ -110,7 +110,7 @@ class PositionalEncoding(nn.Module):
         if self.join is None:
             return x + encoded
         joined: Tensor = self.join(torch.cat([x, encoded.expand_as(x).to(x.dtype)], dim=-1))
-        return joined.to(x.dtype)  # autocast narrows what a map makes, and the residual sums need x's own digits
+        return joined.to(x.dtype)  # autocast rounds what a map makes, and the residual sums need x's own precision
 
 
 def _table(config: ModelConfig) -> SinusoidalPositions | LearnedPositions | None:

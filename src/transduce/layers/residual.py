@@ -16,7 +16,7 @@ Rows = Float[Tensor, "*positions model"]
 @final
 @dataclass(frozen=True)
 class Stream:
-    """What runs past the sub-layers.
+    """The residual stream.
 
     ``pending`` is a sub-layer's output that is still to be added to ``total``, less what is ``dropped``: whoever
     normalizes the sum adds it up in the same pass. ``ready`` is the total as a matrix product reads it.
@@ -47,7 +47,7 @@ class Stream:
 
 @final
 class Residual(nn.Module):
-    """What stands around a sub-layer.
+    """The residual connection around a sub-layer.
 
     Post-norm, as published: LayerNorm(x + Dropout(Sublayer(x))). Pre-norm: x + Dropout(Sublayer(LayerNorm(x))).
     A sub-layer's place in the code is between the two verbs: ``add(x, sublayer(query))`` behind

@@ -1,4 +1,4 @@
-"""A Transformer packed for decoding on CPUs: a few large operations in C++ where the plain one has hundreds."""
+"""A Transformer prepacked for decoding on CPUs: a few large operations in C++ where the plain one has hundreds."""
 
 import copy
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ class _Positions:
         encoding = copy.deepcopy(encoding)
         return cls(encoding, encoding.vectors(config.longest or _POSITIONS))
 
-    def reaching(self, longest: int) -> Float32[Tensor, "_ model"] | None:
+    def up_to(self, longest: int) -> Float32[Tensor, "_ model"] | None:
         """The vectors of so many positions and more, or None where positions have none."""
         if self.first is None or longest <= len(self.first):
             return self.first
@@ -67,7 +67,7 @@ class NativeTransformer:
             memory = self._plain.encode(source, attention=attention)
             return replace(memory, hidden=memory.hidden.float())
         layout = source.layout()
-        positions = self._encoder_positions.reaching(layout.longest)
+        positions = self._encoder_positions.up_to(layout.longest)
         return Memory(encode(self._encoder, positions, layout.flatten(source.ids), layout), layout)
 
     def decode(self, memory: Memory, target: Tokens, *, attention: AttentionRequest = NO_ATTENTION) -> Decoded:
@@ -90,7 +90,7 @@ class NativeTransformer:
     ) -> NativeState:
         """A state for ``beam`` rows a sentence that have read ``prefix`` (begin symbol included), or nothing."""
         remembered = remember(self._decoder, memory.hidden, memory.layout, self._kept)
-        positions = self._decoder_positions.reaching(1)
+        positions = self._decoder_positions.up_to(1)
         state = NativeState.empty(remembered, self.config, memory.layout.longest, beam)
         state = replace(state, allowed=allowed, positions=positions)
         if prefix is None:
@@ -115,7 +115,7 @@ class NativeTransformer:
                 "a step in C++ tells of the last layer's encoder-decoder attention alone: ask decode, or make the "
                 "step with the plain model"
             )
-        weights = state.room_for_weights(self.config.heads) if asked else None
+        weights = state.weights_buffer(self.config.heads) if asked else None
         logits, after = self._read(state, tokens, weights)
         found = {} if weights is None else {layers - 1: attention.choose(weights[:, :, : state.source])}
         return Step(logits, found, after, _columns(after))
@@ -123,12 +123,12 @@ class NativeTransformer:
     def _read(
         self, state: NativeState, tokens: Int[Tensor, " rows"], weights: Tensor | None = None
     ) -> tuple[Float[Tensor, "rows columns"], NativeState]:
-        state = state.with_room()
+        state = state.with_capacity()
         if state.allowed is not None and state.shortlisted is None:
             state = replace(state, shortlisted=ShortlistedProjection.of(self._projection, state.allowed))
         projection = self._projection if state.shortlisted is None else state.shortlisted.matrix
         if state.positions is not None and state.width >= len(state.positions):
-            state = replace(state, positions=self._decoder_positions.reaching(state.width + 1))
+            state = replace(state, positions=self._decoder_positions.up_to(state.width + 1))
         found = state.lengths, state.slots, state.past, state.memory
         logits = state.logits.flatten()[: len(tokens) * projection.outputs].view(len(tokens), projection.outputs)
         step(self._decoder, projection, state.positions, tokens.contiguous(), *found, logits, weights)
@@ -139,4 +139,4 @@ def _columns(state: NativeState) -> LogitColumns | None:
     """What a step's scores are of, where the state was told what is allowed."""
     if state.allowed is None or state.shortlisted is None:
         return None
-    return LogitColumns(state.allowed, state.shortlisted.places)
+    return LogitColumns(state.allowed, state.shortlisted.columns)

@@ -74,7 +74,7 @@ def _encoder_layer(layer: EncoderLayer | DecoderLayer, format_: Format) -> Nativ
     return NativeLayer(
         self_norm=_norm(layer.self_attention_residual.norm),
         input=_input(layer.self_attention, format_),
-        output=_beside([layer.self_attention.output], format_),
+        output=_concatenate([layer.self_attention.output], format_),
         feed_norm=_norm(layer.feed_forward_residual.norm),
         inner=inner,
         outer=outer,
@@ -86,23 +86,23 @@ def _decoder_layer(layer: DecoderLayer, format_: Format) -> NativeLayer:
     return replace(
         _encoder_layer(layer, format_),
         cross_norm=_norm(layer.cross_attention_residual.norm),
-        query=_beside([memory.query], format_),
-        key_value=_beside([memory.key, memory.value], format_),
-        cross_output=_beside([memory.output], format_),
+        query=_concatenate([memory.query], format_),
+        key_value=_concatenate([memory.key, memory.value], format_),
+        cross_output=_concatenate([memory.output], format_),
     )
 
 
 def _input(attention: MultiHeadAttention, format_: Format) -> PrepackedMatrix:
-    return _beside([attention.query, attention.key, attention.value], format_)
+    return _concatenate([attention.query, attention.key, attention.value], format_)
 
 
 def _feed_forward(network: nn.Module, format_: Format) -> tuple[PrepackedMatrix, PrepackedMatrix]:
     assert isinstance(network, FeedForward)
     inner = [cast(nn.Linear, each) for each in network.inner_maps]
-    return _beside(inner, format_), _beside([network.outer], format_)
+    return _concatenate(inner, format_), _concatenate([network.outer], format_)
 
 
-def _beside(maps: list[nn.Linear], format_: Format) -> PrepackedMatrix:
+def _concatenate(maps: list[nn.Linear], format_: Format) -> PrepackedMatrix:
     """Several maps of the same inputs as one."""
     bias = None if maps[0].bias is None else torch.cat([each.bias for each in maps])
     return prepack(torch.cat([each.weight for each in maps]), bias, format_)

@@ -1,4 +1,4 @@
-"""What a packed decoder remembers between steps, in buffers that stay where they are."""
+"""The state of a native decoder between steps: buffers that are written in place."""
 
 from dataclasses import dataclass, replace
 from typing import Final, final
@@ -20,34 +20,34 @@ from transduce.kernels import (
 )
 from transduce.kernels.transformer import memory_columns
 
-# LogitColumns that there is room for at first; the room doubles when it is full.
+# Capacity at first, in columns; it doubles when it is full.
 _COLUMNS: Final = 16
 
 
 @final
 @dataclass(frozen=True)
 class ShortlistedProjection:
-    """The part of a projection that some sentences' lists take; symbol v's score is its output ``places[v]``.
+    """The outputs of a projection that any of some sentences may write; symbol v's score is output ``columns[v]``.
 
     It serves these sentences, and any of them alone.
     """
 
     matrix: PrepackedMatrix
-    places: Int64[Tensor, " vocabulary"]
+    columns: Int64[Tensor, " vocabulary"]
 
     @classmethod
     def of(cls, projection: PrepackedMatrix, allowed: AllowedTokens) -> "ShortlistedProjection":
         """The outputs of all the lists, in ascending order."""
         symbols = allowed.together()
-        return cls(select_outputs(projection, symbols), LogitColumns.of(allowed, symbols).places)
+        return cls(select_outputs(projection, symbols), LogitColumns.of(allowed, symbols).columns)
 
 
 @final
 @dataclass(frozen=True)
 class NativeState:
-    """Sentence i's keys and values stand in slot ``slots[i]`` of the past and of the memory, as long as it stays.
+    """Sentence i's keys and values are in slot ``slots[i]`` of the past and of the memory, as long as it stays.
 
-    Hypotheses that change places, and sentences that leave, move numbers of rows and slots: no key is copied.
+    Reordering hypotheses and releasing sentences changes indices of rows and slots: no key is copied.
     There may be more slots than sentences. ``lengths`` are the symbols that each sentence has read, ``width`` is the
     largest of them (at least), and ``source`` the longest source's symbols. ``logits`` is where every step leaves its
     scores. ``positions`` are the vectors of the positions that it may come to, where the model has any: longer
@@ -59,7 +59,7 @@ class NativeState:
     past: NativePast
     slots: Int64[Tensor, " sentences"]
     lengths: Int64[Tensor, " sentences"]
-    logits: Float32[Tensor, "room vocabulary"]
+    logits: Float32[Tensor, "capacity vocabulary"]
     width: int
     source: int
     beam: int
@@ -78,12 +78,12 @@ class NativeState:
         past = NativePast(keys, values, ancestors)
         return cls(memory, past, torch.arange(sentences), lengths, logits, width=0, source=source, beam=beam)
 
-    def with_room(self) -> "NativeState":
-        """The same with room for one more column."""
+    def with_capacity(self) -> "NativeState":
+        """The same with capacity for one more column."""
         slots, columns = self.past.keys.shape[1], self.past.keys.shape[4]
-        return self if self.width < columns else self._laid_anew(slots, self.memory.keys.shape[2], 2 * columns)
+        return self if self.width < columns else self._reallocate(slots, self.memory.keys.shape[2], 2 * columns)
 
-    def room_for_weights(self, heads: int) -> Float32[Tensor, "rows heads columns"]:
+    def weights_buffer(self, heads: int) -> Float32[Tensor, "rows heads columns"]:
         """Where a step can leave what each row weighs its memory by."""
         return torch.zeros(len(self.slots) * self.beam, heads, self.source)
 
@@ -104,23 +104,23 @@ class NativeState:
     def admit(self, other: "NativeState") -> "NativeState":
         """The sentences of another state, of the same beam, come in behind these, however far each of them is.
 
-        They move into free slots. Only where those are too few or too small, all is laid anew, with columns for the
+        They take free slots. Only where those are too few or too small, the buffers are reallocated, with columns for the
         longest source that is there and half as many slots again as there are sentences.
         """
         assert self.beam == other.beam
         sentences, source = len(self.slots) + len(other.slots), max(self.source, other.source)
-        slots, places, columns = *self.memory.keys.shape[1:3], self.past.keys.shape[4]
-        room, more = self, max(columns, other.past.keys.shape[4])
-        if sentences > slots or source > places or more > columns:
-            room = self._laid_anew(sentences + sentences // 2, memory_columns(source), more)
-        taken = room._free()[: len(other.slots)]
-        room._write(other, taken)
-        ancestors = [F.pad(each.past.ancestors, (0, more - each.past.ancestors.shape[1])) for each in (room, other)]
+        slots, source_columns, columns = *self.memory.keys.shape[1:3], self.past.keys.shape[4]
+        target, more = self, max(columns, other.past.keys.shape[4])
+        if sentences > slots or source > source_columns or more > columns:
+            target = self._reallocate(sentences + sentences // 2, memory_columns(source), more)
+        taken = target._free()[: len(other.slots)]
+        target._write(other, taken)
+        ancestors = [F.pad(each.past.ancestors, (0, more - each.past.ancestors.shape[1])) for each in (target, other)]
         return replace(
-            room,
-            past=replace(room.past, ancestors=torch.cat(ancestors)),
-            slots=torch.cat([room.slots, taken]),
-            lengths=torch.cat([room.lengths, other.lengths]),
+            target,
+            past=replace(target.past, ancestors=torch.cat(ancestors)),
+            slots=torch.cat([target.slots, taken]),
+            lengths=torch.cat([target.lengths, other.lengths]),
             width=max(self.width, other.width),
             source=source,
             positions=_longer(self.positions, other.positions),
@@ -129,12 +129,12 @@ class NativeState:
         )
 
     def _free(self) -> Int64[Tensor, " free"]:
-        """The slots that no sentence stands in."""
+        """The slots without a sentence."""
         free = torch.ones(self.memory.keys.shape[1], dtype=torch.bool)
         free[self.slots] = False
         return free.nonzero().squeeze(1)
 
-    def _laid_anew(self, slots: int, source: int, columns: int) -> "NativeState":
+    def _reallocate(self, slots: int, source: int, columns: int) -> "NativeState":
         """The same in buffers of so many slots, and columns of memory and past."""
         memory, past, new = self.memory, self.past, self.memory.keys.new_empty
         layers, heads = len(memory.keys), past.keys.shape[3]

@@ -1,4 +1,4 @@
-"""The plain model in a narrower number format."""
+"""The plain model in a low-precision number format."""
 
 from typing import TypeVar
 
