@@ -43,8 +43,8 @@ _POSITIONS: Final = 4096
 def export_ctranslate2(bundle: Bundle, path: Path) -> None:
     """Write a model directory that ``ctranslate2.Translator`` loads, with our tokenizer files beside it.
 
-    It is complete: weights in float32 (low-precision types are chosen on loading), vocabulary, and a configuration by which
-    the runtime adds the source's end symbol itself. The numbers are ours: what CTranslate2 computes otherwise is
+    It is complete: weights in float32 (low-precision types are chosen on loading), vocabulary, and a configuration by
+    which the runtime adds the source's end symbol itself. The numbers are ours: what CTranslate2 computes otherwise is
     written in its own terms (see ``Projections``; positions beside the embeddings become two sums).
 
     Raises:

@@ -9,7 +9,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from transduce.kernels.dropout import WHOLE, Dropped, dropout
-from transduce.kernels.native import address, call, has_native
+from transduce.kernels.native import AddNormAddress, AddNormBackwardAddress, address, call, has_native
 
 Rows = Float[Tensor, "*positions model"]
 
@@ -63,7 +63,7 @@ def _product_type(x: Tensor) -> torch.dtype:
 
 @final
 class _AddNorm(torch.autograd.Function):
-    """Writes no more than is asked for: with ``post``, the norm in float32 and in ``dtype``, or once where these are the same."""
+    """With ``post``, it writes the norm in float32 and in ``dtype``, or once where these are the same."""
 
     @staticmethod
     def forward(
@@ -84,14 +84,20 @@ class _AddNorm(torch.autograd.Function):
         statistics = x.new_empty(2, rows)
         chance = (WHOLE if seeds is None else dropped).chance(seeds, rows)
         shape, whole = x.shape, torch.float32
-        call(
-            "add_norm",
-            dtype,
-            *(address(x, whole, *shape), None if output is None else address(output, dtype, *shape)),
-            *(address(total, whole, *shape), address(ready, dtype, *shape)),
-            *(None if wide is None else address(wide, whole, *shape), address(statistics, whole, 2, rows)),
-            *(address(gain, whole, columns), address(bias, whole, columns), *sizes, epsilon, chance),
+        addresses = AddNormAddress(
+            x=address(x, whole, *shape),
+            out=None if output is None else address(output, dtype, *shape),
+            sum=address(total, whole, *shape),
+            y=address(ready, dtype, *shape),
+            wide=None if wide is None else address(wide, whole, *shape),
+            statistics=address(statistics, whole, 2, rows),
+            gain=address(gain, whole, columns),
+            bias=address(bias, whole, columns),
+            rows=rows,
+            d=columns,
+            epsilon=epsilon,
         )
+        call("add_norm", dtype, addresses, chance)
         ctx.save_for_backward(total, statistics, gain, seeds)
         ctx.constants = dropped, sizes, dtype, output is not None, post
         ctx.set_materialize_grads(False)
@@ -116,16 +122,19 @@ class _AddNorm(torch.autograd.Function):
         of_output = torch.empty_like(total, dtype=dtype) if has_output else None
         of_gain, of_bias = torch.zeros(sizes[1]), torch.zeros(sizes[1])
         (rows, columns), shape, whole = sizes, total.shape, torch.float32
-        call(
-            "add_norm_backward",
-            dtype,
-            *(address(total, whole, *shape), address(statistics, whole, 2, rows), address(gain, whole, columns)),
-            None if of_total is None else address(of_total, whole, *shape),
-            None if of_ready is None else address(of_ready, dtype, *shape),
-            None if of_wide is None else address(of_wide, whole, *shape),
-            address(of_x, whole, *shape),
-            None if of_output is None else address(of_output, dtype, *shape),
-            *(address(of_gain, whole, columns), address(of_bias, whole, columns)),
-            *(*sizes, dropped.chance(seeds, rows)),
+        addresses = AddNormBackwardAddress(
+            sum=address(total, whole, *shape),
+            statistics=address(statistics, whole, 2, rows),
+            gain=address(gain, whole, columns),
+            of_sum=None if of_total is None else address(of_total, whole, *shape),
+            of_y=None if of_ready is None else address(of_ready, dtype, *shape),
+            of_wide=None if of_wide is None else address(of_wide, whole, *shape),
+            of_x=address(of_x, whole, *shape),
+            of_out=None if of_output is None else address(of_output, dtype, *shape),
+            of_gain=address(of_gain, whole, columns),
+            of_bias=address(of_bias, whole, columns),
+            rows=rows,
+            d=columns,
         )
+        call("add_norm_backward", dtype, addresses, dropped.chance(seeds, rows))
         return of_x, of_output, of_gain, of_bias, None, None, None, None, None

@@ -14,8 +14,9 @@ class Mask:
     """Which keys a query may look at.
 
     ``real`` marks the keys that are no padding (None: all are). ``causal``: a query may look at its own column and at
-    those before it (section 3.2.3). ``window``: at columns at most so far from its own (local attention; section 4, "restricted"). The
-    queries' columns are the last of the keys': with more keys than queries, the first ones are the past.
+    those before it (section 3.2.3). ``window``: at columns at most so far from its own (local attention; section 4,
+    "restricted"). The queries' columns are the last of the keys': with more keys than queries, the first ones are the
+    past.
     """
 
     real: Bool[Tensor, "batch keys"] | None = None

@@ -9,6 +9,7 @@
 #include "activation.h"
 #include "dropping.h"
 #include "guard.h"
+#include "structures.h"
 #include "words.h"
 
 using namespace transduce;
@@ -16,9 +17,9 @@ using namespace transduce;
 namespace {
 
 // So many numbers for each thread of a parallel region, all made before it begins: in it, nothing may fail.
-class RoomOfThreads {
+class Scratch {
  public:
-  explicit RoomOfThreads(std::int64_t numbers, float filled = 0.0f)
+  explicit Scratch(std::int64_t numbers, float filled = 0.0f)
       : numbers_(round_up(numbers, Dropout::kColumns)), room_(omp_get_max_threads() * numbers_, filled) {}
 
   float* own() { return room_.data() + omp_get_thread_num() * numbers_; }
@@ -28,22 +29,21 @@ class RoomOfThreads {
   std::vector<float> room_;
 };
 
-// sum = x + dropout(out); y = LayerNorm(sum), narrow and, where asked for, wide. `out` may be missing. The statistics are all rows' means,
-// then one by each row's standard deviation.
+// sum = x + dropout(out); y = LayerNorm(sum).
 template <typename T>
-void add_norm(const float* x, const T* out, float* sum, T* y, float* wide, float* statistics, const float* gain, const float* bias,
-              std::int64_t rows, std::int64_t d, float epsilon, const Dropout& dropout) {
-  float *mean = statistics, *inverse = statistics + rows;
-  RoomOfThreads factors(d, 1.0f);
+void add_norm(const AddNorm<T>& a, const Dropout& dropout) {
+  const std::int64_t d = a.d;
+  float *mean = a.statistics, *inverse = a.statistics + a.rows;
+  Scratch factors(d, 1.0f);
 #pragma omp parallel
   {
     float* f = factors.own();
 #pragma omp for schedule(static)
-    for (std::int64_t r = 0; r < rows; ++r) {
-      const float* xr = x + r * d;
-      const T* o = out ? out + r * d : nullptr;
-      float *sr = sum + r * d, *wr = wide ? wide + r * d : nullptr;
-      T* yr = y + r * d;
+    for (std::int64_t r = 0; r < a.rows; ++r) {
+      const float* xr = a.x + r * d;
+      const T* o = a.out ? a.out + r * d : nullptr;
+      float *sr = a.sum + r * d, *wr = a.wide ? a.wide + r * d : nullptr;
+      T* yr = a.y + r * d;
       if (o) dropout.draw(f, d, r);
       Sixteen total = {}, squares = {};
       by_sixteens(d, [&](std::int64_t i, auto n) {
@@ -57,11 +57,11 @@ void add_norm(const float* x, const T* out, float* sum, T* y, float* wide, float
         const Sixteen off = keep_first(load_first(sr + i, n) - m, n);
         squares += off * off;
       });
-      const float s = 1.0f / std::sqrt(sum_sixteen(squares) / d + epsilon);
+      const float s = 1.0f / std::sqrt(sum_sixteen(squares) / d + a.epsilon);
       mean[r] = m;
       inverse[r] = s;
       by_sixteens(d, [&](std::int64_t i, auto n) {
-        const Sixteen found = (load_first(sr + i, n) - m) * s * load_first(gain + i, n) + load_first(bias + i, n);
+        const Sixteen found = (load_first(sr + i, n) - m) * s * load_first(a.gain + i, n) + load_first(a.bias + i, n);
         if (wr) store_first(found, n, wr + i);
         store_first(found, n, yr + i);
       });
@@ -72,7 +72,7 @@ void add_norm(const float* x, const T* out, float* sum, T* y, float* wide, float
 // y = dropout(x); of a gradient, that is the gradient before.
 template <typename T>
 void drop(const T* x, T* y, std::int64_t rows, std::int64_t d, const Dropout& dropout) {
-  RoomOfThreads factors(d, 1.0f);
+  Scratch factors(d, 1.0f);
 #pragma omp parallel
   {
     float* f = factors.own();
@@ -87,25 +87,23 @@ void drop(const T* x, T* y, std::int64_t rows, std::int64_t d, const Dropout& dr
   }
 }
 
-// The gradients of x and of `out`, from those of the sum, of y and of y's wide twin (each of which may be missing).
 template <typename T>
-void add_norm_backward(const float* sum, const float* statistics, const float* gain, const float* of_sum, const T* of_y,
-                       const float* of_wide, float* dx, T* dout, float* dgain, float* dbias, std::int64_t rows, std::int64_t d,
-                       const Dropout& dropout) {
-  const float *mean = statistics, *inverse = statistics + rows;
-  RoomOfThreads factors(d, 1.0f), scaled_rows(d), gains(d), biases(d);
+void add_norm_backward(const AddNormBackward<T>& a, const Dropout& dropout) {
+  const std::int64_t d = a.d;
+  const float *mean = a.statistics, *inverse = a.statistics + a.rows;
+  Scratch factors(d, 1.0f), scaled_rows(d), gains(d), biases(d);
 #pragma omp parallel
   {
     float *f = factors.own(), *v = scaled_rows.own(), *g = gains.own(), *b = biases.own();
 #pragma omp for schedule(static)
-    for (std::int64_t r = 0; r < rows; ++r) {
-      const float* sr = sum + r * d;
+    for (std::int64_t r = 0; r < a.rows; ++r) {
+      const float* sr = a.sum + r * d;
       const float m = mean[r], s = inverse[r];
       Sixteen products = {}, total = {};
       by_sixteens(d, [&](std::int64_t i, auto n) {
-        Sixteen received = of_y ? load_first(of_y + r * d + i, n) : Sixteen{};
-        if (of_wide) received += load_first(of_wide + r * d + i, n);
-        const Sixteen h = (load_first(sr + i, n) - m) * s, scaled = received * load_first(gain + i, n);
+        Sixteen received = a.of_y ? load_first(a.of_y + r * d + i, n) : Sixteen{};
+        if (a.of_wide) received += load_first(a.of_wide + r * d + i, n);
+        const Sixteen h = (load_first(sr + i, n) - m) * s, scaled = received * load_first(a.gain + i, n);
         store_sixteen(load_sixteen(g + i) + received * h, g + i);
         store_sixteen(load_sixteen(b + i) + received, b + i);
         store_sixteen(scaled, v + i);
@@ -113,18 +111,18 @@ void add_norm_backward(const float* sum, const float* statistics, const float* g
         products += scaled * h;
       });
       const float first = sum_sixteen(total) / d, second = sum_sixteen(products) / d;
-      if (dout) dropout.draw(f, d, r);
+      if (a.of_out) dropout.draw(f, d, r);
       by_sixteens(d, [&](std::int64_t i, auto n) {
         Sixteen found = s * (load_sixteen(v + i) - first - (load_first(sr + i, n) - m) * s * second);
-        if (of_sum) found += load_first(of_sum + r * d + i, n);
-        store_first(found, n, dx + r * d + i);
-        if (dout) store_first(found * load_sixteen(f + i), n, dout + r * d + i);
+        if (a.of_sum) found += load_first(a.of_sum + r * d + i, n);
+        store_first(found, n, a.of_x + r * d + i);
+        if (a.of_out) store_first(found * load_sixteen(f + i), n, a.of_out + r * d + i);
       });
     }
 #pragma omp critical
     for (std::int64_t i = 0; i < d; ++i) {
-      dgain[i] += g[i];
-      dbias[i] += b[i];
+      a.of_gain[i] += g[i];
+      a.of_bias[i] += b[i];
     }
   }
 }
@@ -157,7 +155,7 @@ void cross_entropy(T* logits, const std::int64_t* labels, const float* weights, 
                    std::int64_t symbols, float smoothing) {
   for (std::int64_t r = 0; r < rows; ++r) require_index(labels[r], symbols);
   double objective = 0, nll = 0;
-  RoomOfThreads buffers(symbols);
+  Scratch buffers(symbols);
 #pragma omp parallel reduction(+ : objective, nll)
   {
     float* e = buffers.own();
@@ -192,16 +190,11 @@ void cross_entropy(T* logits, const std::int64_t* labels, const float* weights, 
 }  // namespace
 
 #define BOTH(T, name)                                                                                                              \
-  TRANSDUCE_EXPORT add_norm_##name(const float* x, const T* out, float* sum, T* y, float* wide, float* statistics, const float* gain, \
-                                   const float* bias, std::int64_t rows, std::int64_t d, float epsilon, const Dropout* dropout) {     \
-    return guarded([=] { add_norm(x, out, sum, y, wide, statistics, gain, bias, rows, d, epsilon, *dropout); });                      \
+  TRANSDUCE_EXPORT add_norm_##name(const AddNorm<T>* all, const Dropout* dropout) {                                                   \
+    return guarded([=] { add_norm(*all, *dropout); });                                                                                \
   }                                                                                                                                   \
-  TRANSDUCE_EXPORT add_norm_backward_##name(const float* sum, const float* statistics, const float* gain, const float* of_sum,        \
-                                            const T* of_y, const float* of_wide, float* dx, T* dout, float* dgain, float* dbias,      \
-                                            std::int64_t rows, std::int64_t d, const Dropout* dropout) {                              \
-    return guarded([=] {                                                                                                              \
-      add_norm_backward(sum, statistics, gain, of_sum, of_y, of_wide, dx, dout, dgain, dbias, rows, d, *dropout);                     \
-    });                                                                                                                               \
+  TRANSDUCE_EXPORT add_norm_backward_##name(const AddNormBackward<T>* all, const Dropout* dropout) {                                  \
+    return guarded([=] { add_norm_backward(*all, *dropout); });                                                                       \
   }                                                                                                                                   \
   TRANSDUCE_EXPORT drop_##name(const T* x, T* y, std::int64_t rows, std::int64_t d, const Dropout* dropout) {                         \
     return guarded([=] { drop(x, y, rows, d, *dropout); });                                                                           \

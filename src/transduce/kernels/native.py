@@ -137,10 +137,47 @@ class ListsAddress(ctypes.Structure):
     )
 
 
+@final
+class RankingAddress(ctypes.Structure):
+    """What ``rank`` reads, and where it leaves the best continuations."""
+
+    _fields_ = (
+        *((name, _ARRAY) for name in ("logits", "so_far")),
+        *((name, _WHOLE) for name in ("sentences", "beam", "width")),
+        ("banned", _ARRAY),
+        ("bans", _WHOLE),
+        ("must_end", _ARRAY),
+        *((name, _WHOLE) for name in ("end", "count")),
+        *((name, _ARRAY) for name in ("values", "indices")),
+    )
+
+
+@final
+class AddNormAddress(ctypes.Structure):
+    """What ``add_norm`` reads and writes."""
+
+    _fields_ = (
+        *((name, _ARRAY) for name in ("x", "out", "sum", "y", "wide", "statistics", "gain", "bias")),
+        *((name, _WHOLE) for name in ("rows", "d")),
+        ("epsilon", _REAL),
+    )
+
+
+@final
+class AddNormBackwardAddress(ctypes.Structure):
+    """What ``add_norm_backward`` reads and writes."""
+
+    _fields_ = (
+        *((name, _ARRAY) for name in ("sum", "statistics", "gain", "of_sum", "of_y", "of_wide")),
+        *((name, _ARRAY) for name in ("of_x", "of_out", "of_gain", "of_bias")),
+        *((name, _WHOLE) for name in ("rows", "d")),
+    )
+
+
 # In interface.cpp's order.
 _STRUCTURES: Final[tuple[type[ctypes.Structure], ...]] = (
     *(Chance, Sequences, MapsAddress, MatrixAddress, NormAddress, LayerAddress, StackAddress, StepAddress),
-    ListsAddress,
+    *(ListsAddress, RankingAddress, AddNormAddress, AddNormBackwardAddress),
 )
 
 
@@ -150,6 +187,7 @@ def _by_reference(structure: type[ctypes.Structure]) -> Any:  # noqa: ANN401 - c
 
 _CHANCE, _SEQUENCES, _MAPS = map(_by_reference, (Chance, Sequences, MapsAddress))
 _MATRIX, _STACK, _STEP, _LISTS = map(_by_reference, (MatrixAddress, StackAddress, StepAddress, ListsAddress))
+_RANKING, _ADD_NORM, _BACKWARD = map(_by_reference, (RankingAddress, AddNormAddress, AddNormBackwardAddress))
 
 # What every kernel is called with; those of _BOTH are there for float32 and for bfloat16.
 _ONE: Final[dict[str, Sequence[Any]]] = {
@@ -157,10 +195,7 @@ _ONE: Final[dict[str, Sequence[Any]]] = {
     "multiply": (_ARRAY, _MATRIX, _ARRAY, _WHOLE, _WHOLE),
     "map_rows": (_ARRAY, _MAPS, _ARRAY, _WHOLE, _WHOLE),
     "map_rows_backward": (_ARRAY, _ARRAY, _MAPS, _ARRAY, _WHOLE, _WHOLE, _WHOLE),
-    "rank": (
-        *(_ARRAY, _ARRAY, _WHOLE, _WHOLE, _WHOLE, _ARRAY, _WHOLE, _ARRAY, _WHOLE, _LISTS),
-        *(_WHOLE, _ARRAY, _ARRAY),
-    ),
+    "rank": (_RANKING, _LISTS),
     "activate": (_ARRAY, _ARRAY, *[_WHOLE] * 4),
     "activate_backward": (*[_ARRAY] * 3, *[_WHOLE] * 4),
     "encode": (_STACK, _ARRAY, _WHOLE, _ARRAY, _ARRAY, _WHOLE, _ARRAY),
@@ -168,8 +203,8 @@ _ONE: Final[dict[str, Sequence[Any]]] = {
 _BOTH: Final[dict[str, Sequence[Any]]] = {
     "attention": (*[_ARRAY] * 5, _SEQUENCES, _CHANCE),
     "attention_backward": (*[_ARRAY] * 8, _SEQUENCES, _CHANCE),
-    "add_norm": (*[_ARRAY] * 8, _WHOLE, _WHOLE, _REAL, _CHANCE),
-    "add_norm_backward": (*[_ARRAY] * 10, _WHOLE, _WHOLE, _CHANCE),
+    "add_norm": (_ADD_NORM, _CHANCE),
+    "add_norm_backward": (_BACKWARD, _CHANCE),
     "drop": (_ARRAY, _ARRAY, _WHOLE, _WHOLE, _CHANCE),
     "cross_entropy": (_ARRAY, _ARRAY, _ARRAY, _ARRAY, _WHOLE, _WHOLE, _REAL),
     "remember": (_STACK, _ARRAY, _ARRAY, _WHOLE, _WHOLE, _ARRAY, _ARRAY),

@@ -12,8 +12,9 @@ from transduce.config import Precision, TrainingPrecision
 from transduce.kernels.native import has_low_precision_products, has_native
 from transduce.kernels.products import Format
 
-# Of a model in the C++ kernels, by what they find in the processor: the most precise format that no less precise one beats by a
-# quarter. Processors with matrix units (AMX) have VNNI and BF16 too, and these kernels use nothing else of them.
+# Of a model in the C++ kernels, by what they find in the processor: the most precise format that no less precise one
+# beats by a quarter. Processors with matrix units (AMX) have VNNI and BF16 too, and these kernels use nothing else of
+# them.
 NATIVE: Final[dict[str, Format]] = {
     "AVX2": "float32",
     "AVX512": "int8",

@@ -68,7 +68,7 @@ def attend_ragged(
 ) -> Float[Tensor, "tokens values"]:
     """``attend`` for each row of a batch on its own.
 
-    ``projected`` holds queries, ``memory`` keys and values, concatenated; without memory, ``projected`` holds all three.
+    ``projected`` holds queries, ``memory`` keys and values, concatenated; without memory, ``projected`` has all.
     """
     queries, keys, heads, scoring = attention.queries, attention.keys, attention.heads, attention.scoring
     way = attention.way(projected)

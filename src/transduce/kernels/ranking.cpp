@@ -65,69 +65,56 @@ void rank_row(float* logits, float so_far, std::int64_t symbols, const std::int6
   for (; i < symbols; ++i) consider(i);
 }
 
-// As `rank_row` for each of a sentence's rows, over its own symbols alone. Their scores are gathered first, so that a
-// row's sum does not depend on what other sentences may write.
-void rank_listed(const float* logits, const float* so_far, std::int64_t beam, std::int64_t width, const std::int64_t* banned,
-                 std::int64_t bans, bool must_end, std::int64_t end, const Lists& lists, std::int64_t sentence, const Best& best) {
+// As `rank_row` for each of a sentence's rows, over its own symbols alone. Their scores are gathered first, so that a row's sum
+// does not depend on what other sentences may write.
+void rank_listed(const Ranking& r, const Lists& lists, std::int64_t sentence, const Best& best) {
   static thread_local std::vector<float> own;
   static thread_local std::vector<std::int64_t> from, own_banned;
   const std::int64_t *list = lists.symbols + sentence * lists.longest, n = lists.lengths[sentence];
+  const float* logits = r.logits + sentence * r.beam * r.width;
   const auto find = [&](std::int64_t symbol) {
     const std::int64_t* at = std::lower_bound(list, list + n, symbol);
     return at < list + n && *at == symbol ? at - list : std::int64_t{-1};
   };
-  const std::int64_t only = must_end ? find(end) : -1;
-  if (must_end && only < 0) return;
+  const std::int64_t only = r.must_end[sentence] ? find(r.end) : -1;
+  if (r.must_end[sentence] && only < 0) return;
   own_banned.clear();
-  for (std::int64_t k = 0; k < bans; ++k)
-    if (const std::int64_t at = find(banned[k]); at >= 0) own_banned.push_back(at);
+  for (std::int64_t k = 0; k < r.bans; ++k)
+    if (const std::int64_t at = find(r.banned[k]); at >= 0) own_banned.push_back(at);
   own.resize(n);
   from.resize(n);
   for (std::int64_t j = 0; j < n; ++j) {
     require_index(list[j], lists.vocabulary);
     from[j] = lists.columns[list[j]];
-    require_index(from[j], width);
+    require_index(from[j], r.width);
   }
-  for (std::int64_t b = 0; b < beam; ++b) {
-    for (std::int64_t j = 0; j < n; ++j) own[j] = logits[b * width + from[j]];
-    rank_row(own.data(), so_far[b], n, own_banned.data(), own_banned.size(), only, b, best);
+  for (std::int64_t b = 0; b < r.beam; ++b) {
+    for (std::int64_t j = 0; j < n; ++j) own[j] = logits[b * r.width + from[j]];
+    rank_row(own.data(), r.so_far[sentence * r.beam + b], n, own_banned.data(), own_banned.size(), only, b, best);
   }
   for (std::int64_t k = 0; k < best.count; ++k) best.indices[k] = best.indices[k] / n * lists.vocabulary + list[best.indices[k] % n];
 }
 
-// The sentences, their rows and the columns of these, and what no row is continued with.
-struct Sizes {
-  std::int64_t sentences, beam, width, count;
-};
-
-void rank_all(float* logits, const float* so_far, const Sizes& sizes, const std::int64_t* banned, std::int64_t bans, const bool* must_end,
-              std::int64_t end, const Lists* lists, float* values, std::int64_t* indices) {
-  const std::int64_t symbols = lists ? lists->vocabulary : sizes.width;
-  require_index(end, symbols);
-  for (std::int64_t i = 0; i < bans; ++i) require_index(banned[i], symbols);
-  for (std::int64_t i = 0; i < sizes.sentences; ++i) {
-    const Best best{values + i * sizes.count, indices + i * sizes.count, sizes.count};
-    std::fill(best.values, best.values + sizes.count, -INFINITY);
-    std::fill(best.indices, best.indices + sizes.count, 0);
-    float* rows = logits + i * sizes.beam * sizes.width;
-    const float* before = so_far + i * sizes.beam;
+void rank_all(const Ranking& r, const Lists* lists) {
+  const std::int64_t symbols = lists ? lists->vocabulary : r.width;
+  require_index(r.end, symbols);
+  for (std::int64_t i = 0; i < r.bans; ++i) require_index(r.banned[i], symbols);
+  for (std::int64_t i = 0; i < r.sentences; ++i) {
+    const Best best{r.values + i * r.count, r.indices + i * r.count, r.count};
+    std::fill(best.values, best.values + r.count, -INFINITY);
+    std::fill(best.indices, best.indices + r.count, 0);
     if (lists) {
-      rank_listed(rows, before, sizes.beam, sizes.width, banned, bans, must_end[i], end, *lists, i, best);
+      rank_listed(r, *lists, i, best);
       continue;
     }
-    for (std::int64_t b = 0; b < sizes.beam; ++b)
-      rank_row(rows + b * sizes.width, before[b], sizes.width, banned, bans, must_end[i] ? end : -1, b, best);
+    for (std::int64_t b = i * r.beam; b < (i + 1) * r.beam; ++b)
+      rank_row(r.logits + b * r.width, r.so_far[b], r.width, r.banned, r.bans, r.must_end[i] ? r.end : -1, b - i * r.beam, best);
   }
 }
 
 }  // namespace
 
-// `must_end` says of each sentence whether nothing but the end symbol may follow. Uses the logits up. Where fewer than `count`
-// continuations are possible, the last values are minus infinity. Without `lists`, the logits are those of all symbols.
-TRANSDUCE_EXPORT rank(float* logits, const float* so_far, std::int64_t sentences, std::int64_t beam, std::int64_t width,
-                      const std::int64_t* banned, std::int64_t bans, const bool* must_end, std::int64_t end, const Lists* lists,
-                      std::int64_t count, float* values, std::int64_t* indices) {
-  return guarded([=] {
-    rank_all(logits, so_far, Sizes{sentences, beam, width, count}, banned, bans, must_end, end, lists, values, indices);
-  });
+// Where fewer than `count` continuations are possible, the last values are minus infinity.
+TRANSDUCE_EXPORT rank(const Ranking* ranking, const Lists* lists) {
+  return guarded([=] { rank_all(*ranking, lists); });
 }

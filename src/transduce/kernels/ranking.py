@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from transduce.kernels.allowed import LogitColumns
-from transduce.kernels.native import ListsAddress, address, call, has_native
+from transduce.kernels.native import ListsAddress, RankingAddress, address, call, has_native
 
 
 def rank_continuations(
@@ -29,13 +29,21 @@ def rank_continuations(
         (sentences, beam), width = so_far.shape, logits.shape[1]
         values, indices = so_far.new_empty(sentences, count), must_end.new_empty(sentences, count, dtype=torch.long)
         symbols, so_far, must_end = torch.tensor(banned, dtype=torch.long), so_far.contiguous(), must_end.contiguous()
-        call(
-            *("rank", None, address(logits, torch.float32, sentences * beam, width)),
-            *(address(so_far, torch.float32, sentences, beam), sentences, beam, width),
-            *(address(symbols, torch.long, len(banned)), len(banned), address(must_end, torch.bool, sentences), end),
-            *(None if columns is None else _lists(columns, sentences), count),
-            *(address(values, torch.float32, sentences, count), address(indices, torch.long, sentences, count)),
+        ranking = RankingAddress(
+            logits=address(logits, torch.float32, sentences * beam, width),
+            so_far=address(so_far, torch.float32, sentences, beam),
+            sentences=sentences,
+            beam=beam,
+            width=width,
+            banned=address(symbols, torch.long, len(banned)),
+            bans=len(banned),
+            must_end=address(must_end, torch.bool, sentences),
+            end=end,
+            count=count,
+            values=address(values, torch.float32, sentences, count),
+            indices=address(indices, torch.long, sentences, count),
         )
+        call("rank", None, ranking, None if columns is None else _lists(columns, sentences))
         return values, indices
     logits = logits if columns is None else columns.spread(logits)
     scores = torch.log_softmax(logits.float(), dim=-1).view(*so_far.shape, -1)

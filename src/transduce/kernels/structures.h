@@ -41,4 +41,45 @@ struct Lists {
   std::int64_t longest, vocabulary;
 };
 
+// What `rank` reads and writes: the logits of `sentences` x `beam` rows of `width` columns, which it overwrites; each row's score so
+// far; the tokens that are banned, and the sentences that must end. Without `lists`, the columns are the vocabulary. To
+// `values` and `indices` go the best `count` continuations of each sentence.
+struct Ranking {
+  float* logits;
+  const float* so_far;
+  std::int64_t sentences, beam, width;
+  const std::int64_t* banned;
+  std::int64_t bans;
+  const bool* must_end;
+  std::int64_t end, count;
+  float* values;
+  std::int64_t* indices;
+};
+
+// What `add_norm` reads and writes: x and `out`, which may be missing; their sum, its LayerNorm y in T and, unless missing, in
+// float32; all rows' means, then all rows' 1 / standard deviation.
+template <typename T>
+struct AddNorm {
+  const float* x;
+  const T* out;
+  float* sum;
+  T* y;
+  float *wide, *statistics;
+  const float *gain, *bias;
+  std::int64_t rows, d;
+  float epsilon;
+};
+
+// The gradients of the same: given those of the sum, of y and of `wide` (each may be missing), those of x, `out`, gain and bias.
+template <typename T>
+struct AddNormBackward {
+  const float *sum, *statistics, *gain, *of_sum;
+  const T* of_y;
+  const float *of_wide;
+  float* of_x;
+  T* of_out;
+  float *of_gain, *of_bias;
+  std::int64_t rows, d;
+};
+
 }  // namespace transduce

@@ -200,12 +200,8 @@ def step(
     dtype, whole, number = memory.keys.dtype, torch.float32, torch.long
     sentences, rows = len(slots), len(tokens)
     beam = rows // sentences
-    layers, past_slots, capacity, columns = (
-        len(stack.layers),
-        past.keys.shape[1],
-        past.keys.shape[4],
-        memory.keys.shape[2],
-    )
+    layers, past_slots, capacity = len(stack.layers), past.keys.shape[1], past.keys.shape[4]
+    columns = memory.keys.shape[2]
     shape = layers, past_slots, beam, stack.heads, capacity
     memory_slots, wide = len(memory.lengths), stack.heads * (stack.d_v + -stack.d_v % _VECTOR)
     one = StepAddress(

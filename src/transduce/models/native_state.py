@@ -104,8 +104,8 @@ class NativeState:
     def admit(self, other: "NativeState") -> "NativeState":
         """The sentences of another state, of the same beam, come in behind these, however far each of them is.
 
-        They take free slots. Only where those are too few or too small, the buffers are reallocated, with columns for the
-        longest source that is there and half as many slots again as there are sentences.
+        They take free slots. Only where those are too few or too small, the buffers are reallocated, with columns for
+        the longest source that is there and half as many slots again as there are sentences.
         """
         assert self.beam == other.beam
         sentences, source = len(self.slots) + len(other.slots), max(self.source, other.source)
