@@ -19,7 +19,7 @@ import torch
 
 from benchmarks.page import circumstances, table
 from transduce.config import TrainConfig, preset
-from transduce.models import Transformer, build
+from transduce.models import Transformer
 from transduce.training import Progress, list_checkpoints, look, make_optimizer, save_checkpoint
 from transduce.training.writer import Copies, Snapshot
 from transduce.workflows.trial import full_batch, try_training
@@ -42,7 +42,7 @@ def main() -> None:
 
 def measure(folder: Path) -> list[str]:
     config = preset("base", {})
-    model = build(config)
+    model = Transformer(config)
     optimizer = take_a_step(model)
     copies, waits = Copies(), []
     begun = time.perf_counter()

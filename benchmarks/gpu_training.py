@@ -30,7 +30,7 @@ from benchmarks.peers.report import show_curves
 from benchmarks.peers.sizes import describe, make_config, parse_sizes
 from transduce.data import Batch
 from transduce.kernels import resolve_precision
-from transduce.models import build
+from transduce.models import Transformer
 from transduce.training import step_work
 from transduce.workflows.flops import count_training
 
@@ -96,7 +96,9 @@ def measure(size: str, corpus: Corpus, device: torch.device, options: argparse.N
     source, target = (sum(int(getattr(batch, name).sum()) for batch in batches) for name in LENGTHS)
     torch.manual_seed(1)
     resident = 0  # bytes of our weights and optimizer, which stay while the peers train
-    for number, (contestant, step) in enumerate(make_contestants(build(config).to(device), compiled=options.compile)):
+    for number, (contestant, step) in enumerate(
+        make_contestants(Transformer(config).to(device), compiled=options.compile)
+    ):
         ours = contestant.family == "ours"
         if number and (contestant.precision == "float32" or (ours and device.type == "cpu")):
             continue

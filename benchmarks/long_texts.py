@@ -23,7 +23,7 @@ from benchmarks.page import circumstances, insert, table
 from benchmarks.resident import growth
 from transduce.config import ModelConfig
 from transduce.kernels import Format
-from transduce.models import NativeTransformer, Tokens, build
+from transduce.models import NativeTransformer, Tokens, Transformer
 
 RESULT: Final = Path(__file__).parent / "results" / "long_texts.md"
 WAYS: Final[Mapping[str, Format | None]] = {"C++, int8": "int8", "C++, float32": "float32", "PyTorch": None}
@@ -49,7 +49,9 @@ def measure(way: str, length: int, threads: int) -> Costs:
     """In a process of its own."""
     torch.set_num_threads(threads)
     torch.manual_seed(1)
-    plain = build(ModelConfig(vocab_size=VOCABULARY, encoder_layers=2, decoder_layers=1)).eval().requires_grad_(False)
+    plain = (
+        Transformer(ModelConfig(vocab_size=VOCABULARY, encoder_layers=2, decoder_layers=1)).eval().requires_grad_(False)
+    )
     format_ = WAYS[way]
     model = plain if format_ is None else NativeTransformer(plain, format_)
     ids = torch.randint(VOCABULARY, (1, length))

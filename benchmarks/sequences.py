@@ -9,7 +9,7 @@ import torch
 
 from transduce.config import ModelConfig, TrainConfig
 from transduce.data import Batch
-from transduce.models import Transformer, build
+from transduce.models import Transformer
 from transduce.training import compute_loss, learning_rate, make_optimizer, train_step
 
 # Ids of the padding (which these sequences, all of one length, have not), begin and end symbols; then the symbols.
@@ -54,7 +54,7 @@ class Regime:
 def train(config: ModelConfig, task: Task, regime: Regime, seed: int) -> tuple[Transformer, list[float]]:
     """A model trained from that seed, and its loss at every step, in nats per target token without smoothing."""
     torch.manual_seed(seed)
-    model = build(config)
+    model = Transformer(config)
     return model, list(_steps(model, task, regime, seed))
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from benchmarks.activations import Activations, random_source, watch
 from transduce.config import ModelConfig
 from transduce.layers import sinusoids
-from transduce.models import build
+from transduce.models import Transformer
 
 
 @final
@@ -37,7 +37,7 @@ class Start:
 def start(config: ModelConfig, seed: int, rows: int, length: int) -> Start:
     """The encoder of a fresh model, on random sentences."""
     torch.manual_seed(seed)
-    encoding = watch(build(config), random_source(rows, length, range(config.vocab_size)))
+    encoding = watch(Transformer(config), random_source(rows, length, range(config.vocab_size)))
     attention = [expect_attention(x) for x in encoding.attention.given]
     feed_forward = [expect_feed_forward(x, config) for x in encoding.feed_forward.given]
     stream = expect_stream(config, length, [a + f for a, f in zip(attention, feed_forward, strict=True)])

@@ -15,7 +15,7 @@ from benchmarks.page import circumstances, insert, table
 from benchmarks.position_probe import Legibility, read_positions
 from benchmarks.sequences import FIRST, HELD_OUT, Regime, Task, held_out_loss, train
 from transduce.config import ModelConfig
-from transduce.models import LAST_CROSS, Tokens, Transformer, build
+from transduce.models import LAST_CROSS, Tokens, Transformer
 
 VARIANTS: Final[dict[str, dict[str, Any]]] = {
     "with residuals": {},
@@ -44,7 +44,7 @@ def read_layers(model: Transformer, length: int, symbols: range) -> list[Legibil
 def read_fresh(variant: str, norm: str, seed: int) -> list[Legibility]:
     """The layers of a model that has learned nothing."""
     torch.manual_seed(seed)
-    model = build(ModelConfig.model_validate({**FRESH, "norm": norm, **VARIANTS[variant]}))
+    model = Transformer(ModelConfig.model_validate({**FRESH, "norm": norm, **VARIANTS[variant]}))
     return read_layers(model, FRESH_LENGTH, range(FRESH["vocab_size"]))
 
 

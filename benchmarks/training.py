@@ -26,7 +26,7 @@ from benchmarks.peers.machine import describe_machine, describe_versions
 from benchmarks.peers.race import Rules, race
 from benchmarks.peers.report import Section, show_curves, show_summary
 from benchmarks.peers.sizes import describe, make_config, parse_sizes
-from transduce.models import build
+from transduce.models import Transformer
 
 RESULTS: Final = Path(__file__).parent / "results"
 CPU: Final = torch.device("cpu")
@@ -61,7 +61,7 @@ def main() -> None:
 def measure(size: str, corpus: Corpus, options: argparse.Namespace) -> Section:
     """All contestants, and the products of ours alone, on one model and one kind of batches."""
     config = make_config(size, corpus.vocab_size, norm=options.norm)
-    contestants = [each for each, _ in make_contestants(build(config), compiled=options.compile)]
+    contestants = [each for each, _ in make_contestants(Transformer(config), compiled=options.compile)]
     products = Contestant("products", "our step's matrix products alone", contestants[0].precision)
     rules = Rules(options.threads, options.rounds, options.steps, options.warm_up)
     results = race([*contestants, products], config, corpus, rules)

@@ -69,7 +69,9 @@ class BagState:
 class BagOfWords(TrainableModel):
     """Keeps the contract of ``models.contract.Model``."""
 
-    def __init__(self, config: Any) -> None:
+    config: Any
+
+    def __init__(self, config: BagConfig) -> None:
         super().__init__()
         self.config = config
         self.source = nn.Embedding(config.source_vocab_size or config.vocab_size, config.size)
@@ -80,7 +82,7 @@ class BagOfWords(TrainableModel):
 
     @property
     def width(self) -> int:
-        return self.config.size
+        return self.hidden.out_features
 
     def layers(self) -> Iterable[nn.Module]:
         return [self.hidden]
@@ -88,7 +90,8 @@ class BagOfWords(TrainableModel):
     def encode(self, source: Tokens, **_: Any) -> Tensor:
         lengths = source.lengths.to(source.ids.device).unsqueeze(1)
         real = torch.arange(source.ids.shape[1], device=source.ids.device) < lengths
-        return (self.source(source.ids) * real.unsqueeze(2)).sum(dim=1) / lengths
+        mean: Tensor = (self.source(source.ids) * real.unsqueeze(2)).sum(dim=1) / lengths
+        return mean
 
     def decode(self, memory: Tensor, target: Tokens, **_: Any) -> Decoded:
         layout = target.layout()
@@ -98,7 +101,8 @@ class BagOfWords(TrainableModel):
         return Decoded(hidden, auxiliary_loss=penalty * hidden.pow(2).mean(dim=1) if penalty else None)
 
     def project(self, hidden: Tensor) -> Tensor:
-        return self.output(hidden)
+        logits: Tensor = self.output(hidden)
+        return logits
 
     def forward(self, source: Tokens, target: Tokens, labels: Tensor, weights: Tensor | None = None) -> LossSums:
         decoded = self.decode(self.encode(source), target)

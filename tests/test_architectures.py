@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from bag_of_words import BagConfig, BagOfWords, install
+from tests.bag_of_words import BagConfig, BagOfWords, install
 from transduce.bundle import load_bundle, load_settings, save_bundle
 from transduce.cli.main import _run
 from transduce.config import BadInputError, read_run

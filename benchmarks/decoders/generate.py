@@ -44,6 +44,7 @@ def can_generate(config: ModelConfig) -> bool:
 def make_generator(bundle: Bundle, dtype: torch.dtype) -> Any:  # noqa: ANN401 - an optional library's
     """Their model with our weights; what attention bias we lack is zero in theirs."""
     transformers, ours, mine = import_module("transformers"), bundle.model, bundle.config
+    assert isinstance(ours, Transformer)
     special = bundle.tokenizers.special
     family = "Marian" if mine.norm == "post" else "Pegasus"
     config = getattr(transformers, f"{family}Config")(

@@ -15,7 +15,7 @@ from benchmarks.peers.torch_nn import TorchPeer
 from transduce.config import ModelConfig, TrainConfig
 from transduce.data import Batch
 from transduce.kernels import has_native, resolve_precision
-from transduce.models import Transformer, build
+from transduce.models import Transformer
 from transduce.training import make_optimizer, train_step
 
 Family = Literal["ours", "transformers", "torch.nn", "products"]
@@ -60,7 +60,7 @@ def make_contestants(ours: Transformer, *, compiled: bool = False) -> Iterator[t
 def find_step(contestant: Contestant, config: ModelConfig, device: torch.device) -> TrainStep:
     """A contestant's step, of the same weights as every other's."""
     torch.manual_seed(1)
-    steps = make_contestants(build(config).to(device), compiled="compiled" in contestant.name)
+    steps = make_contestants(Transformer(config).to(device), compiled="compiled" in contestant.name)
     found = next(step for each, step in steps if each == contestant)
     gc.collect()  # those before it
     return found

@@ -14,7 +14,7 @@ from benchmarks.peers.ceiling import make_products
 from benchmarks.peers.contestant import RATE, Contestant, find_step, make_contestants
 from transduce.config import ModelConfig
 from transduce.data import Batch
-from transduce.models import build
+from transduce.models import Transformer
 from transduce.training import keep_freed_memory
 
 # A process that has read the libraries becomes all the others.
@@ -61,7 +61,7 @@ def _prepare(contestant: Contestant, config: ModelConfig) -> Callable[[Batch], C
     """What makes a batch a training step on it, or that step's products."""
     if contestant.family == "products":
         torch.manual_seed(1)
-        return partial(make_products, next(make_contestants(build(config)))[1])
+        return partial(make_products, next(make_contestants(Transformer(config)))[1])
     step = find_step(contestant, config, torch.device("cpu"))
     return lambda batch: partial(step, batch, RATE)
 

@@ -17,7 +17,7 @@ def config(source: int | None = SOURCE) -> ModelConfig:
 @pytest.fixture
 def model() -> Transformer:
     torch.manual_seed(3)
-    return build(config()).eval()
+    return Transformer(config()).eval()
 
 
 def batch() -> tuple[Tokens, Tokens, torch.Tensor]:

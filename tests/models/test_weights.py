@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from bag_of_words import BagConfig, BagOfWords
+from tests.bag_of_words import BagConfig, BagOfWords
 from transduce.config import TrainConfig, preset
 from transduce.data import Batch
 from transduce.models import Ensemble, Tokens, build

@@ -11,7 +11,7 @@ from torch import nn
 
 from transduce.config import Parallel, SpecialIds, TrainConfig, preset
 from transduce.data import Batch, Store, make_batch, write_store
-from transduce.models import Tokens, Transformer, build
+from transduce.models import Tokens, Transformer
 from transduce.training import (
     Corpora,
     Hooks,
@@ -50,7 +50,7 @@ DIVIDED: dict[int, list[list[list[int]]]] = {
 def _model(dropout: float = 0.0) -> Transformer:
     torch.manual_seed(5)
     changes = {"encoder_layers": 2, "decoder_layers": 1, "d_model": 12, "d_ff": 20, "heads": 3, "dropout": dropout}
-    return build(preset("base", changes | {"label_smoothing": 0.1, "vocab_size": VOCABULARY}))
+    return Transformer(preset("base", changes | {"label_smoothing": 0.1, "vocab_size": VOCABULARY}))
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def _train(folder: Path, out: Path, steps: int, changes: dict[str, Any]) -> None
         progress = load_checkpoint(checkpoints[-1][1], model, optimizer) if checkpoints else Progress()
         corpora = Corpora(Store(folder / "train"), Store(folder / "dev"), SPECIAL)
         metrics = out / "metrics.jsonl" if processes.first else None
-        hooks = Hooks(lambda model: {"bleu": model.embedding.weight.detach().abs().sum().item()}, lambda _: None)
+        hooks = Hooks(lambda model: {"bleu": next(model.parameters()).detach().abs().sum().item()}, lambda _: None)
         with Report(metrics, max_steps=steps, step=progress.step) as report:
             training = Training(
                 model, optimizer, corpora, config, out / "checkpoints", report, hooks, processes=processes

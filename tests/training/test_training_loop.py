@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from transduce.config import BadInputError, MetricKey, SpecialIds, TrainConfig, preset
 from transduce.data import Batch, EncodedPair, Store, plan_epoch, write_store
-from transduce.models import Tokens, Transformer, build
+from transduce.models import Tokens, TrainableModel, build
 from transduce.training import (
     Corpora,
     Hooks,
@@ -49,12 +49,12 @@ class Notes:
     bleus: list[float] = field(default_factory=list)
     saved: list[torch.Tensor] = field(default_factory=list)
 
-    def dev_scores(self, model: Transformer) -> dict[MetricKey, float]:
+    def dev_scores(self, model: TrainableModel) -> dict[MetricKey, float]:
         assert not model.training
         return {"bleu": self.bleus.pop(0) if self.bleus else 0.0}
 
-    def save_best(self, model: Transformer) -> None:
-        self.saved.append(model.embedding.weight.detach().clone())
+    def save_best(self, model: TrainableModel) -> None:
+        self.saved.append(next(model.parameters()).detach().clone())
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +136,7 @@ def test_a_stop_while_the_model_that_it_begins_with_is_measured_leaves_nothing_b
     """It begins anew the next time, and measures again."""
     requests = Requests()
 
-    def stop(_: Transformer) -> float:
+    def stop(_: TrainableModel) -> float:
         requests.ask_stop(signal.SIGINT)
         return 0.0
 
@@ -276,7 +276,7 @@ def test_a_crash_between_checkpoints_leaves_no_trace(tmp_path, corpora, monkeypa
     class CrashError(Exception):
         pass
 
-    def crash(_: Transformer) -> float:
+    def crash(_: TrainableModel) -> float:
         raise CrashError
 
     config = CONFIG.model_copy(update={"max_steps": 12, "validate_every": 6})
@@ -445,7 +445,7 @@ def test_a_best_model_that_finds_no_room_is_tried_again(tmp_path, corpora, monke
     notes = Notes(bleus=[30.0, 20.0, 10.0])
     save, calls = notes.save_best, []
 
-    def refuse_first(model: Transformer) -> None:
+    def refuse_first(model: TrainableModel) -> None:
         calls.append(1)
         if len(calls) == 1:
             raise OSError(28, "No space left on device")

@@ -80,9 +80,9 @@ class Sums:
 
     def add(self, losses: LossSums, tokens: int, sound: torch.Tensor | None = None) -> "Sums":
         """One batch or step more; its losses are left out where it was not ``sound``."""
-        nll, auxiliary = (
-            each if each is None or sound is None else each.where(sound, 0) for each in (losses.nll, losses.auxiliary)
-        )
+        nll, auxiliary = losses.nll, losses.auxiliary
+        if sound is not None:
+            nll, auxiliary = nll.where(sound, 0), None if auxiliary is None else auxiliary.where(sound, 0)
         if auxiliary is not None:
             auxiliary = auxiliary.to(self.nll.dtype) if self.auxiliary is None else self.auxiliary + auxiliary
         return Sums(self.nll + nll, self.tokens + tokens, auxiliary)
