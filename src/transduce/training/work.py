@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from transduce.data import Batch
@@ -55,10 +56,11 @@ def step_work(batches: Iterable[Batch]) -> Work:
     total = Work(steps=1)
     for batch in batches:
         counted = batch.counted
-        source, target = (each[counted > 0] for each in (batch.source_lengths, batch.target_lengths))
+        lengths = (each.astype(np.int64) for each in (batch.source_lengths, batch.target_lengths))
+        source, target = (each[counted > 0] for each in lengths)
         total += Work(
             source=source.sum(),
-            target=counted.sum(),
+            target=counted.astype(np.int64).sum(),
             source_source=source @ source,
             source_target=source @ target,
             target_target=target @ target,
