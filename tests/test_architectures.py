@@ -13,7 +13,8 @@ from transduce.cli.main import _run
 from transduce.config import BadInputError, read_run
 from transduce.inference import load
 from transduce.interop import export_ctranslate2
-from transduce.models import can_run_natively
+from transduce.models import Transformer, can_run_natively
+from transduce.training.manifest import write_manifest
 from transduce.workflows.average import average
 from transduce.workflows.inspect import inspect_model
 from transduce.workflows.run_directory import RunDirectory
@@ -128,3 +129,23 @@ def test_what_is_for_the_transformer_alone_says_so(config, tmp_path):
     assert not can_run_natively(bundle.model)
     with pytest.raises(BadInputError, match="CTranslate2 has no model of architecture 'bag'"):
         export_ctranslate2(bundle, tmp_path / "exported")
+
+
+def test_files_without_the_field_are_of_a_transformer(trained_run, tiny_run_file, tmp_path, caplog):
+    """Run file, model directory and checkpoint of an older version: the training goes on, and nothing has changed."""
+    run = tmp_path / "run"
+    shutil.copytree(trained_run, run)
+    checkpoint = max(run.glob("checkpoints/step-*"), key=lambda path: int(path.name[5:]))
+    for file, key in ((run / "best/config.json", "architecture"), (checkpoint / "state.json", "model.architecture")):
+        values = json.loads(file.read_text())
+        assert values.get("fixed", values).pop(key) == "transformer"
+        file.write_text(json.dumps(values))
+    write_manifest(checkpoint)
+    text = (run / "run.toml").read_text()
+    assert 'architecture = "transformer"\n' in text
+    (run / "run.toml").write_text(text.replace('architecture = "transformer"\n', ""))
+    assert isinstance(load_bundle(run).model, Transformer)
+    caplog.set_level("INFO")
+    train_run(read_run(tiny_run_file), RunDirectory(run), resume=True)
+    assert "nothing to do" in caplog.text
+    assert "architecture" not in caplog.text

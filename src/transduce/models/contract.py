@@ -15,7 +15,7 @@ from transduce.kernels import AllowedTokens, LogitColumns, RaggedLayout, project
 @final
 @dataclass(frozen=True)
 class Tokens:
-    """Sequences of ids, padded on the right: row b's ids are ``ids[b, :lengths[b]]``, whatever stands behind them.
+    """Sequences of ids, padded on the right: row b's ids are ``ids[b, :lengths[b]]``, and the rest is padding.
 
     ``seeds``: what dropout leaves out of a row in training follows from the row's seed and the positions in it, so that
     it is the same in whatever batch, at whatever place of it; without them, torch's generator gives some. A pair has
@@ -151,7 +151,7 @@ Same = TypeVar("Same", bound="State")
 
 @runtime_checkable
 class State(Protocol):
-    """What decoding has to remember: ``sentences`` times ``beam`` rows, a sentence's rows standing together.
+    """What decoding has to remember: ``sentences`` times ``beam`` rows; a sentence's rows are adjacent.
 
     Every verb uses the state up: only the one that it returns may be used again, so that a model may write in place.
     """
@@ -166,11 +166,11 @@ class State(Protocol):
         ...
 
     def release(self: Same, finished: Bool[Tensor, " sentences"]) -> Same:
-        """The finished sentences leave with all their rows; the others close ranks."""
+        """Remove the finished sentences with all their rows; the others keep their order."""
         ...
 
     def admit(self: Same, other: Same) -> Same:
-        """The sentences of another state, of the same beam, come in behind these, however far each of them is."""
+        """Append the sentences of another state of the same beam; they may have read different numbers of symbols."""
         ...
 
 
@@ -181,7 +181,7 @@ M = TypeVar("M")
 @final
 @dataclass(frozen=True)
 class Step(Generic[S]):
-    """One more position of every row: the scores of its next symbol, and the state behind it.
+    """One more position of every row: the logits of its next symbol, and the state after it.
 
     Where the state was told what is allowed, ``columns`` says which symbols the scores are of, and which of them are a
     sentence's own: the scores of the others mean nothing to it. Else they are those of the vocabulary in its order.
@@ -205,7 +205,7 @@ class Step(Generic[S]):
 
 @runtime_checkable
 class Model(Protocol[M, S]):
-    """An encoder-decoder model; ``M`` is what its encoder leaves behind, ``S`` what its decoder remembers."""
+    """An encoder-decoder model; ``M`` is its encoder's output, ``S`` its decoder's state."""
 
     def encode(self, source: Tokens, *, attention: AttentionRequest = NO_ATTENTION) -> M:
         """Read the sources, which end with the end symbol.
@@ -237,7 +237,7 @@ class Model(Protocol[M, S]):
 
         ``allowed`` are the symbols that each sentence can be continued with; left out, all of the vocabulary.
 
-        The scores behind what has been read come with the next ``step``: a caller holds back the prefix's last symbol.
+        The logits after what has been read come with the next ``step``: a caller holds back the prefix's last symbol.
         """
         ...
 

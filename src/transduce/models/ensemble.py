@@ -42,11 +42,11 @@ class EnsembleState:
         return EnsembleState(tuple(part.reorder(rows) for part in self.parts))
 
     def release(self, finished: Bool[Tensor, " sentences"]) -> "EnsembleState":
-        """The finished sentences leave with all their rows; the others close ranks."""
+        """Remove the finished sentences with all their rows; the others keep their order."""
         return EnsembleState(tuple(part.release(finished) for part in self.parts))
 
     def admit(self, other: "EnsembleState") -> "EnsembleState":
-        """The sentences of another state, of the same beam, come in behind these, however far each of them is."""
+        """Append the sentences of another state of the same beam; they may have read different numbers of symbols."""
         return EnsembleState(tuple(a.admit(b) for a, b in zip(self.parts, other.parts, strict=True)))
 
 

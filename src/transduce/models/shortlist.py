@@ -26,7 +26,7 @@ class Shortlist:
         return Shortlist(self.translations.to(device), self.frequent.to(device), self.vocabulary)
 
     def allowed(self, source: Tokens, needed: Sequence[Collection[int]]) -> AllowedTokens:
-        """Each sentence's list: it follows from its own symbols and what it needs besides, and from no neighbour."""
+        """Each sentence's list: it follows from its own symbols and ``needed``, not from the rest of the batch."""
         ids, lengths = source.ids, source.lengths.to(source.ids.device)
         real = torch.arange(ids.shape[1], device=ids.device) < lengths.unsqueeze(1)
         # What is no symbol goes to a column of its own, which is dropped.

@@ -73,7 +73,7 @@ class TransformerState:
         return replace(self, past=tuple(layer.select(rows) for layer in self.past))
 
     def release(self, finished: Bool[Tensor, " sentences"]) -> "TransformerState":
-        """The finished sentences leave with all their rows; the others close ranks."""
+        """Remove the finished sentences with all their rows; the others keep their order."""
         staying = (~finished).nonzero().squeeze(1)
         rows = (staying.unsqueeze(1) * self.beam + torch.arange(self.beam, device=staying.device)).flatten()
         lengths = self.lengths[staying]
@@ -90,7 +90,7 @@ class TransformerState:
         )
 
     def admit(self, other: "TransformerState") -> "TransformerState":
-        """The sentences of another state, of the same beam, come in behind these, however far each of them is."""
+        """Append the sentences of another state of the same beam; they may have read different numbers of symbols."""
         assert self.beam == other.beam
         source = max(self.memory_real.shape[1], other.memory_real.shape[1])
         masks = [F.pad(mask, (0, source - mask.shape[1])) for mask in (self.memory_real, other.memory_real)]

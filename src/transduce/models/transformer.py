@@ -30,7 +30,7 @@ from transduce.models.state import TransformerState
 @final
 @dataclass(frozen=True)
 class Memory:
-    """The encoder's output, a ragged batch, and those of its attention weights that were asked for, by layer."""
+    """The encoder's output as a ragged batch, and those of its attention weights that were asked for, by layer."""
 
     hidden: Float[Tensor, "tokens model"]
     layout: RaggedLayout

@@ -19,7 +19,7 @@ _LOGITS: Final = 2**28
 def score_tokens(
     model: Model[M, S], source: Tokens, target: Tokens, labels: Int[Tensor, "batch length"]
 ) -> Float[Tensor, "batch length"]:
-    """The natural log-probability of each label, end symbol counted, 0 behind a target's end; inputs as in training.
+    """The natural log-probability of each label, end symbol counted, 0 in the padding; inputs as in training.
 
     The logits of a large batch are computed in pieces, so that they never exist at once.
     """
@@ -38,7 +38,7 @@ def score_targets(
 def _chosen(
     model: Model[M, S], hidden: Float[Tensor, "tokens model"], labels: Int[Tensor, " tokens"]
 ) -> Float[Tensor, " tokens"]:
-    """The log-probability of each label behind its hidden state."""
+    """The log-probability of each label by its hidden state."""
     # How many symbols there are is a model's own matter: its first row of logits says it.
     rows = max(1, _LOGITS // model.project(hidden[:1]).shape[-1])
     parts = []

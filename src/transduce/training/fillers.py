@@ -19,8 +19,8 @@ def fill_up(batch: Batch) -> Batch:
     """The batch with pairs of weight 0 that make the number of each side's symbols a round one: about 1% more symbols.
 
     Then matrices have few sizes in a whole training. oneDNN needs a kernel of its own for the products of each new
-    size, which it generates anew once it has had too many others, and what a matrix leaves behind is where the next
-    one fits.
+    size, which it generates anew once it has had too many others; and a matrix fits into the memory that an earlier
+    one has freed.
     """
     widths = batch.source.shape[1], batch.target.shape[1]
     if min(widths) < _SHORT:

@@ -38,7 +38,7 @@ def place_model(model: TrainableModel, processes: Processes, parallel: Parallel)
     for weight in model.parameters():
         dist.broadcast(weight.data, 0)  # while they are still on the CPU and whole
     mesh = init_device_mesh(processes.device.type, (processes.number,))
-    # A layer is gathered when it is used, forwards and backwards, and let go behind it; the rest stays gathered.
+    # A layer is gathered when it is used, forwards and backwards, and freed after it; the rest stays gathered.
     for layer in (*model.layers(), model):
         part = fully_shard(layer, mesh=mesh)
         part.set_gradient_divide_factor(1.0)
@@ -125,8 +125,8 @@ def _sum_gradients(model: TrainableModel, processes: Processes) -> DistributedDa
 def _choose_buckets(network: DistributedDataParallel, device: torch.device) -> None:
     """Learn from nothing once, before the first step.
 
-    The buckets in which gradients are summed follow from the order of the first backward pass, behind which they are
-    laid out anew. Of three processes and more, the place in a bucket decides in which order a gradient's parts are
+    The buckets in which gradients are summed follow from the order of the first backward pass, after which they are
+    made anew. Of three processes and more, the place in a bucket decides in which order a gradient's parts are
     summed: a training that goes on would have other buckets in its first step than one that is not interrupted.
     """
     symbol = torch.zeros(1, 1, dtype=torch.int64, device=device)
