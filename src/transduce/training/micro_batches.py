@@ -50,7 +50,7 @@ def fit(training: Training, progress: Progress, share: Share) -> int:
 def within_memory(
     training: Training, take: Callable[[list[Batch]], T], batches: Sequence[Batch], micro_batches: int
 ) -> tuple[T, int]:
-    """What ``take`` makes of the batches, split further where memory is not enough; and into how many each was.
+    """What ``take`` makes of the batches, split further where memory is not enough; and into how many.
 
     Raises:
         TransduceError: Memory is too small for a single pair, or for one of several processes.
