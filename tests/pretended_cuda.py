@@ -16,7 +16,6 @@ from unittest.mock import patch
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
 aten = torch.ops.aten
@@ -98,23 +97,35 @@ def _without_lists(index):
 
 
 def _compute(function, args, kwargs):
-    given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-    assert all(isinstance(tensor, CudaTensor) or not tensor.is_meta for tensor in given), "a tensor lost its values"
+    given = []
+    plain_args = [_plain(each, given) for each in args]
+    plain_kwargs = {name: _plain(each, given) for name, each in kwargs.items() if name != "pin_memory"}
     on_cuda = _is_on_cuda(function, args, kwargs, given)
-    plain_args, plain_kwargs = tree_map_only(CudaTensor, lambda tensor: tensor.values, (args, kwargs))
     if kwargs.get("device") is not None:
         plain_kwargs["device"] = CPU
-    plain_kwargs.pop("pin_memory", None)
     result = function(*plain_args, **plain_kwargs)
+    if not on_cuda:
+        return result
     # What an operation writes to comes back as itself: autograd and whoever else holds it must see the change.
-    written = {id(tensor.values): tensor for tensor in given if isinstance(tensor, CudaTensor)}
-    return (
-        tree_map_only(
-            Tensor, lambda tensor: written[id(tensor)] if id(tensor) in written else CudaTensor(tensor), result
-        )
-        if on_cuda
-        else result
-    )
+    return _wrap(result, {id(tensor.values): tensor for tensor in given if isinstance(tensor, CudaTensor)})
+
+
+def _plain(value, given):
+    """A value without wrappers; its tensors are added to those given."""
+    if isinstance(value, Tensor):
+        given.append(value)
+        if isinstance(value, CudaTensor):
+            return value.values
+        assert not value.is_meta, "a tensor lost its values"
+    elif isinstance(value, (list, tuple)):
+        return [_plain(each, given) for each in value]
+    return value
+
+
+def _wrap(value, written):
+    if isinstance(value, Tensor):
+        return written[id(value)] if id(value) in written else CudaTensor(value)
+    return type(value)(_wrap(each, written) for each in value) if isinstance(value, (list, tuple)) else value
 
 
 def _is_on_cuda(function, args, kwargs, given):
@@ -128,18 +139,17 @@ def _is_on_cuda(function, args, kwargs, given):
             _check(function, given)
         # Autograd's formulas in C++ ask for a tensor on the device of a gradient, which for them is on "meta".
         return torch.device(kwargs["device"]).type in {"cuda", "meta"}
-    if not given:
-        return False
     if function in _TRANSFERS:
         return isinstance(args[0], CudaTensor)
     if function in _INDEXING and isinstance(args[0], CudaTensor):
-        given = [leaf for leaf in tree_leaves((args[0], *args[2:])) if isinstance(leaf, Tensor)]
+        return _check(function, [tensor for tensor in (args[0], *args[2:]) if isinstance(tensor, Tensor)])
     return _check(function, given)
 
 
 def _check(function, given):
+    """Whether all tensors are on CUDA."""
     counted = [tensor for tensor in given if isinstance(tensor, CudaTensor) or tensor.dim()]
-    if function._schema.is_mutable and given and not any(given[0] is tensor for tensor in counted):
+    if given and function._schema.is_mutable and not any(given[0] is tensor for tensor in counted):
         counted.append(given[0])  # what is written to is no number
     on_cuda = {isinstance(tensor, CudaTensor) for tensor in counted}
     if len(on_cuda) > 1:

@@ -142,19 +142,26 @@ def test_every_model_searches_scores_and_shows_its_attention(variant):
 
 
 @pytest.mark.parametrize("feature", FEATURES)
-@pytest.mark.parametrize("models", [1, 2])
 @pytest.mark.parametrize("listed", [False, True], ids=["all symbols", "shortlist"])
-def test_every_feature_of_search(feature, models, listed):
-    changes, configs = FEATURES[feature], [preset("base", SMALL), preset("base", {**SMALL, "norm": "pre"})][:models]
+def test_every_feature_of_search(feature, listed):
+    """By two models together where there are no shortlists, and by one with them."""
+    changes, configs = FEATURES[feature], [preset("base", SMALL), preset("base", {**SMALL, "norm": "pre"})]
     translations = torch.arange(VOCABULARY, dtype=torch.int32).unsqueeze(1) * torch.tensor([[1, 3]]) % VOCABULARY
-    shortlist = Shortlist(translations, torch.tensor([4, 7, 9], dtype=torch.int32), VOCABULARY) if listed else None
+    shortlist = Shortlist(translations, torch.tensor([4, 7, 9], dtype=torch.int32), VOCABULARY)
     found = []
     with pretended_cuda():
-        for engine in engines(*configs):
-            own = None if shortlist is None else shortlist.to(engine.device)
-            found.append(search(engine, shortlist=own, **changes))
+        for engine in engines(*configs[: 1 if listed else 2]):
+            found.append(search(engine, shortlist=shortlist.to(engine.device) if listed else None, **changes))
     assert found[0] == found[1]
     assert len(found[0]) == len(SOURCES) * (BEAM if feature == "sampling" else 1)
+
+
+def test_search_in_low_precision():
+    with pretended_cuda():
+        engine = Engine(make(preset("base", SMALL), CUDA), SPECIAL, "auto", CUDA)
+        assert engine.format == "bfloat16"
+        assert len(search(engine, **EVERYTHING)) == 2 * len(SOURCES)
+        assert all(score < 0 for score in engine.score(SOURCES, TARGETS))
 
 
 def test_a_tensor_that_was_left_on_the_cpu_is_found(monkeypatch, tmp_path):

@@ -27,7 +27,7 @@ def put_back(device: torch.device, *, with_warnings: bool = False) -> Iterator[N
 
 
 def circumstances(device: torch.device, processes: Processes = ALONE, parallel: Parallel = "data") -> dict[str, str]:
-    """Of this process and its companions, by name."""
+    """What a sum's last bits depend on beside its terms: where it changes, a training goes on, but not bit for bit."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else torch.backends.cpu.get_cpu_capability()
     return {
         "torch": torch.__version__,

@@ -213,6 +213,9 @@ _PAUSE: Final = 0.01  # seconds
 def open_store(rank: int, number: int, limit: timedelta) -> Store:
     """What all processes of this start, and no others, read and write.
 
+    A launcher that starts them again may keep the store in which they look each other up: torchrun does (torch 2.13),
+    with addresses in it at which nobody is any more. So each meeting has a name of its own.
+
     Raises:
         TransduceError: Some of them do not come within the limit.
     """
