@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from transduce.config import TABLE3, BadInputError, read_run, scale_preset
+from transduce.lab import reproduce as module
 from transduce.lab.measurement import read_measurements
 from transduce.lab.reproduce import Plan, reproduce_table3
 from transduce.lab.table3_page import import_draw
 from transduce.training import Progress, learning_rate, list_checkpoints
-from transduce.workflows import reproduce as module
 from transduce.workflows.corpus_folder import find_corpora
 from transduce.workflows.prepare import load_prepared, share_preparation
 from transduce.workflows.run_directory import RunDirectory

@@ -68,7 +68,7 @@ def test_a_leap_is_reported_once_and_what_lasts_becomes_usual():
     health, messages = judged([4.9, 5.0, 4.1, 4.9], health)
     assert [bool(message) for message in messages] == [True, False, False, True]
     assert messages[0] == (
-        "step 0 (epoch 0 window 0 batch 0, epoch 0 window 0 batch 1): the loss leapt to 4.900 nats per target token, "
+        "step 0 (epoch 0 window 0 batch 0, epoch 0 window 0 batch 1): loss spike: 4.900 nats per target token, "
         "where 4.100 is usual; the gradient's norm is 1"
     )
     health, messages = judged([6.0] * 300, health)

@@ -159,8 +159,8 @@ def _splits(
     meant = [*_standing(symbols), *_anywhere(pieces, symbols)]
     if stored.algorithm == "unigram" or _looks_up_whole(pieces):
         # Any piece is found, unigram's anywhere: what only spells one is cut behind its first character.
-        cuts = Regex("|".join([*meant, *_impostors(pieces, symbols)]))
-        yield pre_tokenizers.Split(cuts, behavior="merged_with_previous")
+        boundaries = Regex("|".join([*meant, *_impostors(pieces, symbols)]))
+        yield pre_tokenizers.Split(boundaries, behavior="merged_with_previous")
     if meant:
         yield pre_tokenizers.Split(Regex("|".join(meant)), behavior="isolated")
     if not any(_SPACE in piece.text[1:] for piece in pieces):

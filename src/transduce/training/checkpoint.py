@@ -63,12 +63,12 @@ def read_progress(path: Path) -> Progress:
 
 
 def load_newest(
-    folder: Path, model: nn.Module, optimizer: torch.optim.Adam, processes: Processes = ALONE, *, sound: bool = False
+    folder: Path, model: nn.Module, optimizer: torch.optim.Adam, processes: Processes = ALONE, *, finite: bool = False
 ) -> Progress:
     """Fill model and optimizer in place from the newest checkpoint that is whole; all processes must call it.
 
     Damaged ones are named in warnings, and put aside as ``step-N.damaged`` once an older one is found to be whole.
-    Of those that are ``sound``, the step before moved the weights.
+    With ``finite``, only from one whose last step had a finite gradient, and moved the weights.
 
     Raises:
         BadInputError: No checkpoint is whole and of this model; the error is the newest one's.
@@ -76,7 +76,7 @@ def load_newest(
     own: list[Progress] = []
 
     def work() -> str:
-        own.append(_load_newest(folder, model, optimizer, sound=sound))
+        own.append(_load_newest(folder, model, optimizer, finite=finite))
         return str(own[0].step)
 
     # The first process goes ahead, and puts aside what is damaged.
@@ -84,7 +84,7 @@ def load_newest(
     return own[0] if processes.first else load_checkpoint(folder / f"step-{step}", model, optimizer)
 
 
-def _load_newest(folder: Path, model: nn.Module, optimizer: torch.optim.Adam, *, sound: bool) -> Progress:
+def _load_newest(folder: Path, model: nn.Module, optimizer: torch.optim.Adam, *, finite: bool) -> Progress:
     damaged: list[tuple[Path, BadInputError]] = []
     for _, path in reversed(list_checkpoints(folder)):
         try:
@@ -92,7 +92,7 @@ def _load_newest(folder: Path, model: nn.Module, optimizer: torch.optim.Adam, *,
         except BadInputError as error:
             damaged.append((path, error))
             continue
-        if sound and progress.health.in_a_row:
+        if finite and progress.health.in_a_row:
             continue
         for aside, damage in damaged:
             _log.warning(f"{aside.name} is put aside, going on from {path.name} instead: {damage}")

@@ -1,4 +1,4 @@
-"""Infinite and NaN gradients, and losses that leap: which steps are skipped, and which batches are left out."""
+"""Infinite and NaN gradients, and spikes of the loss: which steps are skipped, and which batches are left out."""
 
 import math
 from collections import deque
@@ -14,8 +14,8 @@ _FEW: Final = 3  # steps in a row whose gradient is infinite or NaN: now it is n
 _TIMES: Final = 3  # that a training goes back to one checkpoint before it gives up
 _MEMORY: Final = 0.98  # of the usual loss for what it was a step ago: about fifty steps
 _BEGINNING: Final = 50  # steps before anything is usual
-_LEAP: Final = 6.0  # times as far from the usual loss as is usual ...
-_LEAST_LEAP: Final = 0.5  # ... and at least so many nats
+_SPIKE: Final = 6.0  # times as far from the usual loss as is usual ...
+_LEAST_SPIKE: Final = 0.5  # ... and at least so many nats
 
 
 class Place(NamedTuple):
@@ -41,7 +41,7 @@ class Examined:
     gradient_norm: float
 
     @property
-    def sound(self) -> bool:
+    def finite(self) -> bool:
         """Whether its gradient is finite, so that the weights were moved."""
         return math.isfinite(self.gradient_norm)
 
@@ -85,7 +85,7 @@ class Health(BaseModel):
     judged: int = 0  # steps that the usual loss is of
     usual: float = 0.0  # loss
     spread: float = 0.0  # the usual distance from the usual loss
-    leaping: bool = False  # the last loss was far above the usual one
+    leaping: bool = False  # the last loss was a spike, far above the usual one
 
     @property
     def lost(self) -> bool:
@@ -99,7 +99,7 @@ class Health(BaseModel):
 
     def judge(self, examined: Examined) -> tuple["Health", str | None]:
         """After one step more; and what is to be said of it."""
-        return self._go_on(examined) if examined.sound else self._skip(examined)
+        return self._go_on(examined) if examined.finite else self._skip(examined)
 
     def go_back(self, then: "Health", step: int) -> "Health":
         """After going back to a step, when it was as it was then; what made it fail is left out from now on."""
@@ -122,9 +122,9 @@ class Health(BaseModel):
     def _go_on(self, examined: Examined) -> tuple["Health", str | None]:
         if not math.isfinite(examined.loss):  # of several processes, one that the step had nothing for
             return self.model_copy(update={"in_a_row": 0, "failing": ()}), None
-        loss, bound = examined.loss, self.usual + max(_LEAP * self.spread, _LEAST_LEAP)
-        leaps = self.judged >= _BEGINNING and loss > bound
-        loss = min(loss, bound) if leaps else loss  # a leap is soon usual if it lasts, and not at once
+        loss, bound = examined.loss, self.usual + max(_SPIKE * self.spread, _LEAST_SPIKE)
+        spikes = self.judged >= _BEGINNING and loss > bound
+        loss = min(loss, bound) if spikes else loss  # a new level is soon usual if it lasts, and not at once
         new = 1 / (self.judged + 1) if self.judged < _BEGINNING else 1 - _MEMORY
         usual = self.usual + new * (loss - self.usual)
         changes = {
@@ -133,10 +133,10 @@ class Health(BaseModel):
             "judged": self.judged + 1,
             "usual": usual,
             "spread": self.spread + new * (abs(loss - usual) - self.spread),
-            "leaping": leaps,
+            "leaping": spikes,
         }
         message = (
-            f"{examined}: the loss leapt to {examined.loss:.3f} nats per target token, where {self.usual:.3f} is "
+            f"{examined}: loss spike: {examined.loss:.3f} nats per target token, where {self.usual:.3f} is "
             f"usual; the gradient's norm is {examined.gradient_norm:.3g}"
         )
-        return self.model_copy(update=changes), message if leaps and not self.leaping else None
+        return self.model_copy(update=changes), message if spikes and not self.leaping else None

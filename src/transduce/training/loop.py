@@ -250,7 +250,7 @@ def _judge(training: Training, sums: Sums, examined: Iterable[Examined], health:
     """What is known of the last steps, and their sums without what was skipped."""
     for each in examined:
         health, message = health.judge(each)
-        sums = sums if each.sound else sums.without(each.tokens)
+        sums = sums if each.finite else sums.without(each.tokens)
         _warn(training, message)
     return sums, health
 
@@ -266,7 +266,7 @@ def _go_back(training: Training, progress: Progress, writer: CheckpointWriter) -
         raise TransduceError(f"{what}, though the training went back to step {progress.health.back_to}: {_REMEDY}")
     writer.wait()
     try:
-        then = load_newest(training.checkpoints, training.model, training.optimizer, training.processes, sound=True)
+        then = load_newest(training.checkpoints, training.model, training.optimizer, training.processes, finite=True)
     except BadInputError as error:
         raise TransduceError(f"{what}, and there is no checkpoint to go back to ({error}): {_REMEDY}") from error
     health = progress.health.go_back(then.health, then.step)

@@ -30,7 +30,7 @@ def split(batch: Batch, micro_batches: int) -> list[Batch]:
 def fit(training: Training, progress: Progress, share: Share) -> int:
     """How many micro-batches memory asks for: the widest batches go through the model before any step is taken.
 
-    What will fail fails now, and not after hours. All processes try, and split alike. A model that is spread over them
+    What will fail fails now, and not after hours. All processes try, and split alike. A model that is sharded over them
     is not tried: if one of them failed, the others would wait for it.
 
     Raises:

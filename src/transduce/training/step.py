@@ -156,16 +156,16 @@ def _gradient_norm(optimizer: torch.optim.Adam) -> Float[Tensor, ""]:
     return whole(nn.utils.get_total_norm([weight.grad for weight in weights if weight.grad is not None]))
 
 
-def _move(optimizer: torch.optim.Adam, rate: float, sound: Bool[Tensor, ""]) -> None:
-    """Adam's step, unless the gradient is not ``sound``."""
+def _move(optimizer: torch.optim.Adam, rate: float, finite: Bool[Tensor, ""]) -> None:
+    """Adam's step, unless the gradient is not ``finite``."""
     for group in optimizer.param_groups:
         group["lr"] = rate
     weight = optimizer.param_groups[0]["params"][0]
-    if sound.device.type != "cpu" and not isinstance(weight, DTensor):
+    if finite.device.type != "cpu" and not isinstance(weight, DTensor):
         # Looked at there: to look here would be to wait for the device. It is how gradient scalers tell optimizers.
-        optimizer.found_inf = (~sound).float()  # type: ignore[attr-defined]
+        optimizer.found_inf = (~finite).float()  # type: ignore[attr-defined]
         optimizer.step()
-    elif sound:
+    elif finite:
         optimizer.step()
 
 

@@ -61,7 +61,7 @@ class Copies:
     def take(self, snapshot: Snapshot, processes: Processes = ALONE) -> Snapshot:
         """A copy of these tensors, good until the next one is taken.
 
-        Where they are spread over processes, all must call it; they are gathered one at a time, and the first process
+        Where they are sharded over processes, all must call it; they are gathered one at a time, and the first process
         alone keeps them.
         """
         copied: list[dict[str, Tensor]] = [{}, {}]
