@@ -60,13 +60,13 @@ def test_attention(own, causal, dtype):
     keys, width = (QUERIES if own else KEYS), HEADS.widths[0]
     parts = [torch.randn(sum(QUERIES), 3 * width if own else width)]
     parts += [] if own else [torch.randn(sum(KEYS), 2 * width)]
-    exact, narrow = copies(*(x.to(dtype) for x in parts))
-    assert has_varlen(narrow[0], 16) == (dtype == torch.bfloat16)
+    exact, low = copies(*(x.to(dtype) for x in parts))
+    assert has_varlen(low[0], 16) == (dtype == torch.bfloat16)
     found = []
-    for tensors in (narrow, exact):
-        packings = [RaggedLayout.of(torch.tensor(n), max(n), tensors[0].device) for n in (QUERIES, keys)]
+    for tensors in (low, exact):
+        layouts = [RaggedLayout.of(torch.tensor(n), max(n), tensors[0].device) for n in (QUERIES, keys)]
         memory = None if own else tensors[1]
-        output = attend_ragged(tensors[0], memory, RaggedAttention(*packings, HEADS, Scoring(scale=0.3), causal=causal))
+        output = attend_ragged(tensors[0], memory, RaggedAttention(*layouts, HEADS, Scoring(scale=0.3), causal=causal))
         torch.manual_seed(5)
         received = torch.randn(output.shape).to(output)
         found.append([output, *torch.autograd.grad(output, tensors, received)])
@@ -77,18 +77,16 @@ def test_attention(own, causal, dtype):
 @pytest.mark.parametrize("post", [False, True])
 def test_sum_and_norm(post, dtype):
     torch.manual_seed(3)
-    exact, narrow = copies(torch.randn(53, 64), torch.randn(53, 64), torch.rand(64), torch.randn(64))
+    exact, low = copies(torch.randn(53, 64), torch.randn(53, 64), torch.rand(64), torch.randn(64))
     with torch.autocast("cuda", dtype=dtype, enabled=dtype != torch.float32):
-        total, ready = add_norm(narrow[0], narrow[1].to(dtype), *narrow[2:], 1e-6, 0.0, post=post)
+        total, ready = add_norm(low[0], low[1].to(dtype), *low[2:], 1e-6, 0.0, post=post)
     assert (total.dtype, ready.dtype) == (torch.float32, dtype)
-    rounded = (
-        exact[1] if dtype == torch.float32 else exact[1] + (narrow[1].cpu().to(dtype).double() - exact[1]).detach()
-    )
+    rounded = exact[1] if dtype == torch.float32 else exact[1] + (low[1].cpu().to(dtype).double() - exact[1]).detach()
     right = add_norm(exact[0], rounded, *exact[2:], 1e-6, 0.0, post=post)
     weights = torch.randn(53, 64)
     gradients = [
         torch.autograd.grad((one * weights.to(one)).sum() + (two.to(one) * weights.to(one)).sum(), leaves)
-        for (one, two), leaves in (((total, ready), narrow), (right, exact))
+        for (one, two), leaves in (((total, ready), low), (right, exact))
     ]
     assert_alike([total, ready, *gradients[0]], [*right, *gradients[1]], TOLERANCE[dtype])
 
@@ -98,9 +96,9 @@ def test_loss(dtype, monkeypatch):
     monkeypatch.setitem(_LOGITS, "cuda", 101 * 29)  # several chunks and a rest
     torch.manual_seed(3)
     labels = torch.randint(29, (613,))
-    exact, narrow = copies(torch.randn(613, 16).to(dtype), torch.randn(29, 16).to(dtype))
+    exact, low = copies(torch.randn(613, 16).to(dtype), torch.randn(29, 16).to(dtype))
     found = []
-    for tensors in (narrow, exact):
+    for tensors in (low, exact):
         objective, nll = projected_cross_entropy(*tensors, labels.to(tensors[0].device), 0.1)
         found.append([objective / 613, nll / 613, *torch.autograd.grad(objective, tensors)])
     assert_alike(*found, TOLERANCE[dtype])
