@@ -1,3 +1,5 @@
+import os
+import re
 import resource
 import subprocess
 import sys
@@ -117,3 +119,67 @@ def test_presets_are_where_they_are_promised():
     import transduce
 
     assert transduce.config.presets.PRESETS["base"].d_model == 512
+
+
+def test_the_list_of_verbs_cuts_no_description_short(capsys):
+    assert main._run(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "..." not in shown.partition("Commands:")[2]
+    assert all(len(line) <= 80 for line in shown.splitlines())
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_fits_80_columns(verb, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main._run([verb, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(len(line) <= 80 for line in shown.splitlines())
+    assert "Path]" not in shown
+
+
+def test_options_come_in_sections(capsys):
+    assert main._run(["translate", "--help"]) == 0
+    shown = capsys.readouterr().out
+    titles = [line.partition(" (")[0].rstrip(":") for line in shown.splitlines() if line[:1].isalpha()][1:]
+    assert titles == [
+        "Arguments",
+        "Input and output",
+        "Search",
+        "Several outputs for each line",
+        "Sampling",
+        "What an output must have",
+        "Speed",
+        "Options",
+    ]
+    parts = re.split(r"\n\n\w[^\n]*:\n", shown)[1:]
+    sections = dict(zip(titles, parts, strict=True))
+    assert "--beam-size" in sections["Search"]
+    assert "--temperature" in sections["Sampling"]
+    assert "--device" in sections["Speed"]
+    assert "--debug" in sections["Options"]
+
+
+class TestCompletion:
+    def _complete(self, line):
+        words = line.split(" ")
+        environment = os.environ | {
+            "_TRANSDUCE_COMPLETE": "complete_bash",
+            "COMP_WORDS": line,
+            "COMP_CWORD": str(len(words) - 1),
+        }
+        done = subprocess.run(COMMAND, capture_output=True, text=True, check=True, env=environment)
+        assert done.stderr == ""
+        return done.stdout.split()
+
+    def test_verbs_options_and_choices(self):
+        assert self._complete("transduce ver") == ["verify-resume"]
+        assert self._complete("transduce translate --must") == ["--must-contain", "--must-not-contain"]
+        assert self._complete("transduce translate model --precision b") == ["bfloat16"]
+
+    def test_models_and_runs_are_left_to_the_shell_which_completes_files(self):
+        for line in ("transduce translate ru", "transduce evaluate model --source s", "transduce train m"):
+            assert self._complete(line) == []
+
+    def test_a_shell_can_be_told(self, capsys):
+        assert main._run(["--help"]) == 0
+        assert "--install-completion" in capsys.readouterr().out

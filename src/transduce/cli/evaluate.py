@@ -4,11 +4,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from transduce.cli.options import BeamSize, ModelPath, PrecisionOption
+from transduce.cli.options import FILES, BeamSize, Device, ModelPath, PrecisionOption, Threads, use_threads
 from transduce.config.errors import BadInputError
 from transduce.config.metrics import METRICS, MetricKey
 
@@ -17,26 +17,57 @@ if TYPE_CHECKING:
     from transduce.workflows.evaluate import Examples
 
 
+_METRICS: Final = "Metrics"
+_COMPARISON: Final = "Comparison with another system (paired bootstrap resampling)"
+
+
 def evaluate(
     model: ModelPath,
     source: Annotated[
-        Path | None, typer.Option(metavar="F", help="What to translate. [default: the test set that a run names]")
+        Path | None,
+        typer.Option(
+            metavar="F", help="Source text. [default: the test set that a run's run.toml names]", rich_help_panel=FILES
+        ),
     ] = None,
-    reference: Annotated[Path | None, typer.Option(metavar="F", help="What it should become.")] = None,
-    metric: Annotated[str, typer.Option(help=f"Comma-separated: {', '.join(METRICS)}.")] = "bleu",
+    reference: Annotated[
+        Path | None,
+        typer.Option(metavar="F", help="Its reference translation, line by line.", rich_help_panel=FILES),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.", rich_help_panel=FILES)] = False,
+    metric: Annotated[
+        str,
+        typer.Option(metavar="M,...", help=f"Comma-separated: {', '.join(METRICS)}.", rich_help_panel=_METRICS),
+    ] = "bleu",
+    tokenize: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="sacreBLEU's tokenizer for BLEU; none for text that is tokenized already.",
+            rich_help_panel=_METRICS,
+        ),
+    ] = "13a",
+    comet_model: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="The checkpoint of COMET, for --metric comet.", rich_help_panel=_METRICS),
+    ] = None,
     against: Annotated[
         Path | None,
-        typer.Option(metavar="OTHER", help="Compare: another's outputs in a text file, or a model or run directory."),
+        typer.Option(
+            metavar="OTHER",
+            help="Another system: its outputs in a text file, or a model or run directory.",
+            rich_help_panel=_COMPARISON,
+        ),
     ] = None,
-    samples: Annotated[int, typer.Option(help="How many test sets --against draws.")] = 1000,
-    seed: Annotated[int, typer.Option(help="What it draws them with.")] = 12345,
+    samples: Annotated[
+        int, typer.Option(metavar="N", help="Test sets that are resampled.", rich_help_panel=_COMPARISON)
+    ] = 1000,
+    seed: Annotated[
+        int, typer.Option(metavar="N", help="Random seed of resampling.", rich_help_panel=_COMPARISON)
+    ] = 12345,
     beam_size: BeamSize = None,
-    tokenize: Annotated[str, typer.Option(help="BLEU's tokenizer; none for text that is tokenized already.")] = "13a",
-    comet_model: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="The checkpoint that the metric comet is computed with.")
-    ] = None,
     precision: PrecisionOption = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    device: Device = None,
+    threads: Threads = None,
 ) -> None:
     """Translate a test set and score it, alone or --against another system, with the signature of each score."""
     from transduce.inference import load
@@ -45,7 +76,8 @@ def evaluate(
 
     measures = Measures(_read_metrics(metric), tokenize, comet_model)
     examples = _read_examples(model, source, reference)
-    translator = load(model, precision)
+    use_threads(threads)
+    translator = load(model, precision, device)
     results: Sequence[Score | Comparison]
     if against is None:
         results = scores = score(translator, examples, measures, beam_size=beam_size)
@@ -57,6 +89,7 @@ def evaluate(
             measures,
             against,
             precision=precision,
+            device=device,
             beam_size=beam_size,
             samples=samples,
             seed=seed,

@@ -10,6 +10,7 @@ from transduce.config.errors import BadInputError
 
 _PARTS: Final = ("configuration", "regime", "parameters", "flops", "memory", "training_cost")
 _MILLION: Final = 1_000_000
+_COST: Final = "Cost of training"
 
 
 def inspect(
@@ -17,20 +18,34 @@ def inspect(
         str | None, typer.Argument(metavar="MODEL|PRESET", help="A model or run directory, or a preset's name.")
     ] = None,
     table3: Annotated[
-        bool, typer.Option("--table3", help="Not a model, but the parameter counts of the paper's Table 3.")
+        bool,
+        typer.Option("--table3", help="In place of a model: parameter counts beside those of the paper's Table 3."),
     ] = False,
     hours: Annotated[
-        float | None, typer.Option(metavar="H", help="Add the cost of a training of so long, by the paper's method.")
+        float | None,
+        typer.Option(
+            metavar="H", help="Hours of training: adds their cost, by the paper's method.", rich_help_panel=_COST
+        ),
     ] = None,
-    devices: Annotated[int | None, typer.Option(min=1, metavar="N", help="How many it had. [default: 1]")] = None,
+    devices: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="How many devices it had. [default: 1]", rich_help_panel=_COST),
+    ] = None,
     device: Annotated[
-        Literal["K80", "K40", "M40", "P100"] | None, typer.Option(help="Which of those that the paper gives a rate.")
+        Literal["K80", "K40", "M40", "P100"] | None,
+        typer.Option(metavar="NAME", help="K80, K40, M40 or P100, whose rates the paper gives.", rich_help_panel=_COST),
     ] = None,
     rate: Annotated[
-        float | None, typer.Option(metavar="TFLOPS", help="Or what others sustain, each in single precision.")
+        float | None,
+        typer.Option(
+            metavar="TFLOPS", help="Of another device: what it sustains in single precision.", rich_help_panel=_COST
+        ),
     ] = None,
     target_tokens: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Add the counted FLOPs of training on so many.")
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Target tokens trained on: adds the counted FLOPs.", rich_help_panel=_COST
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

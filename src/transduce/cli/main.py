@@ -5,7 +5,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 import typer
 from typer.core import TyperGroup
@@ -16,6 +16,7 @@ from transduce.cli.demo import demo
 from transduce.cli.doctor import doctor
 from transduce.cli.evaluate import evaluate
 from transduce.cli.export import export
+from transduce.cli.help import Verb
 from transduce.cli.inspect import inspect
 from transduce.cli.log import be_quiet, be_verbose, log_on_standard_error
 from transduce.cli.prepare import prepare
@@ -30,7 +31,6 @@ from transduce.config.errors import TransduceError
 app = typer.Typer(
     name="transduce",
     help="Sequence transduction with attention: from pairs of text to a trained, measured, running Transformer.",
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -49,7 +49,8 @@ for verb in (
     verify_resume,
     export,
 ):
-    app.command()(verb)
+    # Whole, where the list of verbs would cut a text of its own finding short.
+    app.command(cls=Verb, short_help=(verb.__doc__ or "").partition("\n")[0])(verb)
 
 # Typer brings its own copy of click or uses the installed one, by its version; this is click's UsageError in either.
 _UsageError: Final[type[Exception]] = typer.BadParameter.__base__  # type: ignore[assignment]
@@ -122,7 +123,7 @@ def _run(arguments: list[str]) -> int:
 
 def _command() -> TyperGroup:
     """The command with its verbs. Each takes the switches that may stand anywhere, so that its parser knows a value."""
-    command = typer.main.get_group(app)
+    command = cast(TyperGroup, typer.main.get_command(app))
     switches = [option for option in command.params if option.name in _ANYWHERE]
     for verb in command.commands.values():
         verb.params += switches

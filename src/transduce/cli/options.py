@@ -1,9 +1,21 @@
-"""Options that several verbs share."""
+"""Options that several verbs share, and the sections that a verb's --help has."""
 
+import logging
+import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import typer
+
+# What no verb names comes in a last section, "Options".
+SEARCH: Final = "Search (what is left out is as the model's own settings say)"
+SEVERAL: Final = "Several outputs for each line"
+SAMPLING: Final = "Sampling (what is left out is as the model's own settings say)"
+REQUIRED: Final = "What an output must have"
+FILES: Final = "Input and output"
+SPEED: Final = "Speed"
+
+_log = logging.getLogger(__name__)
 
 RunFile = Annotated[Path, typer.Argument(metavar="RUN.toml", help="The run file.")]
 Out = Annotated[
@@ -14,11 +26,50 @@ Settings = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the run file; may be given several times."),
 ]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A model or run directory.")]
-BeamSize = Annotated[int | None, typer.Option(help="Open hypotheses; 1 is greedy. [default: the model's]")]
+BeamSize = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Hypotheses kept open by beam search; 1 is greedy search.", rich_help_panel=SEARCH),
+]
 MaxSourceLength = Annotated[
     int | None,
-    typer.Option(help="Most tokens of a line that is read; a longer one fails alone. [default: the model's]"),
+    typer.Option(
+        metavar="N",
+        help="Longest line that is read, in tokens; a longer one fails alone. [default: the model's]",
+        rich_help_panel=FILES,
+    ),
 ]
 PrecisionOption = Annotated[
-    Literal["auto", "float32", "bfloat16", "int8"], typer.Option(help="Number format of the products.")
+    Literal["auto", "float32", "bfloat16", "int8"],
+    typer.Option(
+        metavar="FORMAT",
+        help="Number format of matrix products: auto, float32, bfloat16 or int8; auto: by the processor.",
+        rich_help_panel=SPEED,
+    ),
 ]
+Device = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DEVICE", help="cpu, cuda or cuda:N. [default: cuda where there is one]", rich_help_panel=SPEED
+    ),
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Threads on the CPU. [default: OMP_NUM_THREADS, or one for each core]",
+        rich_help_panel=SPEED,
+    ),
+]
+
+
+def use_threads(number: int | None) -> None:
+    """Compute with so many threads from here on; None leaves it to PyTorch, which reads OMP_NUM_THREADS."""
+    if number is None:
+        return
+    import torch
+
+    cores = os.cpu_count() or 1
+    if number > cores:
+        _log.warning(f"--threads {number}: this machine has {cores} cores, and more threads than that are slower")
+    torch.set_num_threads(number)

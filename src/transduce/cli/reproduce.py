@@ -21,15 +21,23 @@ def reproduce(
         str | None, typer.Option(metavar="TIME", help="Stop after 2h, 90m or 1h30m. [default: when all is trained]")
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where it all goes. [default: runs/TABLE]")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Trainings of each row.")] = 3,
+    seeds: Annotated[int, typer.Option(min=1, metavar="N", help="Trainings of each row, each with its own seed.")] = 3,
     rows: Annotated[
-        str, typer.Option(help="Comma-separated: presets, or A, B, C, D, E for a part; base is always among them.")
+        str,
+        typer.Option(
+            metavar="R,...", help="Comma-separated: presets, or A, B, C, D, E for a part; base is always among them."
+        ),
     ] = "base,A,B,C,D,E,big",
-    steps: Annotated[int | None, typer.Option(min=1, help="Of base's trainings. [default: ten epochs]")] = None,
-    source_language: Annotated[
-        str | None, typer.Option(metavar="L", help="What is translated. [default: what DIR has, English first]")
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Steps of each training of base; others in proportion. [default: ten epochs]"
+        ),
     ] = None,
-    target_language: Annotated[str | None, typer.Option(metavar="L", help="What it becomes.")] = None,
+    source_language: Annotated[
+        str | None, typer.Option(metavar="L", help="The source language. [default: what DIR has, English first]")
+    ] = None,
+    target_language: Annotated[str | None, typer.Option(metavar="L", help="The target language.")] = None,
 ) -> None:
     """Train the rows of a table of the paper, scaled down, on your text, and write the table beside the paper's.
 

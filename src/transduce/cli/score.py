@@ -7,17 +7,19 @@ from typing import Annotated, Final
 
 import typer
 
-from transduce.cli.options import MaxSourceLength, ModelPath, PrecisionOption
+from transduce.cli.options import FILES, Device, MaxSourceLength, ModelPath, PrecisionOption, Threads, use_threads
 
 _LINES_AT_A_TIME: Final = 2048
 
 
 def score(
     model: ModelPath,
-    source: Annotated[Path, typer.Option(metavar="F", help="What would be translated.")],
-    target: Annotated[Path, typer.Option(metavar="F", help="What it would become.")],
-    precision: PrecisionOption = "float32",
+    source: Annotated[Path, typer.Option(metavar="F", help="Source text, a sentence a line.", rich_help_panel=FILES)],
+    target: Annotated[Path, typer.Option(metavar="F", help="Its translation, line by line.", rich_help_panel=FILES)],
     max_source_length: MaxSourceLength = None,
+    precision: PrecisionOption = "float32",
+    device: Device = None,
+    threads: Threads = None,
 ) -> None:
     """Print each target's total log-probability (nats, end symbol counted), a line each.
 
@@ -28,7 +30,8 @@ def score(
     from transduce.workflows.requests import Failures
     from transduce.workflows.translate import in_groups
 
-    translator, failures = load(model, precision), Failures()
+    use_threads(threads)
+    translator, failures = load(model, precision, device), Failures()
     pairs = in_groups(read_pairs(source, target), repeat(_LINES_AT_A_TIME), lambda pair: sum(map(len, pair)))
     for block in pairs:
         values = translator.score(

@@ -8,9 +8,15 @@ import typer
 
 def shortlist(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
-    size: Annotated[int, typer.Option(metavar="N", help="Likeliest translations of each source symbol.")] = 100,
-    first: Annotated[int, typer.Option(metavar="N", help="Most frequent target symbols, for every sentence.")] = 100,
-    pairs: Annotated[int, typer.Option(metavar="N", help="Most pairs to learn from, taken evenly.")] = 200_000,
+    size: Annotated[
+        int, typer.Option(metavar="N", help="How many of the likeliest translations each source symbol has.")
+    ] = 100,
+    first: Annotated[
+        int, typer.Option(metavar="N", help="How many of the most frequent target symbols every sentence may use.")
+    ] = 100,
+    pairs: Annotated[
+        int, typer.Option(metavar="N", help="Sentence pairs to learn from at most, evenly spread.")
+    ] = 200_000,
 ) -> None:
     """Learn which symbols translations are written with, for translate --shortlist."""
     from transduce.workflows.run_directory import RunDirectory

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from transduce.cli.log import keep_to_warnings
-from transduce.cli.options import Out, RunFile, Settings
+from transduce.cli.options import Out, RunFile, Settings, Threads, use_threads
 
 
 def train(
@@ -18,13 +18,17 @@ def train(
         Path | None,
         typer.Option(
             metavar="MODEL",
-            help="Fine-tune this model: begin with its weights, and what RUN.toml leaves out of its settings.",
+            help="Fine-tune this model: begin with its weights; its settings count where RUN.toml has none.",
         ),
     ] = None,
     carry_vocabulary: Annotated[
         bool,
-        typer.Option("--carry-vocabulary", help="With --init: a new tokenizer, which keeps what both know."),
+        typer.Option(
+            "--carry-vocabulary",
+            help="With --init: learn a new tokenizer; symbols that both have keep their embeddings.",
+        ),
     ] = False,
+    threads: Threads = None,
 ) -> None:
     """Train a model; prepares the data first, where needed."""
     from transduce.config import METRICS, BadInputError
@@ -35,6 +39,7 @@ def train(
 
     if carry_vocabulary and init is None:
         raise BadInputError("--carry-vocabulary goes with --init MODEL")
+    use_threads(threads)
     run = RunDirectory(out or default_out(run_file))
     config = read_training(run_file, settings or (), run, resume=resume, init=init, carry_vocabulary=carry_vocabulary)
     with join_processes(config.train.hang_minutes) as processes:

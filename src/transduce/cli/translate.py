@@ -4,11 +4,24 @@ import json
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 
 import typer
 
-from transduce.cli.options import BeamSize, MaxSourceLength, PrecisionOption
+from transduce.cli.options import (
+    FILES,
+    REQUIRED,
+    SAMPLING,
+    SEARCH,
+    SEVERAL,
+    SPEED,
+    BeamSize,
+    Device,
+    MaxSourceLength,
+    PrecisionOption,
+    Threads,
+    use_threads,
+)
 from transduce.cli.progress import line_bar
 
 if TYPE_CHECKING:
@@ -16,63 +29,174 @@ if TYPE_CHECKING:
     from transduce.workflows.requests import Answer
 
 
-_DEFAULT: Final = "[default: the model's]"
-
-
 def translate(
     model: Annotated[
-        list[Path], typer.Argument(metavar="MODEL...", help="Model or run directories; several: ensemble.")
+        list[Path], typer.Argument(metavar="MODEL", help="A model or run directory; several are an ensemble.")
     ],
-    input_: Annotated[str, typer.Option("--input", metavar="F", help="A text file, plain, .gz or .zst.")] = "-",
-    output: Annotated[str, typer.Option("--output", metavar="F", help="Where the translations go.")] = "-",
-    beam_size: BeamSize = None,
-    length_penalty: Annotated[float | None, typer.Option(help=f"Alpha. {_DEFAULT}")] = None,
-    length_penalty_kind: Annotated[Literal["gnmt", "marian", "none"] | None, typer.Option(help=_DEFAULT)] = None,
-    stopping: Annotated[
-        Literal["exact", "full_beam"] | None, typer.Option(help=f"When the search of a line ends. {_DEFAULT}")
+    input_: Annotated[
+        str,
+        typer.Option(
+            "--input",
+            metavar="F",
+            help="A text file, plain, .gz or .zst; - reads lines as they come.",
+            rich_help_panel=FILES,
+        ),
+    ] = "-",
+    output: Annotated[
+        str, typer.Option("--output", metavar="F", help="Where the translations go.", rich_help_panel=FILES)
+    ] = "-",
+    format_: Annotated[
+        Literal["text", "jsonl"],
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="text, or jsonl: a JSON object a line, which are read too.",
+            rich_help_panel=FILES,
+        ),
+    ] = "text",
+    alignment: Annotated[
+        bool,
+        typer.Option(
+            "--alignment",
+            help="After each output, ||| and the source word of each of its words, such as 0-0 1-2.",
+            rich_help_panel=FILES,
+        ),
+    ] = False,
+    paragraphs: Annotated[
+        bool,
+        typer.Option(
+            "--paragraphs", help="Split each line into sentences, and translate these.", rich_help_panel=FILES
+        ),
+    ] = False,
+    language: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CODE",
+            help="The language that --paragraphs splits, such as de. [default: en]",
+            rich_help_panel=FILES,
+        ),
     ] = None,
-    coverage_penalty: Annotated[float | None, typer.Option(help=f"Beta. {_DEFAULT}")] = None,
-    min_length: Annotated[int | None, typer.Option(help=f"Fewest tokens of an output. {_DEFAULT}")] = None,
-    max_length: Annotated[int | None, typer.Option(help=f"Most tokens of an output. {_DEFAULT}")] = None,
     max_source_length: MaxSourceLength = None,
-    max_extra_length: Annotated[int | None, typer.Option(help=f"Most tokens beyond the input's. {_DEFAULT}")] = None,
-    no_repeat_ngram: Annotated[int | None, typer.Option(help=f"No so many tokens twice. {_DEFAULT}")] = None,
-    diversity: Annotated[float | None, typer.Option(help=f"Gamma: how much the n best differ. {_DEFAULT}")] = None,
-    n_best: Annotated[int, typer.Option(help="Outputs for each line, best first.")] = 1,
+    beam_size: BeamSize = None,
+    length_penalty: Annotated[
+        float | None, typer.Option(metavar="X", help="Alpha of the length penalty.", rich_help_panel=SEARCH)
+    ] = None,
+    length_penalty_kind: Annotated[
+        Literal["gnmt", "marian", "none"] | None,
+        typer.Option(
+            metavar="KIND", help="gnmt: ((5 + length) / 6)^alpha; marian: length^alpha; none.", rich_help_panel=SEARCH
+        ),
+    ] = None,
+    coverage_penalty: Annotated[
+        float | None,
+        typer.Option(metavar="X", help="Beta of the coverage penalty (Wu et al. 2016).", rich_help_panel=SEARCH),
+    ] = None,
+    stopping: Annotated[
+        Literal["exact", "full_beam"] | None,
+        typer.Option(
+            metavar="WHEN",
+            help="When a line's search ends. exact: no open hypothesis can win any more; "
+            "full_beam: --beam-size hypotheses have ended.",
+            rich_help_panel=SEARCH,
+        ),
+    ] = None,
+    max_length: Annotated[
+        int | None, typer.Option(metavar="N", help="Longest output, in tokens.", rich_help_panel=SEARCH)
+    ] = None,
+    max_extra_length: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Longest output, in tokens more than the input has.", rich_help_panel=SEARCH),
+    ] = None,
+    n_best: Annotated[
+        int, typer.Option(metavar="N", help="Outputs for each line, best first.", rich_help_panel=SEVERAL)
+    ] = 1,
+    diversity: Annotated[
+        float | None,
+        typer.Option(
+            metavar="X",
+            help="Gamma of diverse beam search (Li et al. 2016): how much outputs differ. [default: the model's]",
+            rich_help_panel=SEVERAL,
+        ),
+    ] = None,
     scores: Annotated[
-        bool, typer.Option("--scores", help="Marian's n-best lines: line's number ||| output ||| F0= log-p ||| score.")
+        bool,
+        typer.Option(
+            "--scores",
+            help="n-best lists as Marian's: line number ||| output ||| F0= log-probability ||| score.",
+            rich_help_panel=SEVERAL,
+        ),
     ] = False,
     sampling: Annotated[
-        bool | None, typer.Option("--sampling/--no-sampling", help=f"Draw outputs by chance. {_DEFAULT}")
+        bool | None,
+        typer.Option(
+            "--sampling/--no-sampling",
+            help="Draw outputs by chance, in place of beam search.",
+            rich_help_panel=SAMPLING,
+        ),
     ] = None,
-    temperature: Annotated[float | None, typer.Option(help=f"Of sampling. {_DEFAULT}")] = None,
-    top_k: Annotated[int | None, typer.Option(help=f"Draw from so many tokens. {_DEFAULT}")] = None,
-    top_p: Annotated[float | None, typer.Option(help=f"Draw from this much probability. {_DEFAULT}")] = None,
-    seed: Annotated[int | None, typer.Option(help=f"Of sampling. {_DEFAULT}")] = None,
+    temperature: Annotated[
+        float | None,
+        typer.Option(
+            metavar="X",
+            help="Softmax temperature of sampling: below 1, probable tokens become more so.",
+            rich_help_panel=SAMPLING,
+        ),
+    ] = None,
+    top_k: Annotated[
+        int | None, typer.Option(metavar="K", help="Sample from the K most probable tokens.", rich_help_panel=SAMPLING)
+    ] = None,
+    top_p: Annotated[
+        float | None,
+        typer.Option(
+            metavar="P",
+            help="Sample from the fewest tokens with probability P together (nucleus sampling).",
+            rich_help_panel=SAMPLING,
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", help="Random seed of sampling.", rich_help_panel=SAMPLING)
+    ] = None,
     prefixes: Annotated[
-        Path | None, typer.Option(metavar="F", help="How each line's output begins; a line each, empty for free.")
+        Path | None,
+        typer.Option(
+            metavar="F",
+            help="How each line's output begins: line by line; an empty one asks nothing.",
+            rich_help_panel=REQUIRED,
+        ),
     ] = None,
     must_contain: Annotated[
         Path | None,
-        typer.Option(metavar="F", help="What each line's output must have; a line each, tabs between phrases."),
+        typer.Option(
+            metavar="F",
+            help="Phrases that each line's output must have: line by line, tabs between phrases.",
+            rich_help_panel=REQUIRED,
+        ),
     ] = None,
     must_not_contain: Annotated[
-        Path | None, typer.Option(metavar="F", help="What no output may have; a phrase a line.")
+        Path | None,
+        typer.Option(metavar="F", help="Phrases that no output may have, one a line.", rich_help_panel=REQUIRED),
     ] = None,
-    alignment: Annotated[
-        bool, typer.Option("--alignment", help="Behind each output, ||| and its words' sources, such as 0-0 1-2.")
-    ] = False,
-    format_: Annotated[
-        Literal["text", "jsonl"], typer.Option("--format", help="jsonl: a JSON object each; reads them too.")
-    ] = "text",
-    paragraphs: Annotated[bool, typer.Option("--paragraphs", help="Translate each line sentence by sentence.")] = False,
-    language: Annotated[
-        str | None, typer.Option(metavar="CODE", help="What --paragraphs reads, such as de. [default: en]")
+    min_length: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Shortest output, in tokens. [default: the model's]", rich_help_panel=REQUIRED),
     ] = None,
-    precision: PrecisionOption = "auto",
+    no_repeat_ngram: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="No N tokens occur twice in an output. [default: the model's]", rich_help_panel=REQUIRED
+        ),
+    ] = None,
     shortlist: Annotated[
-        bool, typer.Option("--shortlist", help="Write with the model's shortlist alone: see transduce shortlist.")
+        bool,
+        typer.Option(
+            "--shortlist",
+            help="Write with the likely tokens alone that transduce shortlist has learned.",
+            rich_help_panel=SPEED,
+        ),
     ] = False,
+    precision: PrecisionOption = "auto",
+    device: Device = None,
+    threads: Threads = None,
 ) -> None:
     """Translate lines: one line out for one line in (--n-best lines, where more are asked for).
 
@@ -87,7 +211,8 @@ def translate(
     if scores and format_ == "jsonl":
         raise BadInputError("--scores: is for --format text: objects of --format jsonl have their scores anyway")
     failures = Failures()
-    translator = load(model, precision, shortlist=shortlist)
+    use_threads(threads)
+    translator = load(model, precision, device, shortlist=shortlist)
     prefixes_, must_contain_ = Beside.open(prefixes), Beside.open(must_contain)
     banned = [] if must_not_contain is None else list(read_lines(must_not_contain))
     with ExitStack() as files:

@@ -30,8 +30,8 @@ def validate(training: Training, progress: Progress, rate: float) -> Progress:
         sums = dev_losses(training, model)
         loss = sums.mean()
         scores = training.hooks.dev_scores(model)
-        figures: dict[MetricKey, float] = {"loss": loss, "perplexity": perplexity(loss), **scores}
-        score = METRICS[key].rank(figures[key])
+        figures: dict[MetricKey, float] = {"loss": loss, "perplexity": perplexity(loss)}
+        score = METRICS[key].rank((figures | dict(scores))[key])
         # A loss that is NaN is never the best, and never stands in the way of a better one.
         best = not math.isnan(score) and (best_score is None or score > best_score)
         improved |= best

@@ -93,13 +93,15 @@ def compare(
     other: Path,
     *,
     precision: Precision = "auto",
+    device: str | None = None,
     beam_size: int | None = None,
     samples: int = SAMPLES,
     seed: int = SEED,
 ) -> list[Comparison]:
     """Score the outputs beside another system's of the same sources, by paired bootstrap resampling.
 
-    ``other`` is a text file of the other's outputs, or a model or run directory, which then translates too.
+    ``other`` is a text file of the other's outputs, or a model or run directory, which then translates too, in the same
+    number format (``precision``) and on the same ``device``.
 
     Raises:
         BadInputError: As ``evaluate`` and ``paired_bootstrap``; or a metric is none of outputs; or the other can be
@@ -111,14 +113,16 @@ def compare(
             f"{of_models[0]} is of a model and not of its outputs: leave it out of --metric with --against"
         )
     scorers = _scorers(measures, examples.sources)
-    theirs = _other_outputs(other, examples.sources, precision, beam_size)
+    theirs = _other_outputs(other, examples.sources, precision, device, beam_size)
     ours = translate_all(translator, examples.sources, beam_size)
     return paired_bootstrap(scorers, examples.references, ours, theirs, samples=samples, seed=seed)
 
 
-def _other_outputs(other: Path, sources: list[str], precision: Precision, beam_size: int | None) -> list[str]:
+def _other_outputs(
+    other: Path, sources: list[str], precision: Precision, device: str | None, beam_size: int | None
+) -> list[str]:
     if other.is_dir():
-        return translate_all(load(other, precision), sources, beam_size)
+        return translate_all(load(other, precision, device), sources, beam_size)
     outputs = list(read_lines(other))
     if len(outputs) != len(sources):
         raise BadInputError(
