@@ -6,7 +6,18 @@ from typing import Annotated
 import pytest
 from pydantic import BaseModel, Field, ValidationError
 
-from transduce.config import BadInputError, GenerationConfig, ModelConfig, RunConfig, read_run, write_run
+from transduce.config import (
+    BadInputError,
+    Corpus,
+    DataConfig,
+    GenerationConfig,
+    ModelConfig,
+    RunConfig,
+    TokenizerConfig,
+    TrainConfig,
+    read_run,
+    write_run,
+)
 from transduce.config.model import REGULARIZATION, VOCABULARY_SIZES
 from transduce.config.section import REFUSED, Section, Setting, facts, former_names
 from transduce.config.toml import current_key
@@ -54,6 +65,15 @@ def test_every_setting_says_what_resume_makes_of_it():
     assert len(_settings(RunConfig)) > 100
     assert _without_facts(RunConfig) == []
     assert _without_facts(_Toy) == ["forgotten"]
+
+
+def test_every_setting_and_section_of_data_is_described():
+    undescribed = []
+    for section in (DataConfig, Corpus, TokenizerConfig, ModelConfig, TrainConfig, GenerationConfig):
+        undescribed += [
+            f"{section.__name__}.{name}" for name, each in section.model_fields.items() if not each.description
+        ]
+    assert undescribed == []
 
 
 def test_the_settings_that_the_others_are_read_with_are_there():

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 
-from transduce.config import BadInputError, MetricKey, SpecialIds, TrainConfig, preset
+from transduce.config import BadInputError, SpecialIds, TrainConfig, preset
 from transduce.data import Batch, EncodedPair, Store, plan_epoch, write_store
 from transduce.models import Tokens, TrainableModel, build
 from transduce.training import (
@@ -49,7 +49,7 @@ class Notes:
     bleus: list[float] = field(default_factory=list)
     saved: list[torch.Tensor] = field(default_factory=list)
 
-    def dev_scores(self, model: TrainableModel) -> dict[MetricKey, float]:
+    def dev_scores(self, model: TrainableModel) -> dict[str, float]:
         assert not model.training
         return {"bleu": self.bleus.pop(0) if self.bleus else 0.0}
 

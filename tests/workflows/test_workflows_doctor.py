@@ -178,7 +178,7 @@ def test_memory_that_is_nearly_all_there_is(tiny_run_file, tmp_path, monkeypatch
 def test_threads_that_are_faster_are_advised(tiny_run_file, tmp_path, monkeypatch):
     monkeypatch.setattr(doctor, "try_training", lambda *_: Trial({4: 1000.0, 2: 1500.0, 1: 1505.0}, 0))
     (warning,) = [text for text in texts(found(tiny_run_file, tmp_path), "warning") if "threads" in text]
-    assert warning.startswith("1 threads are 1.5 times as fast: set the environment variable OMP_NUM_THREADS=1")
+    assert warning.startswith("1 threads are 1.5 times as fast: train with --threads 1 (or OMP_NUM_THREADS=1)")
 
 
 def test_a_batch_size_that_is_as_fast_as_others_is_left(tiny_run_file, tmp_path):

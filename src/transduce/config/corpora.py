@@ -22,26 +22,30 @@ _FORMS: dict[tuple[str, ...], str] = {
 class Corpus(Section):
     """Pairs of text: two files, line i of ``source`` belonging to line i of ``target``, or one file of ``pairs``."""
 
-    source: str | None = Field(None, description="a text file, plain, .gz or .zst")
-    target: str | None = Field(None, description="a text file with as many lines")
+    source: str | None = Field(None, description="source text: a file, plain, .gz or .zst, with a sentence a line")
+    target: str | None = Field(None, description="target text: a file with as many lines")
     pairs: str | None = Field(
-        None, description="instead of both: .tsv of two columns, .jsonl (also compressed), .parquet, or see pattern"
+        None,
+        description="one file of pairs in place of source and target: .tsv of two columns, .jsonl (also compressed), "
+        ".parquet, or as pattern says",
     )
-    source_field: str = Field("source", description="where .jsonl and .parquet hold the source")
-    target_field: str = Field("target", description="where they hold the target")
+    source_field: str = Field("source", description="field (column) of .jsonl and .parquet that holds the source")
+    target_field: str = Field("target", description="field (column) of .jsonl and .parquet that holds the target")
     pattern: str | None = Field(
         None,
-        description="a regular expression that each line of pairs fits, with groups (?P<source>) and (?P<target>)",
+        description="regular expression that each line of pairs matches, with groups (?P<source>) and (?P<target>)",
     )
-    made_up: MadeUpTask | None = Field(None, description="instead of files: the name of a generated task")
-    count: int = Field(10_000, ge=1, description="how many pairs are made up")
-    seed: int = Field(1, ge=0, description="what they are drawn with")
+    made_up: MadeUpTask | None = Field(None, description="generated task in place of files")
+    count: int = Field(10_000, ge=1, description="pairs of the generated task")
+    seed: int = Field(1, ge=0, description="random seed of the generated task")
     lines: Annotated[tuple[int, int] | None, FROM_LIST] = Field(
-        None, description="only these lines (or rows) of the files, first and last", examples=[[1, 5000]]
+        None,
+        description="first and last line (or row) of the files that is read, counted from 1; left out: all",
+        examples=[[1, 5000]],
     )
-    weight: float = Field(1.0, gt=0, description="how often an epoch goes through these pairs")
+    weight: float = Field(1.0, gt=0, description="times that an epoch goes through these pairs")
     tag: str | None = Field(
-        None, min_length=1, description="a symbol put before each source, such as <bt>; one token, made known by itself"
+        None, min_length=1, description="token put before each source, such as <bt>; the tokenizer learns it by itself"
     )
 
     @field_validator("source", "target", "pairs", mode="before")
@@ -106,31 +110,38 @@ class Corpus(Section):
 class DataConfig(Section):
     """Where the text is. Paths are relative to ``root``, and ``root`` to the run file."""
 
-    root: Annotated[str, SAFE] = "."
+    root: Annotated[str, SAFE] = Field(".", description="folder of the corpora; relative to the run file")
     train: Annotated[tuple[Corpus, ...], REFUSED] = Field(
-        description="one corpus, or several ([[data.train]]) with weights and tags",
+        description="training corpus, or several ([[data.train]]) with weights and tags",
         examples=[{"source": "train.en", "target": "train.de"}],
     )
-    dev: Annotated[Corpus, REFUSED] = Field(examples=[{"source": "dev.en", "target": "dev.de"}])
+    dev: Annotated[Corpus, REFUSED] = Field(
+        description="development corpus: measured in training, never trained on",
+        examples=[{"source": "dev.en", "target": "dev.de"}],
+    )
     test: Annotated[Corpus | None, SAFE] = Field(
         None,
-        description="what evaluate scores a run on, where no files are given",
+        description="test corpus of transduce evaluate RUN",
         examples=[{"source": "test.en", "target": "test.de"}],
     )
     max_length: Annotated[int, REFUSED] = Field(
-        256, ge=2, description="longest side of a training pair, in tokens with the end symbol"
+        256,
+        ge=2,
+        description="longest side of a training pair in tokens, end symbol included; longer pairs are left out",
     )
     max_length_ratio: Annotated[float | None, REFUSED] = Field(
-        None, gt=1, description="longest side of a training pair over the shorter one, in tokens with the end symbol"
+        None,
+        gt=1,
+        description="largest ratio of a training pair's lengths in tokens, end symbols included; left out: any",
     )
     duplicates: Annotated[Literal["keep", "drop"], REFUSED] = Field(
-        "keep", description="training pairs that occurred before"
+        "keep", description="keep or drop training pairs that occurred before"
     )
     dev_overlap: Annotated[Literal["keep", "drop"], REFUSED] = Field(
-        "keep", description="training pairs with a source or target of dev's"
+        "keep", description="keep or drop training pairs with a source or target of dev"
     )
     invalid_utf8: Annotated[Literal["refuse", "drop"], REFUSED] = Field(
-        "refuse", description="training lines that are no UTF-8"
+        "refuse", description="refuse the corpus, or drop the pair, where a training line is not UTF-8"
     )
 
     @field_validator("train", mode="before")

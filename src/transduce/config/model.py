@@ -59,17 +59,21 @@ class TransformerConfig(Section):
         0, ge=0, le=MOST_WIDE, description="width of a head's values; 0 means d_model / heads"
     )
 
-    dropout: Annotated[float, ALLOWED] = Field(0.1, ge=0, lt=1, description="P_drop, on each sub-layer's output")
+    dropout: Annotated[float, ALLOWED] = Field(
+        0.1, ge=0, lt=1, description="P_drop, dropout on each sub-layer's output (section 5.4)"
+    )
     embedding_dropout: Annotated[float, ALLOWED] = Field(
-        0.1, ge=0, lt=1, description="on the sums of embeddings and positions; dropout's rate where it is left out"
+        0.1, ge=0, lt=1, description="dropout on the sums of embeddings and positions; left out: as dropout"
     )
     attention_dropout: Annotated[float, ALLOWED] = Field(
-        0.0, ge=0, lt=1, description="on the attention weights; the paper: none"
+        0.0, ge=0, lt=1, description="dropout on the attention weights; the paper: none"
     )
     relu_dropout: Annotated[float, _DROPOUT_OF_HIDDEN_LAYER] = Field(
-        0.0, ge=0, lt=1, description="inside the feed-forward sub-layers; the paper: none"
+        0.0, ge=0, lt=1, description="dropout behind the activation of the feed-forward sub-layers; the paper: none"
     )
-    label_smoothing: Annotated[float, ALLOWED] = Field(0.1, ge=0, lt=1, description="epsilon_ls of section 5.4")
+    label_smoothing: Annotated[float, ALLOWED] = Field(
+        0.1, ge=0, lt=1, description="epsilon_ls, label smoothing (section 5.4)"
+    )
 
     vocab_size: Annotated[int, REFUSED] = Field(
         37_000, ge=1, le=MOST_SYMBOLS, description="symbols of the target's vocabulary, which the source shares"
@@ -94,21 +98,21 @@ class TransformerConfig(Section):
     )
     position_combination: Annotated[PositionCombination, _WITH_ADDED_POSITIONS] = Field(
         "add",
-        description="how positions join embeddings: add; concatenate: side by side, then a learned map to d_model",
+        description="how positions join embeddings: add; concatenate, with a learned linear map to d_model",
     )
     positions_at_every_layer: Annotated[bool, _WITH_ADDED_POSITIONS] = Field(
-        False, description="positions come in before every layer, not only the first"
+        False, description="add positions before every layer, not only the first"
     )
     sinusoid_layout: Annotated[SinusoidLayout, _WITH_SINUSOIDS] = Field(
         "interleaved",
-        description="sines in the even dimensions, as in the paper, or all sines first, as in its code",
+        description="order of sinusoids: sine and cosine by turns, as in the paper, or all sines first, as in its code",
     )
     sinusoid_range: Annotated[SinusoidRange, _WITH_SINUSOIDS] = Field(
         "open",
-        description="wavelengths up to, but without, 10000 2 pi, as in the paper's formula, or with it, as in its code",
+        description="wavelengths: open: below 10000 2 pi (the paper's formula); closed: up to it (its code)",
     )
     max_positions: Annotated[int, _WITH_LEARNED_POSITIONS] = Field(
-        1024, ge=1, le=MOST_SYMBOLS, description="how many positions learned embeddings know"
+        1024, ge=1, le=MOST_SYMBOLS, description="positions that learned embeddings have: the longest sequence"
     )
     max_relative_distance: Annotated[int, _WITH_RELATIVE_POSITIONS] = Field(
         16,
@@ -125,10 +129,10 @@ class TransformerConfig(Section):
     attention_window: Annotated[int | None, Setting("refused", formerly=("neighbourhood",))] = Field(
         None,
         ge=1,
-        description="r of section 4: in self-attention a position sees those at most r / 2 from it; left out: all",
+        description="local self-attention, r of section 4: a position sees those at most r / 2 from it; left out: all",
     )
     attention_bias: Annotated[bool, REFUSED] = Field(
-        False, description="bias in the attention projections; the paper's formulas have none"
+        False, description="bias in the attention projections; the paper: none"
     )
 
     feed_forward: Annotated[FeedForwardKind, REFUSED] = Field(
@@ -162,7 +166,7 @@ class TransformerConfig(Section):
     )
     norm_epsilon: Annotated[float, REFUSED] = Field(1e-6, gt=0, description="added to the variance inside LayerNorm")
     residual: Annotated[bool, REFUSED] = Field(
-        True, description="x + Sublayer(x), not Sublayer(x) alone, which only a study wants"
+        True, description="residual connections, x + Sublayer(x); false is for studies"
     )
     initializer: Annotated[Initializer, REFUSED] = Field(
         "glorot_uniform",

@@ -21,64 +21,76 @@ class TrainConfig(Section):
     """The regime of section 5, with its constants as settings. Steps are optimizer steps."""
 
     batch_tokens: Annotated[int, REFUSED] = Field(
-        4096, ge=1, description="budget of a batch for each side, padding included; the paper: 25,000"
+        4096, ge=1, description="tokens of a batch on its longer side, padding included; the paper: 25,000"
     )
-    accumulate: Annotated[int, REFUSED] = Field(1, ge=1, description="batches whose gradients make one step")
-    max_steps: Annotated[int, SAFE] = Field(100_000, ge=1)
+    accumulate: Annotated[int, REFUSED] = Field(
+        1, ge=1, description="batches whose gradients are summed for one optimizer step"
+    )
+    max_steps: Annotated[int, SAFE] = Field(
+        100_000, ge=1, description="optimizer steps; the paper's base model: 100,000"
+    )
     max_minutes: Annotated[float | None, SAFE] = Field(
-        None, gt=0, description="of training without validation; ends it before max_steps"
+        None, gt=0, description="minutes of training, validation excluded, after which it ends even before max_steps"
     )
-    seed: Annotated[int, REFUSED] = Field(1, ge=0)
-    precision: Annotated[TrainingPrecision, REFUSED] = "auto"
+    seed: Annotated[int, REFUSED] = Field(
+        1, ge=0, description="random seed of the first weights, the order of the data and dropout"
+    )
+    precision: Annotated[TrainingPrecision, REFUSED] = Field(
+        "auto", description="number format of matrix products; auto: by the processor or GPU"
+    )
     parallel: Annotated[Parallel, SAFE] = Field(
         "data",
-        description="what several processes hold: all of the model each, or a part each, where it is too large for one",
+        description="several processes: data: each holds the whole model; sharded: each a part (FSDP)",
     )
     hang_minutes: Annotated[float, SAFE] = Field(
-        10, gt=0, description="of several processes: a step that takes longer ends them all, each with its stack trace"
+        10, gt=0, description="with several processes: a step that takes longer ends them all, with stack traces"
     )
     learning_rate: Annotated[float | None, ALLOWED] = Field(
         None,
         gt=0,
-        description="a constant rate after the warm-up, in place of the schedule of section 5.3; for fine-tuning",
+        description="constant learning rate after the warm-up, in place of section 5.3's schedule; for fine-tuning",
     )
     learning_rate_factor: Annotated[float, ALLOWED] = Field(
-        1.0, gt=0, description="multiplies the schedule of section 5.3"
+        1.0, gt=0, description="factor of the learning rate schedule of section 5.3"
     )
-    warmup_steps: Annotated[int, ALLOWED] = Field(4000, ge=1)
+    warmup_steps: Annotated[int, ALLOWED] = Field(
+        4000, ge=1, description="first steps, over which the learning rate rises linearly (section 5.3)"
+    )
     cooldown_steps: Annotated[int, ALLOWED] = Field(
-        0, ge=0, description="over the last so many steps the rate falls to nothing in a straight line; the paper: none"
+        0, ge=0, description="last steps, over which the learning rate falls linearly to 0; the paper: none"
     )
-    adam_beta1: Annotated[float, ALLOWED] = Field(0.9, ge=0, lt=1)
-    adam_beta2: Annotated[float, ALLOWED] = Field(0.98, ge=0, lt=1)
-    adam_epsilon: Annotated[float, ALLOWED] = Field(1e-9, gt=0)
+    adam_beta1: Annotated[float, ALLOWED] = Field(0.9, ge=0, lt=1, description="beta_1 of Adam (section 5.3)")
+    adam_beta2: Annotated[float, ALLOWED] = Field(0.98, ge=0, lt=1, description="beta_2 of Adam (section 5.3)")
+    adam_epsilon: Annotated[float, ALLOWED] = Field(1e-9, gt=0, description="epsilon of Adam (section 5.3)")
     symbol_dropout: Annotated[float, ALLOWED] = Field(
         0.0,
         ge=0,
         lt=1,
-        description="share of the model's input symbols that become the unknown symbol; the paper: none",
+        description="share of input tokens that become the unknown symbol in training; the paper: none",
     )
-    log_every: Annotated[int, SAFE] = Field(50, ge=1)
-    validate_every: Annotated[int, SAFE] = Field(1000, ge=1)
-    checkpoint_every: Annotated[int, SAFE] = Field(1000, ge=1)
+    log_every: Annotated[int, SAFE] = Field(50, ge=1, description="steps from one line of the log to the next")
+    validate_every: Annotated[int, SAFE] = Field(
+        1000, ge=1, description="steps from one measurement of dev to the next"
+    )
+    checkpoint_every: Annotated[int, SAFE] = Field(1000, ge=1, description="steps from one checkpoint to the next")
     checkpoint_minutes: Annotated[float | None, SAFE] = Field(
-        None, gt=0, description="also a checkpoint so many minutes of training after the last one (the paper: 10)"
+        None,
+        gt=0,
+        description="minutes of training from one checkpoint to the next, where that is sooner; the paper: 10",
     )
-    keep_checkpoints: Annotated[int, SAFE] = Field(
-        5, ge=1, description="how many of the newest checkpoints stay on disk"
-    )
+    keep_checkpoints: Annotated[int, SAFE] = Field(5, ge=1, description="newest checkpoints that stay on disk")
     average_last: Annotated[int, SAFE] = Field(
         1,
         ge=1,
-        description="the mean of so many newest checkpoints is tried on dev too (the paper: 5, 20)",
+        description="newest checkpoints whose averaged weights are measured on dev too; the paper: 5, 20",
     )
     early_stop: Annotated[int | None, SAFE] = Field(
-        None, ge=1, description="ends after so many validations without a better one"
+        None, ge=1, description="validations in a row without a better model that end the training"
     )
-    best_metric: Annotated[MetricKey, SAFE] = Field(
-        "bleu", description="the metric by which a checkpoint is the best on dev"
+    best_metric: Annotated[MetricKey, SAFE] = Field("bleu", description="metric by which a model is the best on dev")
+    tensorboard: Annotated[bool, SAFE] = Field(
+        False, description="write the measurements for TensorBoard too, into RUN/tensorboard"
     )
-    tensorboard: Annotated[bool, SAFE] = Field(False, description="the measurements as curves in RUN/tensorboard too")
 
     @model_validator(mode="after")
     def _check_rate(self) -> "TrainConfig":

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from transduce.config import MetricKey, SpecialIds, TrainConfig
+from transduce.config import SpecialIds, TrainConfig
 from transduce.data import Resegment, Store
 from transduce.kernels import resolve_precision
 from transduce.models import LossSums, TrainableModel
@@ -31,7 +31,7 @@ class Corpora:
 class Hooks:
     """What the loop leaves to others: it knows neither text nor where the best model goes."""
 
-    dev_scores: Callable[[TrainableModel], Mapping[MetricKey, float]]  # of its outputs on dev
+    dev_scores: Callable[[TrainableModel], Mapping[str, float]]  # of its outputs, by the metrics' keys
     save_best: Callable[[TrainableModel], None]
 
 

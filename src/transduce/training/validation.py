@@ -8,7 +8,7 @@ from itertools import chain
 
 import torch
 
-from transduce.config import METRICS, BadInputError, MetricKey
+from transduce.config import METRICS, BadInputError
 from transduce.data import plan_epoch, read_batches
 from transduce.models import TrainableModel
 from transduce.training.checkpoint import average_weights, list_regular, read_weights
@@ -30,8 +30,7 @@ def validate(training: Training, progress: Progress, rate: float) -> Progress:
         sums = dev_losses(training, model)
         loss = sums.mean()
         scores = training.hooks.dev_scores(model)
-        figures: dict[MetricKey, float] = {"loss": loss, "perplexity": perplexity(loss)}
-        score = METRICS[key].rank((figures | dict(scores))[key])
+        score = METRICS[key].rank({"loss": loss, "perplexity": perplexity(loss), **scores}[key])
         # A loss that is NaN is never the best, and never stands in the way of a better one.
         best = not math.isnan(score) and (best_score is None or score > best_score)
         improved |= best

@@ -197,8 +197,8 @@ def _speed(config: RunConfig, trial: Trial) -> Iterator[Finding]:
     if trial.best != trial.now:
         yield Finding(
             "warning",
-            f"{trial.best} threads are {trial.speeds[trial.best] / speed:.1f} times as fast: set the environment "
-            f"variable OMP_NUM_THREADS={trial.best}",
+            f"{trial.best} threads are {trial.speeds[trial.best] / speed:.1f} times as fast: train with "
+            f"--threads {trial.best} (or OMP_NUM_THREADS={trial.best})",
         )
 
 

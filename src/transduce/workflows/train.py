@@ -16,7 +16,6 @@ from transduce.bundle import BEST, Bundle, save_bundle
 from transduce.config import (
     METRICS,
     BadInputError,
-    MetricKey,
     Precision,
     RunConfig,
     StoppedError,
@@ -308,7 +307,7 @@ def _hooks(config: RunConfig, precision: Precision, run: RunDirectory, prepared:
 
 def _dev_scores(
     config: RunConfig, precision: Precision, bundle: Callable[[TrainableModel], Bundle]
-) -> Callable[[TrainableModel], dict[MetricKey, float]]:
+) -> Callable[[TrainableModel], dict[str, float]]:
     """A function that translates dev greedily and scores the text: good enough to rank checkpoints, and quick.
 
     It is scored by BLEU, and by the metric that decides which checkpoint is the best where that is another of outputs.
@@ -317,7 +316,7 @@ def _dev_scores(
     metrics = [key for key in wanted if METRICS[key].needs == "outputs"]
     sources, references = (list(side) for side in zip(*read_corpus(config.data.dev, config.data.folder), strict=True))
 
-    def measure(model: TrainableModel) -> dict[MetricKey, float]:
+    def measure(model: TrainableModel) -> dict[str, float]:
         translator = Translator(bundle(model), precision, next(model.parameters()).device)
         # A model that has just begun to learn finds no end: no reason to warn.
         outputs = translate_all(translator, sources, beam_size=1, first_number=None)
