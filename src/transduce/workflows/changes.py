@@ -1,18 +1,17 @@
 """Settings that differ from those that a training began with: which it can go on with, and which would corrupt it."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, assert_never, final
 
 from pydantic import ValidationError
 
 from transduce.config import BadInputError, RunConfig, TrainConfig, read_run
-from transduce.config.architectures import read_model
 from transduce.config.model import VOCABULARY_SIZES
 from transduce.config.section import Effect
-from transduce.config.toml import current_key
-from transduce.config.values import find_field, find_setting
+from transduce.config.values import find_setting
 from transduce.training import Progress
 from transduce.workflows.run_directory import RunDirectory
 
@@ -91,8 +90,8 @@ def fix(progress: Progress, config: RunConfig, settings: TrainConfig, run: RunDi
     """Write down what may not change from here on, and refuse what has changed since the training began.
 
     Weights of the same shapes may mean another model, and another seed or budget another order of the data. Unlike the
-    run file, which people may edit, a checkpoint knows what it began with. A setting that a checkpoint does not know is
-    younger than it, and had its default; one that it knows by a former name is the same.
+    run file, which people may edit, a checkpoint knows what it began with. An older version's checkpoint
+    is read as its files are: settings that it does not know had their defaults, and former names and values count.
 
     Raises:
         BadInputError: Something of it has changed.
@@ -102,9 +101,9 @@ def fix(progress: Progress, config: RunConfig, settings: TrainConfig, run: RunDi
     # Of text and tokenizer, the prepared store knows the rest.
     fixed["data.train.weight"] = [corpus.weight for corpus in config.data.train]
     fixed["tokenizer.bpe_dropout"] = config.tokenizer.bpe_dropout
-    began = _began_with(progress.fixed) if progress.fixed else fixed
-    different = [key for key, value in fixed.items() if began.get(key, _default(key)) != value]
-    refuse(run, (Change(key, began.get(key, _default(key)), fixed[key], "refused") for key in different))
+    began = _read_again(progress.fixed, config) if progress.fixed else fixed
+    different = [key for key, value in fixed.items() if began.get(key) != value]
+    refuse(run, (Change(key, began.get(key), fixed[key], "refused") for key in different))
     return progress.model_copy(update={"fixed": fixed})
 
 
@@ -129,20 +128,14 @@ def _effect(key: str, now: RunConfig) -> Effect:
     return setting.resume
 
 
-def _began_with(fixed: Mapping[str, Any]) -> dict[str, Any]:
-    """What a checkpoint says that its training began with, in today's names and values."""
-    found = {current_key(key): value for key, value in fixed.items()}
-    model = {key.removeprefix("model."): value for key, value in found.items() if key.startswith("model.")}
-    try:
-        known = read_model(model).model_dump()  # knows former values too
-    except ValidationError:
-        return found
-    return found | {f"model.{key}": value for key, value in known.items()}
-
-
-def _default(key: str) -> object:
-    field = find_field(RunConfig, key.split("."))
-    return None if field is None else field.default
+def _read_again(fixed: dict[str, Any], config: RunConfig) -> dict[str, Any]:
+    """What a checkpoint knows of a training, as this version reads the settings."""
+    read = dict(fixed)
+    for name, section in (("model", type(config.model)), ("train", type(config.train))):
+        known = {key.removeprefix(f"{name}."): value for key, value in fixed.items() if key.startswith(f"{name}.")}
+        with suppress(ValidationError):  # of another kind of model: all of it differs
+            read |= _leaves(name, section.model_validate(known).model_dump())
+    return read
 
 
 def _flatten(config: RunConfig) -> dict[str, Any]:
