@@ -16,7 +16,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from transduce.config import architectures
-from transduce.config.model import Section
+from transduce.config.section import Section
 from transduce.kernels import AllowedTokens, LogitColumns, join_allowed
 from transduce.models import Decoded, LossSums, Step, Tokens, TrainableModel
 
@@ -95,7 +95,7 @@ class BagOfWords(TrainableModel):
 
     def decode(self, memory: Tensor, target: Tokens, **_: Any) -> Decoded:
         layout = target.layout()
-        rows = layout.places // layout.longest
+        rows = layout.indices // layout.longest
         hidden = self._look(memory[rows], layout.flatten(target.ids), layout.columns)
         penalty = self.config.penalty
         return Decoded(hidden, auxiliary_loss=penalty * hidden.pow(2).mean(dim=1) if penalty else None)

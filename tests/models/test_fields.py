@@ -129,7 +129,7 @@ def observe(c: ModelConfig) -> tuple[int, float, float]:
     """How many parameters there are, and the objective in training and else, everything drawn with one seed."""
     torch.manual_seed(3)
     model = build(c)
-    if model.output_bias is not None:  # which starts as zeros
+    if isinstance(model.output_bias, torch.Tensor):  # which starts as zeros
         torch.nn.init.normal_(model.output_bias)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     training, other = (model.train(mode)(SOURCE, TARGET, LABELS).objective.item() for mode in (True, False))
