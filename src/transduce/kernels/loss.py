@@ -146,7 +146,7 @@ def _differentiate_plainly(
     # Each pass over so many numbers counts: none is in float32 where the logits are in bfloat16.
     gradient = torch.exp(log_probability, out=logits).sub_(share)
     gradient.scatter_(1, label, (of_label.exp() - share - (1 - smoothing)).to(logits.dtype))
-    return sums, gradient if weights is None else gradient.mul_(weights.to(gradient.dtype).unsqueeze(1))
+    return sums, gradient if weights is None else gradient.mul_(weights.unsqueeze(1))
 
 
 def _sum(log_probability: Tensor, labels: Tensor, smoothing: float, weights: Tensor | None) -> tuple[Tensor, Tensor]:
