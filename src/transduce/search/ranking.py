@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Final, Literal, TypeVar, assert_never, final
+from typing import Final, Literal, NamedTuple, TypeVar, assert_never, final
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -20,8 +20,8 @@ from transduce.search.settings import Sampling
 Scores = Float[Tensor, "sentences beam vocabulary"]
 S = TypeVar("S", bound=State)
 
-# Where constraints ban no more continuations of a sentence, it is ranked with so many candidates more, of which
-# the banned ones are dropped: much faster than a matrix of all log-probabilities.
+# Where constraints ban at most so many continuations of a sentence, it is ranked with as many candidates more, and the
+# banned ones are dropped: much faster than a matrix of all log-probabilities.
 _FEW_BANNED: Final = 128
 
 
@@ -60,8 +60,7 @@ _By = Literal["fast", "masked", "banks"] | float | Sampling
 
 
 @final
-@dataclass(frozen=True)
-class _Way:
+class _Way(NamedTuple):  # one is made for every sentence in every round: a dataclass takes longer
     """How a sentence's continuations are ranked; sentences of one way are ranked together.
 
     ``by``: all at once in the order of probability (``fast``), the same after constraints have been applied to all
@@ -74,8 +73,7 @@ class _Way:
 
 
 @final
-@dataclass(frozen=True)
-class _Next:
+class _Next(NamedTuple):
     """A sentence and what its constraints say of its next symbols, for each hypothesis; empty where they say nothing.
 
     ``banned`` is what the ``fast`` way has to leave out.
@@ -85,7 +83,7 @@ class _Next:
     way: _Way
     restrictions: list[list[Restriction]]
     proposals: list[list[Proposals]]
-    banned: list[Collection[int]]
+    banned: Sequence[Collection[int]]
 
     @classmethod
     def of(cls, sentence: Sentence) -> "_Next":
@@ -101,7 +99,7 @@ class _Next:
             by = float(settings.diversity)
         elif banned is None:
             by = "masked"
-        return cls(sentence, _Way(by, settings.forbidden, settings.end_id), restrictions, proposals, banned or [])
+        return cls(sentence, _Way(by, settings.forbidden, settings.end_id), restrictions, proposals, banned or ())
 
     def allowed(self, candidates: list[Candidate]) -> list[Candidate]:
         """The best of those that are not banned."""
@@ -167,17 +165,16 @@ def _rank_fast(step: Step[S], so_far: Float[Tensor, "sentences beam"], group: Se
     return Ranked(values, index // vocabulary, index % vocabulary)
 
 
-def _banned(sentence: Sentence, restrictions: list[list[Restriction]]) -> list[Collection[int]] | None:
+def _banned(sentence: Sentence, restrictions: list[list[Restriction]]) -> Sequence[Collection[int]] | None:
     """What each hypothesis must not be continued with; empty for nothing, None where that is no short list."""
-    if not restrictions and sentence.may_end:
-        return []
-    beam, early = len(sentence.log_probability), () if sentence.may_end else (sentence.request.settings.end_id,)
+    early = () if sentence.may_end else (sentence.request.settings.end_id,)
+    if not any(restrictions):
+        return [early] * len(sentence.log_probability) if early else ()
     if any(each.only for row in restrictions for each in row):
         return None
-    rows = restrictions or [[]] * beam
-    if sum(len(each.symbols) for row in rows for each in row) > max(_FEW_BANNED, beam):
+    if sum(len(each.symbols) for row in restrictions for each in row) > _FEW_BANNED:
         return None
-    return [set(early).union(*(each.symbols for each in row)) for row in rows]
+    return [set(early).union(*(each.symbols for each in row)) for row in restrictions]
 
 
 def _scores(logits: Float[Tensor, "rows vocabulary"], group: Sequence[_Next], way: _Way) -> Scores:
