@@ -3,10 +3,12 @@
 from functools import lru_cache
 
 import pytest
+import torch
 
 from tests.search.test_search_memory import STEPPING, Small
 from tests.search.test_search_queue import CONSTRAINTS, NUMBERS, SOURCES, WAYS, Watched, ready
 from tests.tiny_search import END, settings
+from transduce.models import Shortlist
 from transduce.search import (
     Cancelled,
     LengthPenalty,
@@ -24,6 +26,8 @@ def bans(first, behind):
     return {"constraints": (Without([(symbol,) for symbol in range(first, behind)]),)}
 
 
+# Each symbol's list has itself and two others, and every list the first few.
+SHORTLIST = Shortlist(torch.arange(37).unsqueeze(1) * torch.tensor([1, 3, 5]) % 37, torch.arange(4, 9), 37)
 MIXED = {
     **WAYS,
     "diverse with phrases": {"diversity": 0.3, "constraints": CONSTRAINTS[3:], "n_best": 2},
@@ -34,6 +38,10 @@ MIXED = {
     "more bans than are left out one by one": bans(4, 36),
     "nothing twice": {"constraints": (NoRepeat(1),), "min_length": 3},
     "other coverage": {"coverage": 0.1},
+    "shortlist": {"shortlist": SHORTLIST, "n_best": 2},
+    "shortlist, diverse": {"shortlist": SHORTLIST, "diversity": 0.4},
+    "shortlist, constraints": {"shortlist": SHORTLIST, "constraints": CONSTRAINTS},
+    "coverage, diverse": {"coverage": 0.3, "diversity": 0.4},
     "impossible": {**bans(4, 37), "min_length": 1},
 }
 PAIRS = [((index + 5 * copy) % len(SOURCES), name) for copy in range(2) for index, name in enumerate(MIXED)]

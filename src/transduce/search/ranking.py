@@ -122,13 +122,13 @@ def rank(step: Step[S], sentences: Sequence[Sentence]) -> Iterator[list[Candidat
 
 
 def _select(step: Step[S], indices: Sequence[int], sentences: int) -> Step[S]:
-    """The scores of some of the sentences."""
+    """The scores of some of the sentences; ranking needs no attention."""
     if len(indices) == sentences:
         return step
     kept = torch.tensor(indices, device=step.logits.device)
     columns = None if step.columns is None else replace(step.columns, allowed=step.columns.allowed.keep(kept))
     logits = step.logits.view(sentences, -1, step.logits.shape[1])[kept].flatten(0, 1)
-    return replace(step, logits=logits, columns=columns)
+    return replace(step, logits=logits, attention=None, columns=columns)
 
 
 def _rank_group(step: Step[S], group: Sequence[_Next], way: _Way) -> Iterator[list[Candidate]]:
