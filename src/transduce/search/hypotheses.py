@@ -82,9 +82,10 @@ class Sentence:
         """
         settings = self.request.settings
         beam, end = settings.beam_size, settings.end_id
-        for log_probability, parent, symbol in candidates[:beam]:
-            if symbol == end and log_probability > -math.inf:
-                self._end(log_probability, parent, 0.0 if shortfall is None else shortfall[parent])
+        if settings.sampling or self.may_end:
+            for log_probability, parent, symbol in candidates[:beam]:
+                if symbol == end and log_probability > -math.inf:
+                    self._end(log_probability, parent, 0.0 if shortfall is None else shortfall[parent])
         if settings.sampling:
             chosen = [_NOTHING if each[2] == end else each for each in candidates]
         else:

@@ -76,36 +76,42 @@ class _Way(NamedTuple):  # one is made for every sentence in every round: a data
 class _Next(NamedTuple):
     """A sentence and what its constraints say of its next symbols, for each hypothesis; empty where they say nothing.
 
-    ``banned`` is what the ``fast`` way has to leave out.
+    ``banned`` is what they ban, where the ``fast`` way leaves it out.
     """
 
     sentence: Sentence
     way: _Way
-    restrictions: list[list[Restriction]]
-    proposals: list[list[Proposals]]
-    banned: Sequence[Collection[int]]
+    restrictions: Sequence[Sequence[Restriction]] = ()
+    proposals: Sequence[Sequence[Proposals]] = ()
+    banned: Sequence[Collection[int]] = ()
 
     @classmethod
     def of(cls, sentence: Sentence) -> "_Next":
         """What the sentence's settings and constraints say now."""
-        settings, restrictions = sentence.request.settings, sentence.restrictions()
-        banned, proposals = _banned(sentence, restrictions), [] if settings.sampling else sentence.proposals()
-        by: _By = "fast"
-        if settings.sampling is not None:
-            by = settings.sampling
-        elif proposals:
+        settings = sentence.request.settings
+        by: _By = settings.sampling or float(settings.diversity) or "fast"
+        if not sentence.constraints[0]:
+            return cls(sentence, _Way(by, settings.forbidden, settings.end_id))
+        restrictions = sentence.restrictions()
+        proposals = [] if settings.sampling else sentence.proposals()
+        banned = _banned(restrictions) if by == "fast" else ()
+        if proposals:
             by = "banks"
-        elif settings.diversity:
-            by = float(settings.diversity)
         elif banned is None:
             by = "masked"
         return cls(sentence, _Way(by, settings.forbidden, settings.end_id), restrictions, proposals, banned or ())
 
+    @property
+    def left_out(self) -> int:
+        """How many of the best continuations may be none that the sentence goes on with, beside those that end it."""
+        early = 0 if self.sentence.may_end else len(self.sentence.log_probability)
+        return early + sum(map(len, self.banned))
+
     def allowed(self, candidates: list[Candidate]) -> list[Candidate]:
-        """The best of those that are not banned."""
-        if self.banned:
-            candidates = [each for each in candidates if each[2] not in self.banned[each[1]]]
-        return candidates[: 2 * self.sentence.request.settings.beam_size]
+        """Those that are not banned."""
+        if not self.banned:
+            return candidates
+        return [each for each in candidates if each[2] not in self.banned[each[1]]]
 
 
 def rank(step: Step[S], sentences: Sequence[Sentence]) -> Iterator[list[Candidate]]:
@@ -159,22 +165,21 @@ def _rank_fast(step: Step[S], so_far: Float[Tensor, "sentences beam"], group: Se
     """The most probable continuations, and as many more as any sentence has to leave out."""
     beam, vocabulary = so_far.shape[1], step.vocabulary
     must_end = torch.tensor([each.sentence.must_end for each in group], device=step.logits.device)
-    count = min(2 * beam + max(sum(map(len, each.banned)) for each in group), beam * vocabulary)
+    count = min(2 * beam + max(each.left_out for each in group), beam * vocabulary)
     limits = way.forbidden, must_end, way.end_id, count
     values, index = rank_continuations(step.logits, so_far, *limits, step.columns)
     return Ranked(values, index // vocabulary, index % vocabulary)
 
 
-def _banned(sentence: Sentence, restrictions: list[list[Restriction]]) -> Sequence[Collection[int]] | None:
+def _banned(restrictions: Sequence[Sequence[Restriction]]) -> Sequence[Collection[int]] | None:
     """What each hypothesis must not be continued with; empty for nothing, None where that is no short list."""
-    early = () if sentence.may_end else (sentence.request.settings.end_id,)
     if not any(restrictions):
-        return [early] * len(sentence.log_probability) if early else ()
+        return ()
     if any(each.only for row in restrictions for each in row):
         return None
     if sum(len(each.symbols) for row in restrictions for each in row) > _FEW_BANNED:
         return None
-    return [set(early).union(*(each.symbols for each in row)) for row in restrictions]
+    return [set().union(*(each.symbols for each in row)) for row in restrictions]
 
 
 def _scores(logits: Float[Tensor, "rows vocabulary"], group: Sequence[_Next], way: _Way) -> Scores:
