@@ -6,7 +6,6 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file
-from transduce.training.manifest import write_manifest
 
 from tests.bag_of_words import BagConfig, BagOfWords, install
 from transduce.bundle import load_bundle, load_settings, save_bundle
@@ -15,6 +14,7 @@ from transduce.config import BadInputError, read_run
 from transduce.inference import load
 from transduce.interop import export_ctranslate2
 from transduce.models import Transformer, can_run_natively
+from transduce.training.checkpoint import write_manifest
 from transduce.workflows.average import average
 from transduce.workflows.inspect import inspect_model
 from transduce.workflows.run_directory import RunDirectory

@@ -96,7 +96,7 @@ def train_some(folder, config, train_config, device):
 
     def translate(model):
         outputs = Engine(model, SPECIAL, "float32", device).search(SOURCES, settings(beam_size=1), EXTRA)
-        return float(sum(len(each[0].ids) for each in outputs))
+        return {"bleu": float(sum(len(each[0].ids) for each in outputs))}
 
     with Report(folder / "metrics.jsonl", max_steps=train_config.max_steps, step=progress.step) as report:
         corpora = Corpora(Store(folder / "train"), Store(folder / "dev"), SPECIAL)

@@ -54,7 +54,7 @@ def test_the_first_layers_weights_by_the_formula():
 
 def test_weights_sum_to_one_over_what_may_be_seen(variant):
     model = make(variant)
-    found, window = look(model, EVERYTHING), model.config.neighbourhood
+    found, window = look(model, EVERYTHING), model.config.attention_window
     assert [*found.encoder] == [*range(model.config.encoder_layers)]
     assert [*found.decoder] == [*found.cross] == [*range(model.config.decoder_layers)]
     for kind, queries, keys in (("encoder", SOURCE, SOURCE), ("decoder", TARGET, TARGET), ("cross", TARGET, SOURCE)):
