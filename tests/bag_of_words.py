@@ -7,7 +7,7 @@ auxiliary loss is a penalty on large hidden states.
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, final
+from typing import Annotated, Any, Literal, final
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from transduce.config import architectures
-from transduce.config.section import Section
+from transduce.config.section import ALLOWED, REFUSED, Section
 from transduce.kernels import AllowedTokens, LogitColumns, join_allowed
 from transduce.models import Decoded, LossSums, Step, Tokens, TrainableModel
 
@@ -26,12 +26,11 @@ POSITIONS = 16
 class BagConfig(Section):
     """The settings of a bag of words."""
 
-    architecture: Literal["bag"] = "bag"
-    size: int = Field(16, ge=1)
-    penalty: float = Field(0.0, ge=0)
-    dropout: float = Field(0.0, ge=0, lt=1)
-    vocab_size: int = Field(100, ge=1)
-    source_vocab_size: int | None = None
+    architecture: Annotated[Literal["bag"], REFUSED] = "bag"
+    size: Annotated[int, REFUSED] = Field(16, ge=1)
+    penalty: Annotated[float, ALLOWED] = Field(0.0, ge=0)
+    vocab_size: Annotated[int, REFUSED] = Field(100, ge=1)
+    source_vocab_size: Annotated[int | None, REFUSED] = None
 
     @property
     def longest(self) -> int | None:

@@ -10,6 +10,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from transduce.config import architectures
+from transduce.config.model import TransformerConfig
 from transduce.config.section import Setting, facts
 
 _BOUNDS: Final = {"gt": "more than", "ge": "at least", "lt": "less than", "le": "at most"}
@@ -51,15 +53,17 @@ def shorten(value: object) -> str:
 
 def find_field(section: type[BaseModel], location: Iterable[str | int]) -> FieldInfo | None:
     """The field that a location of a validation error leads to; a number is a place in the list before it."""
-    inner: type[BaseModel] | None = section
+    inner: Sequence[type[BaseModel]] = [section]
     field = None
     for part in location:
         if isinstance(part, int) or part.isdecimal():
             continue
-        if inner is None or part not in inner.model_fields:
+        field = next((each.model_fields[part] for each in inner if part in each.model_fields), None)
+        if field is None:
             return None
-        field = inner.model_fields[part]
-        inner = find_section(field.annotation)
+        found = find_section(field.annotation)
+        # A setting of a model is looked for in the sections of all architectures.
+        inner = [*architectures.SECTIONS.values()] if found is TransformerConfig else [found] if found else []
     return field
 
 

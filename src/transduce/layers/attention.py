@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.kernels import (
     Heads,
     Mask,
@@ -36,7 +36,7 @@ class MultiHeadAttention(nn.Module):
     dropout's in the model.
     """
 
-    def __init__(self, config: ModelConfig, number: int = 0, *, relative: bool = False) -> None:
+    def __init__(self, config: TransformerConfig, number: int = 0, *, relative: bool = False) -> None:
         super().__init__()
         self.heads = Heads(config.heads, config.d_k, config.d_v)
         self.dropout, self.compatibility = Dropout(config.attention_dropout, number), config.compatibility
@@ -111,7 +111,7 @@ def _project(x: Float[Tensor, "tokens model"], *layers: nn.Module) -> Float[Tens
 class RelativePositions(nn.Module):
     """A vector for each distance of key and query from -k to k, for keys and for values, shared by a layer's heads."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         distances = 2 * config.max_relative_distance + 1
         self.keys = nn.Parameter(torch.empty(distances, config.d_k))
@@ -124,7 +124,7 @@ class RelativePositions(nn.Module):
         return Relative(self.keys, self.values)
 
 
-def _additive_weights(config: ModelConfig) -> nn.Parameter | None:
+def _additive_weights(config: TransformerConfig) -> nn.Parameter | None:
     """The w of w tanh(q + k), for every head (Bahdanau et al. 2015); None for other functions.
 
     The hidden layer's own maps of query and key are the heads' projections.
@@ -135,7 +135,7 @@ def _additive_weights(config: ModelConfig) -> nn.Parameter | None:
     return nn.Parameter(torch.empty(config.heads, config.d_k).uniform_(-limit, limit))
 
 
-def _bilinear_weights(config: ModelConfig) -> nn.Parameter | None:
+def _bilinear_weights(config: TransformerConfig) -> nn.Parameter | None:
     """The W of q W k, for every head (Luong et al. 2015); None for other functions."""
     if config.compatibility != "multiplicative":
         return None

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.kernels import activate
 from transduce.kernels import feed_forward as transform
 from transduce.layers.dropout import Dropout
@@ -21,7 +21,7 @@ class FeedForward(nn.Module):
     As published, f(x) = max(0, x). A gated network multiplies f(x G + c) by x W_1 + b_1 (GLU variants, Shazeer 2020).
     """
 
-    def __init__(self, config: ModelConfig, number: int = 0) -> None:
+    def __init__(self, config: TransformerConfig, number: int = 0) -> None:
         super().__init__()
         bias, initializer = config.feed_forward_bias, config.initializer
         self.inner = make_linear(config.d_model, config.d_ff, bias=bias, initializer=initializer)
@@ -49,7 +49,7 @@ class FeedForward(nn.Module):
         return [self.inner] if self.gate is None else [self.gate, self.inner]
 
 
-def feed_forward(config: ModelConfig, number: int = 0) -> FeedForward | ParameterAttention:
+def feed_forward(config: TransformerConfig, number: int = 0) -> FeedForward | ParameterAttention:
     """The sub-layer that transforms each position on its own; ``number`` is its dropout's in the model."""
     match config.feed_forward:
         case "mlp" | "gated":

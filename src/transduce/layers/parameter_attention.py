@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.kernels import Mask, attend
 from transduce.layers.dropout import Dropout
 from transduce.layers.linear import make_linear
@@ -20,7 +20,7 @@ class ParameterAttention(nn.Module):
     The pairs are scaled up by sqrt(d_model), "to be more similar to activations": they start as N(0, 1 / d_model).
     """
 
-    def __init__(self, config: ModelConfig, number: int = 0) -> None:
+    def __init__(self, config: TransformerConfig, number: int = 0) -> None:
         super().__init__()
         heads, pairs, d_pk, d_pv = (
             config.parameter_heads,

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.layers.dropout import Dropout
 from transduce.layers.linear import make_linear
 from transduce.layers.residual import Stream
@@ -24,7 +24,7 @@ class SinusoidalPositions(nn.Module):
     It is empty at first: where a model has no storage, torch would load its compiler to compute one, for a second.
     """
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.d_model, self.layout, self.range = config.d_model, config.sinusoid_layout, config.sinusoid_range
         self.register_buffer("table", torch.empty(0, config.d_model), persistent=False)
@@ -46,7 +46,7 @@ class SinusoidalPositions(nn.Module):
 class LearnedPositions(nn.Module):
     """A trained vector for each of ``max_positions`` positions (Table 3, row E), which start as N(0, 1 / d_model)."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         table = torch.empty(config.max_positions, config.d_model)
         self.weight = nn.Parameter(nn.init.normal_(table, std=1 / math.sqrt(config.d_model)))
@@ -68,7 +68,7 @@ class LearnedPositions(nn.Module):
 class PositionalEncoding(nn.Module):
     """Joins positions to embeddings: by a sum; or concatenated, and mapped to d_model by a learned matrix."""
 
-    def __init__(self, config: ModelConfig, number: int = 0) -> None:
+    def __init__(self, config: TransformerConfig, number: int = 0) -> None:
         super().__init__()
         self.table = _table(config)
         beside = config.position_combination == "concatenate"
@@ -113,7 +113,7 @@ class PositionalEncoding(nn.Module):
         return joined.to(x.dtype)  # autocast rounds what a map makes, and the residual sums need x's own precision
 
 
-def _table(config: ModelConfig) -> SinusoidalPositions | LearnedPositions | None:
+def _table(config: TransformerConfig) -> SinusoidalPositions | LearnedPositions | None:
     match config.positions:
         case "sinusoidal":
             return SinusoidalPositions(config)

@@ -6,7 +6,7 @@ from typing import assert_never, final
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.kernels import WHOLE, Dropped, add_norm, dropout
 from transduce.layers.dropout import Dropout
 
@@ -54,7 +54,7 @@ class Residual(nn.Module):
     ``x, query = prepare(x)``. Without ``residual``, the ``x +`` is left out.
     """
 
-    def __init__(self, config: ModelConfig, number: int = 0) -> None:
+    def __init__(self, config: TransformerConfig, number: int = 0) -> None:
         super().__init__()
         self.position, self.residual = config.norm, config.residual
         self.norm = nn.LayerNorm(config.d_model, eps=config.norm_epsilon)

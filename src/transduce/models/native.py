@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.kernels import AllowedTokens, Format, LogitColumns, encode, prepack, remember, step
 from transduce.layers import PositionalEncoding
 from transduce.models.contract import NO_ATTENTION, AttentionRequest, Decoded, LossSums, Step, Tokens, Weights
@@ -30,7 +30,7 @@ class _Positions:
     first: Float32[Tensor, "first model"] | None
 
     @classmethod
-    def of(cls, encoding: PositionalEncoding, config: ModelConfig) -> "_Positions":
+    def of(cls, encoding: PositionalEncoding, config: TransformerConfig) -> "_Positions":
         # A copy: a table that is made later must not have been rounded with the rest of the plain model.
         encoding = copy.deepcopy(encoding)
         return cls(encoding, encoding.vectors(config.longest or _POSITIONS))

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float32, Int, Int64
 from torch import Tensor
 from torch.nn import functional as F
 
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.kernels import (
     AllowedTokens,
     LogitColumns,
@@ -68,7 +68,7 @@ class NativeState:
     shortlisted: ShortlistedProjection | None = None
 
     @classmethod
-    def empty(cls, memory: NativeMemory, config: ModelConfig, source: int, beam: int) -> "NativeState":
+    def empty(cls, memory: NativeMemory, config: TransformerConfig, source: int, beam: int) -> "NativeState":
         """Nothing has been read yet."""
         layers, sentences = memory.keys.shape[:2]
         sizes, dtype = (layers, sentences, beam, config.heads, _COLUMNS), memory.keys.dtype

@@ -6,7 +6,7 @@ from typing import final
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.kernels import Mask, RaggedLayout
 from transduce.layers import KeyValues, MultiHeadAttention, Residual, Stream, feed_forward
 
@@ -15,7 +15,7 @@ from transduce.layers import KeyValues, MultiHeadAttention, Residual, Stream, fe
 class EncoderLayer(nn.Module):
     """Self-attention, then a feed-forward network, each inside its residual; ``numbers`` are those of its dropouts."""
 
-    def __init__(self, config: ModelConfig, numbers: Iterator[int]) -> None:
+    def __init__(self, config: TransformerConfig, numbers: Iterator[int]) -> None:
         super().__init__()
         self.self_attention = MultiHeadAttention(config, next(numbers), relative=config.positions == "relative")
         self.self_attention_residual = Residual(config, next(numbers))
@@ -46,7 +46,7 @@ class DecoderLayer(nn.Module):
     All positions of known targets go through ``forward`` at once; ``step`` reads one after the other.
     """
 
-    def __init__(self, config: ModelConfig, numbers: Iterator[int]) -> None:
+    def __init__(self, config: TransformerConfig, numbers: Iterator[int]) -> None:
         super().__init__()
         self.self_attention = MultiHeadAttention(config, next(numbers), relative=config.positions == "relative")
         self.self_attention_residual = Residual(config, next(numbers))

@@ -134,7 +134,7 @@ def _select(step: Step[S], indices: Sequence[int], sentences: int) -> Step[S]:
     kept = torch.tensor(indices, device=step.logits.device)
     columns = None if step.columns is None else replace(step.columns, allowed=step.columns.allowed.keep(kept))
     logits = step.logits.view(sentences, -1, step.logits.shape[1])[kept].flatten(0, 1)
-    return replace(step, logits=logits, attention=None, columns=columns)
+    return replace(step, logits=logits, attention={}, columns=columns)
 
 
 def _rank_group(step: Step[S], group: Sequence[_Next], way: _Way) -> Iterator[list[Candidate]]:
