@@ -5,11 +5,14 @@ import os
 # Two test processes share two cores: more threads would only wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import pytest
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
+from tests import typechecks
+
 install_import_hook(
-    ["transduce.kernels", "transduce.layers", "transduce.models", "transduce.search"], "beartype.beartype"
+    ["transduce.kernels", "transduce.layers", "transduce.models", "transduce.search"], "tests.typechecks.check"
 )
 
 pytest_plugins = ["ways"]
@@ -17,3 +20,8 @@ pytest_plugins = ["ways"]
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup():
+    typechecks.begin()
