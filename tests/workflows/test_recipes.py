@@ -21,17 +21,20 @@ RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
 
 def _shortened(config: RunConfig) -> RunConfig:
     """Some lines of the text, some steps of the training."""
-    train = tuple(corpus.model_copy(update={"lines": (1, 300), "count": 300}) for corpus in config.data.train)
+    pairs = tuple(corpus.model_copy(update={"lines": (1, 300), "count": 300}) for corpus in config.data.train)
     some = {"lines": (1, 20), "count": 20}
     data = config.data.model_copy(
         update={
-            "train": train,
+            "train": pairs,
             "dev": config.data.dev.model_copy(update=some),
             "test": config.data.test and config.data.test.model_copy(update=some),
         }
     )
     steps = {"max_steps": 2, "validate_every": 2, "checkpoint_every": 1, "precision": "float32", "max_minutes": None}
-    return config.model_copy(update={"data": data, "train": config.train.model_copy(update=steps)})
+    # What has learned nothing finds no end.
+    brief = config.generation.model_copy(update={"max_extra_length": 2})
+    train = config.train.model_copy(update=steps)
+    return config.model_copy(update={"data": data, "train": train, "generation": brief})
 
 
 @pytest.mark.parametrize("recipe", [path for path in RECIPES if path.stem != FINE_TUNING], ids=lambda path: path.stem)
