@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 TESTS = "-m", "pytest", "-p", "no:cacheprovider"
 KINDS = {"address": ("asan", "ubsan"), "thread": ("tsan",)}
-# One allocation of torch's that nobody frees is not the kernels'; one that is too large fails as it does elsewhere, which
-# some tests want; and what is wrong ends the process.
+# One allocation of torch's that nobody frees is not the kernels'; one that is too large fails as it does elsewhere,
+# which some tests want; and what is wrong ends the process.
 OPTIONS = {
     "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=0:exitcode=99:allocator_may_return_null=1",
     "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1:exitcode=99",
