@@ -18,9 +18,9 @@ from transduce.config import (
     read_run,
     write_run,
 )
+from transduce.config.keys import current_key
 from transduce.config.model import REGULARIZATION, VOCABULARY_SIZES
 from transduce.config.section import REFUSED, Section, Setting, facts, former_names
-from transduce.config.toml import current_key
 from transduce.config.values import find_section, find_setting
 
 DATA = """[data]

@@ -18,9 +18,10 @@ from transduce.config import (
     TrainConfig,
     preset,
     read_run,
-    toml,
     write_run,
 )
+from transduce.config.complaints import _OTHER_WORDS
+from transduce.config.keys import section_at
 from transduce.config.model import MOST_SYMBOLS
 
 # Four lines: what a test appends begins in line 5.
@@ -623,9 +624,9 @@ class TestWords:
         assert complaint(run_file).split(": ", 1)[1].startswith(expected)
 
     def test_what_other_toolkits_say_is_known_here(self):
-        for meant in toml._OTHER_WORDS.values():
+        for meant in _OTHER_WORDS.values():
             section, key = meant.split()[0].split(".")
-            assert key in toml._fields((section,))
+            assert key in section_at((section,)).model_fields
 
     def test_a_long_value_is_cut(self, run_file):
         assert len(complaint(run_file, [f"train.max_steps={'x' * 1000}"])) < 200

@@ -1,0 +1,85 @@
+"""``--set key=value``: settings of the command line on top of a run file's."""
+
+import logging
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+
+from transduce.config.errors import BadInputError
+from transduce.config.keys import Table, current_key, enter
+
+_log = logging.getLogger(__name__)
+
+
+def apply_settings(table: Table, settings: Iterable[str]) -> list[str]:
+    """Put settings into a table; return their keys.
+
+    Raises:
+        BadInputError: A line for each setting that is none, or leads to nothing that can be set.
+    """
+    given: list[tuple[str, object]] = []
+    complaints: list[str] = []
+    for setting in settings:
+        try:
+            given.append(_parse_setting(setting))
+        except BadInputError as error:
+            complaints += error.args
+    # A preset given on the command line replaces the file's model, whatever the order of the settings.
+    for key, value in sorted(given, key=lambda pair: pair[0] != "model.preset"):
+        try:
+            _apply(table, key, value)
+        except BadInputError as error:
+            complaints += error.args
+    if complaints:
+        raise BadInputError(*complaints)
+    return [key for key, _ in given]
+
+
+def resolve_root(root: str, folder: Path, place: str) -> str:
+    """A data folder as an absolute path; ``place`` names the key in an error.
+
+    Raises:
+        BadInputError: It is no path.
+    """
+    try:
+        return str((folder / root).resolve())
+    except ValueError as error:  # a NUL
+        raise BadInputError(f"{place} = {root!r} is no path: {error}") from error
+
+
+def _parse_setting(setting: str) -> tuple[str, object]:
+    key, equals, value = (part.strip() for part in setting.partition("="))
+    if not equals or not key:
+        raise BadInputError(f"--set {setting}: expected key=value, for example --set train.max_steps=500")
+    try:
+        parsed = tomllib.loads(f"value = {value}")["value"]
+    except (ValueError, RecursionError):
+        parsed = value  # a bare word is a string
+    if key == "data.root":
+        parsed = resolve_root(str(parsed), Path(), "--set data.root")
+    return current_key(key), parsed
+
+
+def _apply(table: Table, key: str, value: object) -> None:
+    if key == "model.preset":
+        replaced = table.get("model")
+        if isinstance(replaced, dict) and (lost := sorted(replaced.keys() - {"preset"})):
+            _log.warning(
+                f"--set model.preset={value} replaces all of [model]: what the file says of {', '.join(lost)} is not "
+                f"used; --set it again where it is meant"
+            )
+        table["model"] = {"preset": value}
+        return
+    *sections, last = key.split(".")
+    inner: object = table
+    for outer, section in zip(["", *sections], sections, strict=False):
+        if isinstance(inner, dict):
+            inner.setdefault(section, {})
+        inner = enter(inner, section)
+        if inner is None:
+            raise BadInputError(f"--set {key}: {outer} has several tables: data.train.0 is the first of data.train")
+        if not isinstance(inner, dict | list):
+            raise BadInputError(f"--set {key}: {section} is a value, not a section")
+    if not isinstance(inner, dict):
+        raise BadInputError(f"--set {key}: {sections[-1]} has several tables: {'.'.join(sections)}.0 is the first")
+    inner[last] = value
