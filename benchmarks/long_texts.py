@@ -1,4 +1,4 @@
-"""What long texts cost: time and memory of the packed encoder, in C++, beside the plain one, in PyTorch's operations.
+"""What long texts cost: time and memory of the native encoder, in C++, beside the plain one, in PyTorch's operations.
 
     python -m benchmarks.long_texts
 
