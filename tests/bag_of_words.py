@@ -107,11 +107,8 @@ class BagOfWords(TrainableModel):
         decoded = self.decode(self.encode(source), target)
         return LossSums.of(decoded, self.output.weight, target, labels, smoothing=0.0, weights=weights)
 
-    def start(
-        self, memory: Tensor, beam: int, prefix: Tokens | None = None, allowed: AllowedTokens | None = None
-    ) -> BagState:
-        lengths = torch.zeros(len(memory), dtype=torch.long) if prefix is None else prefix.lengths
-        return BagState(memory, lengths, beam, allowed)
+    def start(self, memory: Tensor, beam: int, allowed: AllowedTokens | None = None) -> BagState:
+        return BagState(memory, torch.zeros(len(memory), dtype=torch.long), beam, allowed)
 
     def step(self, state: BagState, tokens: Tensor, **_: Any) -> Step[BagState]:
         bags, columns = (each.repeat_interleave(state.beam, dim=0) for each in (state.bags, state.lengths))

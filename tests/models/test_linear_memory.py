@@ -52,17 +52,3 @@ def test_without_a_window_there_is_one(allocations, side):
     """What the test above is worth: it would see the weights, and the decoder's causal mask."""
     made = train(allocations, **({"source": SHORT, "target": SHORT} | {side: 499}))
     assert made.largest == 2 * HEADS * 499 * 499
-
-
-@torch.no_grad()
-def test_a_long_prefix_is_read_in_linear_memory(allocations):
-    """Prefixes of different lengths: their padding stands in front."""
-    totals = []
-    for length in (N, 2 * N):
-        # Its table of sinusoids has yet to grow.
-        model = build(preset("base", {**SIZES, "attention_window": 23})).eval()
-        with allocations() as made:
-            model.start(model.encode(tokens(SHORT)), 1, tokens(length))
-        assert made.largest < N * N
-        totals.append(made.total)
-    assert totals[1] / totals[0] == pytest.approx(2, rel=0.02)

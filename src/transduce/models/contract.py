@@ -232,12 +232,10 @@ class Model(Protocol[M, S]):
         """
         ...
 
-    def start(self, memory: M, beam: int, prefix: Tokens | None = None, allowed: AllowedTokens | None = None) -> S:
-        """A state for ``beam`` rows a sentence that have read ``prefix`` (begin symbol included), or nothing.
+    def start(self, memory: M, beam: int, allowed: AllowedTokens | None = None) -> S:
+        """A state for ``beam`` rows a sentence that have read nothing yet: the first ``step`` reads the begin symbol.
 
         ``allowed`` are the symbols that each sentence can be continued with; left out, all of the vocabulary.
-
-        The logits after what has been read come with the next ``step``: a caller holds back the prefix's last symbol.
         """
         ...
 

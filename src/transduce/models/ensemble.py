@@ -91,12 +91,10 @@ class Ensemble:
         nll = -scores.gather(-1, target.layout().flatten(labels).unsqueeze(-1)).sum()
         return LossSums(nll, nll, target.lengths.sum())
 
-    def start(
-        self, memory: tuple[Any, ...], beam: int, prefix: Tokens | None = None, allowed: AllowedTokens | None = None
-    ) -> EnsembleState:
-        """A state for ``beam`` rows a sentence that have read ``prefix`` (begin symbol included), or nothing."""
+    def start(self, memory: tuple[Any, ...], beam: int, allowed: AllowedTokens | None = None) -> EnsembleState:
+        """A state for ``beam`` rows a sentence that have read nothing yet."""
         parts = zip(self._models, memory, strict=True)
-        return EnsembleState(tuple(model.start(part, beam, prefix, allowed) for model, part in parts))
+        return EnsembleState(tuple(model.start(part, beam, allowed) for model, part in parts))
 
     def step(
         self, state: EnsembleState, tokens: Int[Tensor, " rows"], *, attention: AttentionRequest = NO_ATTENTION

@@ -85,20 +85,12 @@ class NativeTransformer:
         """The loss of known targets; ``labels`` is ``target`` shifted left by one, ending with the end symbol."""
         return self._plain.forward(source, target, labels, weights)
 
-    def start(
-        self, memory: Memory, beam: int, prefix: Tokens | None = None, allowed: AllowedTokens | None = None
-    ) -> NativeState:
-        """A state for ``beam`` rows a sentence that have read ``prefix`` (begin symbol included), or nothing."""
+    def start(self, memory: Memory, beam: int, allowed: AllowedTokens | None = None) -> NativeState:
+        """A state for ``beam`` rows a sentence that have read nothing yet."""
         remembered = remember(self._decoder, memory.hidden, memory.layout, self._kept)
         positions = self._decoder_positions.up_to(1)
         state = NativeState.empty(remembered, self.config, memory.layout.longest, beam)
-        state = replace(state, allowed=allowed, positions=positions)
-        if prefix is None:
-            return state
-        for ids in prefix.ids.repeat_interleave(beam, dim=0).unbind(dim=1):
-            state = self._read(state, ids.contiguous())[1]
-        # What the shorter prefixes' rows have read behind their ends is written over, and never looked at.
-        return replace(state, lengths=prefix.lengths.cpu().clone())
+        return replace(state, allowed=allowed, positions=positions)
 
     def step(
         self, state: NativeState, tokens: Int[Tensor, " rows"], *, attention: AttentionRequest = NO_ATTENTION

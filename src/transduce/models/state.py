@@ -47,22 +47,20 @@ class TransformerState:
         lengths = torch.zeros(sentences, dtype=torch.long, device=memory_real.device)
         return cls(memory, memory_real, past, lengths, width=0, ragged=False, beam=beam)
 
-    def advance(self, columns: int, counts: Int[Tensor, " sentences"]) -> "TransformerState":
-        """The bookkeeping of ``columns`` more columns, the last ``counts`` of which each sentence has read."""
-        ragged = self.ragged or columns > 1
-        return replace(self, lengths=self.lengths + counts, width=self.width + columns, ragged=ragged)
+    def advance(self) -> "TransformerState":
+        """The bookkeeping of one more symbol in every row."""
+        return replace(self, lengths=self.lengths + 1, width=self.width + 1)
 
-    def positions(self, columns: int) -> Int[Tensor, "#rows columns"]:
-        """The positions of the newest columns' symbols, counted from the begin symbol."""
-        newest = torch.arange(self.width - columns, self.width, device=self.lengths.device)
+    def positions(self) -> Int[Tensor, "#rows 1"]:
+        """The positions of the newest symbols, counted from the begin symbol."""
         if not self.ragged:
-            return newest.unsqueeze(0)
-        return (newest - (self.width - self._row_lengths()).unsqueeze(1)).clamp(min=0)
+            return torch.full((1, 1), self.width - 1, device=self.lengths.device)
+        return self._row_lengths().unsqueeze(1) - 1
 
-    def past_mask(self, columns: int, window: int | None) -> Mask:
-        """Which columns the newest columns may look at."""
+    def past_mask(self, window: int | None) -> Mask:
+        """Which columns the newest symbols may look at."""
         real = recent_mask(self._row_lengths(), self.width) if self.ragged else None
-        return Mask(real, causal=columns > 1, window=window)
+        return Mask(real, window=window)
 
     def memory_mask(self) -> Mask:
         """Which of the source's positions are no padding."""

@@ -118,17 +118,11 @@ class Transformer(TrainableModel):
         decoded = replace(decoded, hidden=hidden)
         return LossSums.of(decoded, weight, target, labels, smoothing=smoothing, weights=weights)
 
-    def start(
-        self, memory: Memory, beam: int, prefix: Tokens | None = None, allowed: AllowedTokens | None = None
-    ) -> TransformerState:
-        """A state for ``beam`` rows a sentence that have read ``prefix`` (begin symbol included), or nothing."""
+    def start(self, memory: Memory, beam: int, allowed: AllowedTokens | None = None) -> TransformerState:
+        """A state for ``beam`` rows a sentence that have read nothing yet."""
         hidden = memory.layout.pad(memory.hidden)
         attended = tuple(layer.cross_attention.key_values(hidden) for layer in self._decoder_layers)
-        state = replace(TransformerState.empty(attended, memory.layout.real, beam), allowed=allowed)
-        if prefix is None:
-            return state
-        ids = _align_right(prefix).repeat_interleave(beam, dim=0)
-        return self._read(state, ids, prefix.lengths)[1]
+        return replace(TransformerState.empty(attended, memory.layout.real, beam), allowed=allowed)
 
     def step(
         self, state: TransformerState, tokens: Int[Tensor, " rows"], *, attention: AttentionRequest = NO_ATTENTION
@@ -140,24 +134,21 @@ class Transformer(TrainableModel):
         """
         if attention.encoder or attention.decoder:
             raise ValueError("a step tells of the encoder-decoder attention alone: ask decode for the other kinds")
-        one_each = torch.ones_like(state.lengths)
-        hidden, after, weights = self._read(state, tokens.unsqueeze(1), one_each, attention)
+        hidden, after, weights = self._read(state, tokens, attention)
         # All of the vocabulary is scored: PyTorch has no product with columns that differ from batch to batch.
         columns = None if state.allowed is None else LogitColumns.whole(state.allowed)
-        return Step(self.project(hidden.squeeze(1)), weights, after, columns)
+        return Step(self.project(hidden), weights, after, columns)
 
     def _read(
         self,
         state: TransformerState,
-        ids: Int[Tensor, "rows new"],
-        counts: Int[Tensor, " sentences"],
-        attention: AttentionRequest = NO_ATTENTION,
-    ) -> tuple[Float[Tensor, "rows new model"], TransformerState, dict[int, Float[Tensor, "rows heads source"]]]:
-        """Read the last ``counts`` of the new symbols of every row; more than one only in a state that is empty."""
-        after = state.advance(ids.shape[1], counts)
-        places = after.positions(ids.shape[1]), after.width
-        past_mask, memory_mask = after.past_mask(ids.shape[1], self._window), after.memory_mask()
-        x = Stream(self.decoder_positions(self.embedding(ids), *places))
+        tokens: Int[Tensor, " rows"],
+        attention: AttentionRequest,
+    ) -> tuple[Float[Tensor, "rows model"], TransformerState, dict[int, Float[Tensor, "rows heads source"]]]:
+        after = state.advance()
+        places = after.positions(), after.width
+        past_mask, memory_mask = after.past_mask(self._window), after.memory_mask()
+        x = Stream(self.decoder_positions(self.embedding(tokens.unsqueeze(1)), *places))
         pasts: list[KeyValues] = []
         weights = {}
         layers = zip(self._decoder_layers, state.past, state.memory, strict=True)
@@ -169,7 +160,7 @@ class Transformer(TrainableModel):
                 weights[number] = attention.choose(found)
             x, newer = layer.step(x, past, past_mask, memory, memory_mask)
             pasts.append(newer)
-        return _finish(x, self.decoder_norm), replace(after, past=tuple(pasts)), weights
+        return _finish(x, self.decoder_norm).squeeze(1), replace(after, past=tuple(pasts)), weights
 
     @property
     def _window(self) -> int | None:
@@ -190,10 +181,3 @@ class Transformer(TrainableModel):
 def _finish(x: Stream, norm: nn.Module) -> Float[Tensor, "*positions model"]:
     """What a stack hands on."""
     return x.normalize(norm)[1] if isinstance(norm, nn.LayerNorm) else x.settle()
-
-
-def _align_right(tokens: Tokens) -> Int[Tensor, "batch length"]:
-    """The same sequences with their padding in front."""
-    longest = tokens.ids.shape[1]
-    columns = torch.arange(longest, device=tokens.ids.device) - (longest - tokens.lengths).unsqueeze(1)
-    return tokens.ids.gather(1, columns.clamp(min=0))
