@@ -33,12 +33,22 @@ void lay(const float* keys, const float* values, std::int64_t stride, std::int64
       narrow(j < count && c < s.d_v ? values[j * stride + c] : 0.0f, to_values[j * s.wide() + c]);
 }
 
-// Several queries over keys and values from `lay`. `weights` of query i are left at weights + i * longest. Every number is one sum in the order
-// of the keys, whatever else is computed: blocks of values are for the cache alone.
+// A head's keys and values as `lay` leaves them.
 template <typename T>
-void look(const float* query, std::int64_t stride, std::int64_t queries, const T* keys, const T* values, std::int64_t count,
-          std::int64_t longest, const Stack& s, float* weights, float* wide, float* to, std::int64_t to_stride) {
+struct Head {
+  const T *keys, *values;
+  std::int64_t count, longest;
+};
+
+// Several queries over a head. Returns their weights, those of query i from i * longest on, which the thread's next call writes over. Every
+// number is one sum in the order of the keys, whatever else is computed: blocks of values are for the cache alone.
+template <typename T>
+const float* look(const float* query, std::int64_t stride, std::int64_t queries, const Head<T>& head, const Stack& s, float* to,
+                  std::int64_t to_stride) {
   constexpr std::int64_t kValues = 512;
+  static thread_local Floats all_weights, all_wide;
+  const auto [keys, values, count, longest] = head;
+  float *weights = at_least(all_weights, queries * longest), *wide = at_least(all_wide, queries * s.wide());
   for (std::int64_t j = 0; j < longest; j += 16)
     product(query, stride, 1, keys + j * s.d_k, 16, weights + j, longest, queries, 16, s.d_k, false);
   for (std::int64_t i = 0; i < queries; ++i) {
@@ -50,6 +60,7 @@ void look(const float* query, std::int64_t stride, std::int64_t queries, const T
   for (std::int64_t j = 0; j < count; j += kValues)
     product(weights + j, longest, 1, values + j * s.wide(), s.wide(), wide, s.wide(), queries, s.wide(), std::min(kValues, count - j), j > 0);
   for (std::int64_t i = 0; i < queries; ++i) std::memcpy(to + i * to_stride, wide + i * s.wide(), s.d_v * sizeof(float));
+  return weights;
 }
 
 // Self-attention of a source: (count, 2 keys + values) of W^Q, W^K and W^V become (count, values).
@@ -98,11 +109,7 @@ class Encoding {
   }
 
   void look_from(std::int64_t h, std::int64_t first, const float* keys, const float* values) const {
-    static thread_local Floats weights, wide;
-    const std::int64_t queries = std::min(block(), count_ - first);
-    at_least(weights, queries * longest_);
-    at_least(wide, queries * s_.wide());
-    look(projected_ + first * stride_ + h * s_.d_k, stride_, queries, keys, values, count_, longest_, s_, weights.data(), wide.data(),
+    look(projected_ + first * stride_ + h * s_.d_k, stride_, std::min(block(), count_ - first), Head<float>{keys, values, count_, longest_}, s_,
          to_ + first * s_.values() + h * s_.d_v, s_.values());
   }
 
@@ -191,19 +198,17 @@ void attend_past(const Stack& s, const Step& step, std::int64_t layer, std::int6
 // Cross-attention of the rows of sentence i, which share one memory.
 template <typename T>
 void attend_memory(const Stack& s, const Step& step, std::int64_t layer, std::int64_t i, const float* query, float* to) {
-  static thread_local Floats weights, wide;
   const std::int64_t slot = step.slots[i], count = step.memory_lengths[slot], longest = columns_of(count);
   const std::int64_t first = (layer * step.memory_slots + slot) * s.heads * step.memory_columns;
   const std::int64_t keys = longest * s.d_k, values = longest * s.wide();
-  at_least(weights, step.beam * longest);
-  at_least(wide, step.beam * s.wide());
   const T *all_keys = static_cast<const T*>(step.memory_keys) + first * s.d_k, *all_values = static_cast<const T*>(step.memory_values) + first * s.wide();
   for (std::int64_t h = 0; h < s.heads; ++h) {
-    look(query + i * step.beam * s.keys() + h * s.d_k, s.keys(), step.beam, all_keys + h * keys, all_values + h * values, count, longest, s,
-         weights.data(), wide.data(), to + i * step.beam * s.values() + h * s.d_v, s.values());
+    const Head<T> head{all_keys + h * keys, all_values + h * values, count, longest};
+    const float* weights = look(query + i * step.beam * s.keys() + h * s.d_k, s.keys(), step.beam, head, s,
+                                to + i * step.beam * s.values() + h * s.d_v, s.values());
     if (step.weights && layer == s.count - 1)
       for (std::int64_t b = 0; b < step.beam; ++b)
-        std::memcpy(step.weights + ((i * step.beam + b) * s.heads + h) * step.weight_columns, weights.data() + b * longest,
+        std::memcpy(step.weights + ((i * step.beam + b) * s.heads + h) * step.weight_columns, weights + b * longest,
                     count * sizeof(float));
   }
 }

@@ -100,8 +100,17 @@ def train_run(
             lock(run) if processes.first else nullcontext(),
             put_back(processes.device, with_warnings=sharded),
         ):
-            how = resume, init, carry_vocabulary, session_only, own_process
-            progress = _train_run(config, run, processes, requests, *how)
+            progress = _train_run(
+                config,
+                run,
+                processes,
+                requests,
+                resume=resume,
+                init=init,
+                carry_vocabulary=carry_vocabulary,
+                session_only=session_only,
+                own_process=own_process,
+            )
     except Abandoned:
         progress = None
     if requests.stopped_by is None:
@@ -123,6 +132,7 @@ def _train_run(
     run: RunDirectory,
     processes: Processes,
     requests: Requests,
+    *,
     resume: bool,
     init: Path | None,
     carry_vocabulary: bool,
@@ -133,10 +143,10 @@ def _train_run(
     if config.train.tensorboard:
         require_tensorboard()
     if checkpoints:
-        _check_resume(run, checkpoints, resume, init)
+        _check_resume(run, checkpoints, init, resume=resume)
         tell_changes(config, run)
     else:
-        _check_start(config, run, processes, resume, init)
+        _check_start(config, run, processes, init, resume=resume)
     prepared, device = _prepare(config, run, processes), processes.device
     torch.manual_seed(config.train.seed)
     model = build(config.model.model_copy(update=prepared.tokenizers.sizes))
@@ -197,7 +207,9 @@ def _train_run(
         return progress
 
 
-def _check_start(config: RunConfig, run: RunDirectory, processes: Processes, resume: bool, init: Path | None) -> None:
+def _check_start(
+    config: RunConfig, run: RunDirectory, processes: Processes, init: Path | None, *, resume: bool
+) -> None:
     rate, warmup, steps = config.train.learning_rate, config.train.warmup_steps, config.train.max_steps
     if init is not None:
         check_init(config, init)
@@ -214,7 +226,9 @@ def _check_start(config: RunConfig, run: RunDirectory, processes: Processes, res
         )
 
 
-def _check_resume(run: RunDirectory, checkpoints: Sequence[tuple[int, Path]], resume: bool, init: Path | None) -> None:
+def _check_resume(
+    run: RunDirectory, checkpoints: Sequence[tuple[int, Path]], init: Path | None, *, resume: bool
+) -> None:
     """See that a training may go on; with ``init`` only where it began with that: a launcher repeats its command."""
     if not resume:
         raise BadInputError(
