@@ -43,21 +43,25 @@ def read_pairs(data: Path, model: Path) -> tuple[list[str], list[str]]:
     return sides[0], sides[1]
 
 
-def outputs(data: Path, models: list[Path]) -> dict[str, list[object]]:
-    """By what they were asked for."""
-    found: dict[str, list[object]] = {}
+def outputs(data: Path, models: list[Path]) -> dict[str, list[tuple[list[str], list[float]]]]:
+    """By what they were asked for: of each source its outputs, and their scores and log-probabilities."""
+    found: dict[str, list[tuple[list[str], list[float]]]] = {}
     for model in models:
         sources, targets = read_pairs(data, model)
         for format_ in FORMATS:
             translator = transduce.load(model, format_)
             for name, options in SEARCHES.items():
                 written = translator.translate(sources[:TEXTS], max_extra_length=8, **options)
+                every = [(one, *one.alternatives) for one in written]
                 found[f"{model.name}, {format_}, {name}"] = [
-                    [(each.text, each.score, each.log_probability) for each in (one, *one.alternatives)]
-                    for one in written
+                    (
+                        [each.text for each in several],
+                        [x for each in several for x in (each.score, each.log_probability)],
+                    )
+                    for several in every
                 ]
             scores = translator.score(sources[:TEXTS], targets[:TEXTS])
-            found[f"{model.name}, {format_}, score"] = list(scores)
+            found[f"{model.name}, {format_}, score"] = [([], [score]) for score in scores]
     return found
 
 

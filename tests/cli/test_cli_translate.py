@@ -3,6 +3,7 @@ import io
 import json
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -259,36 +260,40 @@ def test_scores_of_one_output_and_of_none(translate):
     assert errors.startswith("error: --scores: is for --format text")
 
 
-@pytest.mark.parametrize(
-    "line",
-    [b"bamo " * 1_000_000, b"q" * (2**24 - 1), b" " * 200_000, b"q" * 20_000],
-    ids=["1,000,000 words", "16 MiB", "spaces", "20,000 letters"],
-)
-def test_no_line_ends_the_process(trained_run, line):
+def test_no_line_ends_the_process(trained_run):
+    long = [b"bamo " * 1_000_000, b"q" * (2**24 - 1), b" " * 200_000, b"q" * 20_000]
     done = subprocess.run(
         [*COMMAND, "translate", str(trained_run), "--precision", "float32"],
-        input=b"wemo\n" + line + b"\nbamo\n",
+        input=b"".join(b"wemo\n" + line + b"\nbamo\n" for line in long),
         capture_output=True,
         check=False,
         timeout=60,
     )
-    assert done.stdout == b"yob\n\nti\n"
-    assert done.returncode == (0 if not line.strip() else 1)
+    assert done.stdout == b"yob\n\nti\n" * len(long)
+    assert done.returncode == 1
+    assert all(f"line {number}: " in done.stderr.decode() for number in (2, 5, 11))
+    assert b"line 8: " not in done.stderr  # white space is empty
 
 
 @pytest.mark.parametrize("pipe", [True, False])
 @pytest.mark.parametrize("length", [2**24, 2**24 + 1, 2**24 + 2**20])
-def test_a_line_longer_than_any_is_refused_and_what_came_before_is_written(trained_run, tmp_path, pipe, length):
+def test_a_line_longer_than_any_is_refused_and_what_came_before_is_written(
+    trained_run, tmp_path, pipe, length, monkeypatch, capfdbinary
+):
     """The line feed counts."""
-    content = b"wemo\nbamo\n" + b"q" * length + b"\nkari\n"
-    (tmp_path / "in").write_bytes(content)
-    given = {"input": content} if pipe else {"stdin": (tmp_path / "in").open("rb")}
-    done = subprocess.run(
-        [*COMMAND, "translate", str(trained_run), "--precision", "float32"], **given, capture_output=True, check=False
-    )
-    assert done.stdout == b"yob\nti\n"
-    assert done.returncode == 2
-    assert b"line 3: is longer than 16,777,216 bytes" in done.stderr
+    path = tmp_path / "in"
+    path.write_bytes(b"wemo\nbamo\n" + b"q" * length + b"\nkari\n")
+    with ExitStack() as files:
+        if pipe:
+            stream = files.enter_context(subprocess.Popen(["cat", path], stdout=subprocess.PIPE)).stdout
+        else:
+            stream = files.enter_context(path.open("rb"))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(stream))
+        assert main._run(["translate", str(trained_run), "--precision", "float32"]) == 2
+        sys.stdout.flush()
+    shown = capfdbinary.readouterr()
+    assert shown.out == b"yob\nti\n"
+    assert b"line 3: is longer than 16,777,216 bytes" in shown.err
 
 
 def test_the_advice_about_a_limit_is_of_the_option_that_set_it(translate):
