@@ -1,5 +1,6 @@
 """Shapes and types are checked as the tests run: every annotation of the rooms that know tensors is enforced."""
 
+import gc
 import os
 
 # Two test processes share two cores: more threads would only wait for each other.
@@ -20,6 +21,12 @@ pytest_plugins = ["ways"]
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
+
+
+def pytest_collection_finish():
+    """What is there now stays to the end: the garbage collector, which every training calls, need not look at it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -64,7 +64,9 @@ def test_tokens_cost_what_their_pairs_do():
 def test_a_rate_is_products_by_time(monkeypatch):
     """A clock on which every product takes 0.08 s: three until 0.2 s are over, of 512 x 512 matrices."""
     monkeypatch.setattr("time.perf_counter", itertools.count(0, 0.08).__next__)
+    measure_rate.cache_clear()
     rate = measure_rate(torch.float32, torch.device("cpu"))
+    measure_rate.cache_clear()
     assert rate == pytest.approx(3 * 2 * 512**3 / 0.24)
 
 

@@ -2,7 +2,7 @@
 
 import logging
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from transduce.config.errors import BadInputError
@@ -35,8 +35,8 @@ def apply_settings(table: Table, settings: Iterable[str]) -> list[str]:
     return [key for key, _ in given]
 
 
-def resolve_root(root: str, folder: Path, place: str) -> str:
-    """A data folder as an absolute path; ``place`` names the key in an error.
+def resolve_root(root: str, folder: Path, place: Callable[[], str]) -> str:
+    """A data folder as an absolute path; ``place`` says where the key stands, for an error.
 
     Raises:
         BadInputError: It is no path.
@@ -44,7 +44,7 @@ def resolve_root(root: str, folder: Path, place: str) -> str:
     try:
         return str((folder / root).resolve())
     except ValueError as error:  # a NUL
-        raise BadInputError(f"{place} = {root!r} is no path: {error}") from error
+        raise BadInputError(f"{place()} = {root!r} is no path: {error}") from error
 
 
 def _parse_setting(setting: str) -> tuple[str, object]:
@@ -56,7 +56,7 @@ def _parse_setting(setting: str) -> tuple[str, object]:
     except (ValueError, RecursionError):
         parsed = value  # a bare word is a string
     if key == "data.root":
-        parsed = resolve_root(str(parsed), Path(), "--set data.root")
+        parsed = resolve_root(str(parsed), Path(), lambda: "--set data.root")
     return current_key(key), parsed
 
 

@@ -39,7 +39,7 @@ def read_run(path: Path, settings: Iterable[str] = (), inherited: Inherited | No
     origin = Origin(path, text, frozenset(given), table)
     data = table.get("data")
     if isinstance(data, dict) and isinstance(root := data.get("root", "."), str):
-        data["root"] = resolve_root(root, path.parent, origin.place(("data", "root")))
+        data["root"] = resolve_root(root, path.parent, lambda: origin.place(("data", "root")))
     if inherited is not None:
         origin = replace(origin, table=inherit(table, inherited, origin.place))
     complaints = find_complaints(origin)

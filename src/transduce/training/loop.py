@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final, final
 
-import torch
 from torch import nn
 
 from transduce.config import BadInputError, TrainConfig, TransduceError
@@ -17,7 +16,7 @@ from transduce.training.checkpoint import load_newest
 from transduce.training.health import Examined, Examiner, Health
 from transduce.training.micro_batches import fit, within_memory
 from transduce.training.parallel import connect, gather_model
-from transduce.training.process import put_back
+from transduce.training.process import put_back, seed_generator
 from transduce.training.progress import Pace, Progress, is_finished, is_over, is_stale
 from transduce.training.requests import Abandoned, Asked
 from transduce.training.session import Sums, Training, describe
@@ -240,7 +239,7 @@ def _take(
 
     def take(parts: list[Batch]) -> Taken:
         # What a step draws depends on seed and step alone, so a resumed training draws what this one would have.
-        torch.manual_seed(_mix(config.seed, step))
+        seed_generator(_mix(config.seed, step), training.device)
         return train_step(network, training.optimizer, parts, rate, training.dtype, seed, tokens=tokens)
 
     return within_memory(training, take, batches, progress.micro_batches)

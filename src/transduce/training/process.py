@@ -26,6 +26,18 @@ def put_back(device: torch.device, *, with_warnings: bool = False) -> Iterator[N
         yield
 
 
+def seed_generator(seed: int, device: torch.device) -> None:
+    """Let what torch draws on a device from here on follow from a seed.
+
+    ``torch.manual_seed`` does it for all devices, and where there are none it writes down its callers for each kind of
+    them, which takes as long as a small layer.
+    """
+    if device.type == "cuda":
+        torch.manual_seed(seed)
+    else:
+        torch.default_generator.manual_seed(seed)
+
+
 def circumstances(device: torch.device, processes: Processes = ALONE, parallel: Parallel = "data") -> dict[str, str]:
     """What a sum's last bits depend on beside its terms: where it changes, a training goes on, but not bit for bit."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else torch.backends.cpu.get_cpu_capability()

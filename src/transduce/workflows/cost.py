@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -78,8 +79,9 @@ def describe_cost(
     ]
 
 
+@lru_cache
 def measure_rate(dtype: torch.dtype, device: torch.device) -> float:
-    """Operations a second that a device sustains for a moment in square matrix products."""
+    """Operations a second that a device sustains for a moment in square matrix products; measured once a process."""
     width = _WIDTH.get(device.type, _WIDTH["cuda"])
     left, right = (torch.randn(width, width, device=device).to(dtype) for _ in range(2))
     _multiply(left, right)  # the first one prepares, too

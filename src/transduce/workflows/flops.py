@@ -5,6 +5,7 @@ Matrix products only; a multiplication and an addition count as two.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, final
 
 import numpy as np
@@ -69,12 +70,18 @@ def count_training(config: ModelConfig, work: Work) -> int:
     by pair: not what attention over a padded batch multiplies with padding, nor what attention in chunks multiplies a
     second time to save memory; and restricted attention counts as if it saw all.
     """
+    body, projection = _training_costs(config)
+    return sum(cost * number for cost, number in zip(body, work.terms, strict=True)) + work.target * projection
+
+
+@lru_cache
+def _training_costs(config: ModelConfig) -> tuple[tuple[int, ...], int]:
+    """What one of each of ``Work.terms`` costs, and the projection of one target symbol."""
     model = build_without_storage(config)
     shapes = [pair_work(source, target).terms for source, target in _LENGTHS]
     counts = [_count_body_of(model, source, target).both for source, target in _LENGTHS]
-    costs = [round(float(cost)) for cost in np.linalg.solve(np.array(shapes, float), np.array(counts, float))]
-    body = sum(cost * number for cost, number in zip(costs, work.terms, strict=True))
-    return body + work.target * _count_projection(config, 1).both
+    costs = np.linalg.solve(np.array(shapes, float), np.array(counts, float))
+    return tuple(round(float(cost)) for cost in costs), _count_projection(config, 1).both
 
 
 def _count_body(config: ModelConfig, source: int, target: int) -> Flops:
