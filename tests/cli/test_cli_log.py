@@ -6,6 +6,7 @@ import pty
 import re
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
@@ -128,24 +129,36 @@ with log_on_standard_error():
 
 
 def _on_a_terminal(*arguments, program=TRAINING):
-    """What is left to read on a terminal, line by line."""
-    master, slave = pty.openpty()
-    environment = os.environ | {"TERM": "xterm", "COLUMNS": "80"}
-    process = subprocess.Popen(
-        [sys.executable, "-c", program, *arguments], stdout=subprocess.DEVNULL, stderr=slave, env=environment
-    )
-    os.close(slave)
+    """What is left to read on a terminal that a program had as its standard error, line by line."""
+    child, terminal = pty.fork()  # which has imported torch
+    if child == 0:
+        _become(program, arguments)
     shown = b""
     try:
-        while block := os.read(master, 65_536):
+        while block := os.read(terminal, 65_536):
             shown += block
     except OSError:  # how Linux says that nobody writes any more
         pass
-    os.close(master)
-    assert process.wait() == 0
+    os.close(terminal)
+    assert os.waitpid(child, 0)[1] == 0
     rows = shown.decode().replace("\r", "").split("\n")
     # What was erased is gone; colours and the cursor do not matter.
     return [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", row.rpartition("\x1b[2K")[2]) for row in rows if row]
+
+
+def _become(program, arguments):
+    """Run a program in the place of this process, which is a child of its own."""
+    status = 1
+    try:
+        logging.getLogger().handlers.clear()  # pytest's
+        os.environ |= {"TERM": "xterm", "COLUMNS": "80"}
+        sys.argv, sys.stderr = ["-c", *arguments], os.fdopen(2, "w", buffering=1)
+        exec(program, {})
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
 
 
 def test_lines_do_not_tear_the_bar(tmp_path):
