@@ -214,13 +214,14 @@ def largest_difference(one: Sequence[Sequence[float]], other: Sequence[Sequence[
 
 def compare_speed(sides: list[Side], workers: list[Worker], data: Path, work: Path, rounds: int) -> Part:
     """Decoding in every round, training in every third; who is first changes from round to round."""
-    found: dict[str, list[list[float]]] = {case: [] for case in workers[0].cases()}
-    for case in found:
+    cases = workers[0].cases()
+    found: dict[str, list[list[float]]] = {case: [] for case in cases}
+    for case in cases:
         for worker in workers:
             worker.time(case)
     for round_ in range(rounds):
         order = (0, 1) if round_ % 2 else (1, 0)
-        for case in list(found):
+        for case in cases:
             speeds = {side: workers[side].time(case) for side in order}
             found[case].append([speeds[0], speeds[1]])
         for recipe in TRAINED if round_ % 3 == 0 else ():

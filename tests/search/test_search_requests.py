@@ -112,7 +112,7 @@ def test_a_cancelled_request_leaves_after_its_round_and_changes_no_other(kind):
         rounds += 1
         if rounds == 3:
             for request in victims:
-                request.cancelled.set()
+                request.cancelled = True
         seen.append(set(active))
         return waiting(active)
 
@@ -130,7 +130,7 @@ def test_a_cancelled_request_leaves_after_its_round_and_changes_no_other(kind):
 
 def test_what_was_cancelled_before_it_began_is_never_read():
     model, request = Watched(ready("plain")), make(3, "beam 4")
-    request.cancelled.set()
+    request.cancelled = True
     assert dict(beam_search(model, dripping([request], 1))) == {request: Cancelled()}
     assert model.rows == []
 

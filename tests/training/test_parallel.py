@@ -1,5 +1,7 @@
 """The gradients of a step are the same for any number of processes, and so is what a training leaves behind."""
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +11,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from tests.bag_of_words import BagConfig, BagOfWords, install
 from transduce.config import Parallel, SpecialIds, TrainConfig, preset
 from transduce.data import Batch, Store, make_batch, write_store
-from transduce.models import Tokens, Transformer
+from transduce.models import Tokens, TrainableModel, Transformer
 from transduce.training import (
     Corpora,
     Hooks,
@@ -51,6 +54,12 @@ def _model(dropout: float = 0.0) -> Transformer:
     torch.manual_seed(5)
     changes = {"encoder_layers": 2, "decoder_layers": 1, "d_model": 12, "d_ff": 20, "heads": 3, "dropout": dropout}
     return Transformer(preset("base", changes | {"label_smoothing": 0.1, "vocab_size": VOCABULARY}))
+
+
+def _bag() -> BagOfWords:
+    install(pytest.MonkeyPatch())  # in a process of its own, which ends with it
+    torch.manual_seed(5)
+    return BagOfWords(BagConfig(size=12, penalty=0.1, vocab_size=VOCABULARY))
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +123,9 @@ def test_gradients_are_the_same_for_any_number_of_processes(folder, tmp_path, ru
         )
 
 
-def _train(folder: Path, out: Path, steps: int, changes: dict[str, Any]) -> None:
+def _train(
+    folder: Path, out: Path, steps: int, changes: dict[str, Any], make: Callable[[], TrainableModel] = _model
+) -> None:
     """Train in ``out`` from where it stands, as new processes would."""
     config = TrainConfig(
         batch_tokens=64, max_steps=steps, precision="float32", warmup_steps=10, log_every=2, validate_every=3,
@@ -122,7 +133,7 @@ def _train(folder: Path, out: Path, steps: int, changes: dict[str, Any]) -> None
     )  # fmt: skip
     out.mkdir(exist_ok=True)
     with join_processes(1) as processes:
-        model = _model()
+        model = make()
         place_model(model, processes, config.parallel)
         optimizer = make_optimizer(model, config)
         checkpoints = list_checkpoints(out / "checkpoints")
@@ -183,6 +194,20 @@ def test_going_on_with_as_many_processes_is_exact(folder, tmp_path, run_together
     for name in ("model", "optimizer"):
         one, other = (tmp_path / out / f"checkpoints/step-4/{name}.safetensors" for out in ("whole", "halves"))
         assert one.read_bytes() == other.read_bytes()
+
+
+@pytest.mark.parametrize("parallel", ["data", "sharded"])
+def test_a_loss_of_the_models_own_is_that_of_all_processes(folder, tmp_path, run_together, parallel):
+    found = []
+    for number in (1, 2):
+        out = tmp_path / f"{number}"
+        run_together(number, tmp_path / f"{number} together", _train, folder, out, 4, {"parallel": parallel}, _bag)
+        lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+        found.append([(line["split"], line["auxiliary_loss"]) for line in lines])
+    assert len(found[0]) == 5
+    assert found[1] == [(split, pytest.approx(loss, rel=1e-5)) for split, loss in found[0]]
+    assert found[0][0][1] > 0
+    _assert_alike(tmp_path / "1", tmp_path / "2", 4)
 
 
 def test_a_stand_in_counts_for_nothing(folder):

@@ -1,6 +1,9 @@
 """Sections of a configuration file, and what a setting is beside its value."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Final, Literal, Self, final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, field_validator, model_validator
@@ -55,16 +58,13 @@ class Section(BaseModel):
     def _check_that_all_is_read(self) -> Self:
         """A setting that another one makes idle is a mistake, not a preference."""
         idle = []
-        for name, field in type(self).model_fields.items():
-            setting = facts(field)
-            if setting is None or setting.read_with is None or getattr(self, name) == field.default:
-                continue
-            other, readers = setting.read_with
-            if getattr(self, other) not in readers:
+        for name, other, readers in _read_with(type(self)):
+            default = type(self).model_fields[name].default
+            if getattr(self, name) != default and getattr(self, other) not in readers:
                 allowed = " or ".join(repr(reader) for reader in readers)
                 idle.append(
                     f"{name} = {getattr(self, name)!r} is for {other} = {allowed}: leave it out, change {other}, or "
-                    f"give its default {field.default!r}, as {other} is {getattr(self, other)!r}"
+                    f"give its default {default!r}, as {other} is {getattr(self, other)!r}"
                 )
         if idle:
             raise ValueError("; ".join(idle))
@@ -76,10 +76,19 @@ def facts(field: FieldInfo) -> Setting | None:
     return next((each for each in field.metadata if isinstance(each, Setting)), None)
 
 
-def former_names(section: type[BaseModel]) -> dict[str, str]:
+# A translator validates settings in every call: what follows from the section alone is looked up once.
+@lru_cache
+def _read_with(section: type[BaseModel]) -> tuple[tuple[str, str, tuple[str | bool, ...]], ...]:
+    """The settings that are read only with another one: their names, the other's, and the values of that."""
+    known = ((name, facts(field)) for name, field in section.model_fields.items())
+    return tuple((name, *setting.read_with) for name, setting in known if setting and setting.read_with)
+
+
+@lru_cache
+def former_names(section: type[BaseModel]) -> Mapping[str, str]:
     """The names that settings of a section had, and those that they have now."""
     known = {name: facts(field) for name, field in section.model_fields.items()}
-    return {old: name for name, setting in known.items() if setting for old in setting.formerly}
+    return MappingProxyType({old: name for name, setting in known.items() if setting for old in setting.formerly})
 
 
 def rename_keys(table: dict[str, object], section: type[BaseModel]) -> dict[str, object]:
@@ -89,6 +98,8 @@ def rename_keys(table: dict[str, object], section: type[BaseModel]) -> dict[str,
         ValueError: It gives a setting by two names.
     """
     names = former_names(section)
+    if not names:
+        return table
     if twice := [old for old in names if old in table and names[old] in table]:
         raise ValueError(f"{twice[0]} is the former name of {names[twice[0]]}: leave it out")
     return {names.get(key, key): value for key, value in table.items()}

@@ -25,12 +25,24 @@ inline void softmax(float* scores, std::int64_t n, std::int64_t width) {
 template <typename T>
 void lay(const float* keys, const float* values, std::int64_t stride, std::int64_t count, std::int64_t longest, const Stack& s, T* to_keys,
          T* to_values) {
-  for (std::int64_t j = 0; j < longest; j += 16)
-    for (std::int64_t c = 0; c < s.d_k; ++c)
-      for (std::int64_t i = 0; i < 16; ++i) narrow(j + i < count ? keys[(j + i) * stride + c] : 0.0f, to_keys[j * s.d_k + c * 16 + i]);
-  for (std::int64_t j = 0; j < longest; ++j)
-    for (std::int64_t c = 0; c < s.wide(); ++c)
-      narrow(j < count && c < s.d_v ? values[j * stride + c] : 0.0f, to_values[j * s.wide() + c]);
+  for (std::int64_t j = 0; j < longest; j += 16) {
+    T* to = to_keys + j * s.d_k;
+    by_sixteens(s.d_k, [&](std::int64_t c, auto n) {
+      Sixteen x[16] = {};
+      for (std::int64_t i = 0; i < std::min<std::int64_t>(16, count - j); ++i) x[i] = load_first(keys + (j + i) * stride + c, n);
+      transpose_sixteen(x);
+      for (std::int64_t i = 0; i < n; ++i)
+        for (int k = 0; k < 16; ++k) narrow(x[i][k], to[(c + i) * 16 + k]);
+    });
+  }
+  for (std::int64_t j = 0; j < count; ++j) {
+    const float* from = values + j * stride;
+    T* to = to_values + j * s.wide();
+#pragma omp simd
+    for (std::int64_t c = 0; c < s.d_v; ++c) narrow(from[c], to[c]);
+    std::fill(to + s.d_v, to + s.wide(), T{});
+  }
+  std::fill(to_values + count * s.wide(), to_values + longest * s.wide(), T{});
 }
 
 // A head's keys and values as `lay` leaves them.

@@ -249,17 +249,26 @@ def call(name: str, dtype: torch.dtype | None, *arguments: int | float | ctypes.
         IndexError: A symbol, a label, a length or a slot lies outside what it is an index of.
         RuntimeError: Something else failed in the kernel.
     """
-    library = _library()
-    assert library is not None
-    full = name if dtype is None else f"{name}_{_NAMES[dtype]}"
-    status = getattr(library, full)(*arguments)
+    status = _function(name, dtype)(*arguments)
     if status == _DONE:
         return
+    full = _full_name(name, dtype)
     if status == _OUT_OF_MEMORY:
         raise MemoryError(f"the C++ kernel {full}: not enough memory")
     if status == _OUT_OF_RANGE:
         raise IndexError(f"the C++ kernel {full}: an index is out of range")
     raise RuntimeError(f"the C++ kernel {full} failed (status {status})")
+
+
+@lru_cache
+def _function(name: str, dtype: torch.dtype | None) -> Any:  # noqa: ANN401 - ctypes gives functions no type
+    library = _library()
+    assert library is not None
+    return getattr(library, _full_name(name, dtype))
+
+
+def _full_name(name: str, dtype: torch.dtype | None) -> str:
+    return name if dtype is None else f"{name}_{_NAMES[dtype]}"
 
 
 def has_low_precision_products() -> bool:

@@ -6,7 +6,7 @@ after a ReLU twice as many as a sign would leave it. Sums are whole numbers, so 
 of the sum; and a row's scale is its own, so that products are batch-invariant.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal, final
 
 import torch
@@ -47,18 +47,20 @@ class PrepackedMatrix:
     outputs: int
     inputs: int
     format: Format
+    address: MatrixAddress = field(init=False, repr=False, compare=False)
 
-    def address(self) -> MatrixAddress:
+    def __post_init__(self) -> None:
         """Where the C++ kernels find it, as long as this object lives."""
         group = _GROUPS[self.format]
         panels = -(-self.outputs // _PANEL)
-        return MatrixAddress(
+        found = MatrixAddress(
             address(self.panels, _TYPES[self.format], panels, -(-self.inputs // group), _PANEL, group),
             address(self.scales, torch.float32, panels * _PANEL),
             address(self.sums, torch.int32, panels * _PANEL),
             None if self.bias is None else address(self.bias, torch.float32, panels * _PANEL),
             *(self.outputs, self.inputs, _NUMBERS[self.format]),
         )
+        object.__setattr__(self, "address", found)
 
 
 def quantize_weights(
@@ -147,7 +149,7 @@ def linear(
         place = address(x, torch.float32, *x.shape[:-1], matrix.inputs)
         rows = result.numel() // matrix.outputs
         to = address(result, torch.float32, *result.shape)
-        call("multiply", None, place, matrix.address(), to, rows, ACTIVATIONS[activation])
+        call("multiply", None, place, matrix.address, to, rows, ACTIVATIONS[activation])
         return result
     result = _linear_plainly(x, matrix)
     return result if activation is None else activate(result, activation)

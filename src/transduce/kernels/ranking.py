@@ -1,6 +1,7 @@
 """The most probable continuations of each sentence's hypotheses, ranked together."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -28,7 +29,7 @@ def rank_continuations(
     if logits.dtype == torch.float32 and has_native(logits) and logits.is_contiguous():
         (sentences, beam), width = so_far.shape, logits.shape[1]
         values, indices = so_far.new_empty(sentences, count), must_end.new_empty(sentences, count, dtype=torch.long)
-        symbols, so_far, must_end = torch.tensor(banned, dtype=torch.long), so_far.contiguous(), must_end.contiguous()
+        symbols, so_far, must_end = _symbols(tuple(banned)), so_far.contiguous(), must_end.contiguous()
         ranking = RankingAddress(
             logits=address(logits, torch.float32, sentences * beam, width),
             so_far=address(so_far, torch.float32, sentences, beam),
@@ -52,6 +53,12 @@ def rank_continuations(
     scores = scores.masked_fill(must_end.view(-1, 1, 1) & others, -torch.inf)
     best = (scores + so_far.unsqueeze(2)).flatten(1).topk(count, dim=1)
     return best.values, best.indices
+
+
+@lru_cache
+def _symbols(banned: tuple[int, ...]) -> Int[Tensor, " banned"]:
+    """Nobody writes into it: every step of a search asks for the same."""
+    return torch.tensor(banned, dtype=torch.long)
 
 
 def _lists(columns: LogitColumns, sentences: int) -> ListsAddress:

@@ -30,6 +30,7 @@ class NativeNorm:
     gain: Float32[Tensor, " model"]
     bias: Float32[Tensor, " model"]
 
+    @property
     def address(self) -> NormAddress:
         """Where the C++ kernels find it."""
         width = len(self.gain)
@@ -55,10 +56,11 @@ class NativeLayer:
     key_value: PrepackedMatrix | None = None
     cross_output: PrepackedMatrix | None = None
 
+    @property
     def address(self) -> LayerAddress:
         """Where the C++ kernels find all of it."""
         names = [name for name, *_ in LayerAddress._fields_]
-        found = {name: part.address() for name in names if (part := getattr(self, name)) is not None}
+        found = {name: part.address for name in names if (part := getattr(self, name)) is not None}
         return LayerAddress(**found)
 
 
@@ -91,13 +93,13 @@ class NativeStack:
 
     def __post_init__(self) -> None:
         # Made once, before any thread can ask: whoever lays it down later would take the memory of another's away.
-        layers = (LayerAddress * len(self.layers))(*(layer.address() for layer in self.layers))
+        layers = (LayerAddress * len(self.layers))(*(layer.address for layer in self.layers))
         vocabulary, width = self.embedding.shape
         stack = StackAddress(
             *(ctypes.addressof(layers), len(layers), vocabulary, width),
             *(self.heads, self.d_k, self.d_v, self.d_ff),
             address(self.embedding, torch.float32, vocabulary, width),
-            *(NormAddress() if norm is None else norm.address() for norm in (self.first, self.last)),
+            *(NormAddress() if norm is None else norm.address for norm in (self.first, self.last)),
             *(self.embedding_scale, self.epsilon, self.scale, self.pre, ACTIVATIONS[self.activation], self.gated),
         )
         object.__setattr__(self, "_layers", layers)
@@ -215,7 +217,7 @@ def step(
         *_weights(weights, rows, stack.heads),
     )
     scores = address(logits, whole, rows, projection.outputs)
-    call("step", dtype, stack.address, projection.address(), one, scores)
+    call("step", dtype, stack.address, projection.address, one, scores)
 
 
 def _weights(weights: Float32[Tensor, "rows heads columns"] | None, rows: int, heads: int) -> tuple[int | None, int]:

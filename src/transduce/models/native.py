@@ -101,7 +101,8 @@ class NativeTransformer:
             ValueError: Other layers or kinds are asked for.
         """
         layers = self.config.decoder_layers
-        asked = [number for number in range(layers) if attention.wants("cross", number, layers)]
+        wanted = () if attention is NO_ATTENTION else range(layers)  # it comes in almost every step
+        asked = [number for number in wanted if attention.wants("cross", number, layers)]
         if attention.encoder or attention.decoder or asked not in ([], [layers - 1]):
             raise ValueError(
                 "a step in C++ tells of the last layer's encoder-decoder attention alone: ask decode, or make the "

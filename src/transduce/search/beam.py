@@ -138,7 +138,7 @@ def _search(model: Model[M, S], take: Take, device: torch.device | None) -> Iter
             return
         groups: dict[tuple[int, bool, int], list[Request]] = {}
         for request in requests:
-            if request.cancelled.is_set():
+            if request.cancelled:
                 yield request, Cancelled()
             else:
                 settings = request.settings
@@ -156,7 +156,7 @@ def _search(model: Model[M, S], take: Take, device: torch.device | None) -> Iter
         for kind in list(batches):
             batches[kind], done = _leave(_advance(model, batches.pop(kind)))
             for sentence in done:
-                cancelled = sentence.request.cancelled.is_set()
+                cancelled = sentence.request.cancelled
                 yield sentence.request, Cancelled() if cancelled else sentence.outputs or NothingFound(sentence.limit)
 
 
@@ -217,7 +217,7 @@ def _advance(model: Model[M, S], batch: _Batch[S]) -> _Batch[S]:
 
 def _leave(batch: _Batch[S]) -> tuple[_Batch[S], list[Sentence]]:
     """Let the sentences go whose outcome is certain, and those that nobody waits for any longer."""
-    leaving = [sentence.is_certain() or sentence.request.cancelled.is_set() for sentence in batch.sentences]
+    leaving = [sentence.is_certain() or sentence.request.cancelled for sentence in batch.sentences]
     if not any(leaving):
         return batch, []
     done = torch.tensor(leaving, device=batch.newest.device)

@@ -15,7 +15,7 @@ from transduce.models import State, Step
 from transduce.search.constraint import Proposals, Restriction
 from transduce.search.hypotheses import Candidate, Sentence
 from transduce.search.sampling import draw, uniform
-from transduce.search.settings import Sampling
+from transduce.search.settings import Sampling, SearchSettings
 
 Scores = Float[Tensor, "sentences beam vocabulary"]
 S = TypeVar("S", bound=State)
@@ -71,6 +71,11 @@ class _Way(NamedTuple):  # one is made for every sentence in every round: a data
     forbidden: tuple[int, ...]
     end_id: int
 
+    @classmethod
+    def of(cls, settings: SearchSettings) -> "_Way":
+        """That of sentences without constraints."""
+        return cls(settings.sampling or float(settings.diversity) or "fast", settings.forbidden, settings.end_id)
+
 
 @final
 class _Next(NamedTuple):
@@ -86,20 +91,18 @@ class _Next(NamedTuple):
     banned: Sequence[Collection[int]] = ()
 
     @classmethod
-    def of(cls, sentence: Sentence) -> "_Next":
-        """What the sentence's settings and constraints say now."""
-        settings = sentence.request.settings
-        by: _By = settings.sampling or float(settings.diversity) or "fast"
+    def of(cls, sentence: Sentence, way: _Way) -> "_Next":
+        """What the sentence's constraints say now; ``way`` is its settings'."""
         if not sentence.constraints[0]:
-            return cls(sentence, _Way(by, settings.forbidden, settings.end_id))
+            return cls(sentence, way)
         restrictions = sentence.restrictions()
-        proposals = [] if settings.sampling else sentence.proposals()
-        banned = _banned(restrictions) if by == "fast" else ()
+        proposals = [] if isinstance(way.by, Sampling) else sentence.proposals()
+        banned = _banned(restrictions) if way.by == "fast" else ()
         if proposals:
-            by = "banks"
+            way = way._replace(by="banks")
         elif banned is None:
-            by = "masked"
-        return cls(sentence, _Way(by, settings.forbidden, settings.end_id), restrictions, proposals, banned or ())
+            way = way._replace(by="masked")
+        return cls(sentence, way, restrictions, proposals, banned or ())
 
     @property
     def left_out(self) -> int:
@@ -116,10 +119,14 @@ class _Next(NamedTuple):
 
 def rank(step: Step[S], sentences: Sequence[Sentence]) -> Iterator[list[Candidate]]:
     """The best continuations of each sentence, as its own settings rank them. May use the step's logits up."""
-    nexts = [_Next.of(sentence) for sentence in sentences]
+    nexts = [*_look_ahead(sentences)]
+    if all(each.way is nexts[0].way for each in nexts):  # much sooner known than by comparing them
+        return _rank_group(step, nexts, nexts[0].way)
     groups: dict[_Way, list[int]] = {}
     for index, each in enumerate(nexts):
         groups.setdefault(each.way, []).append(index)
+    if len(groups) == 1:
+        return _rank_group(step, nexts, nexts[0].way)
     ranked = {
         way: _rank_group(_select(step, indices, len(nexts)), [nexts[index] for index in indices], way)
         for way, indices in groups.items()
@@ -127,10 +134,20 @@ def rank(step: Step[S], sentences: Sequence[Sentence]) -> Iterator[list[Candidat
     return (next(ranked[each.way]) for each in nexts)
 
 
+def _look_ahead(sentences: Sequence[Sentence]) -> Iterator[_Next]:
+    """What each sentence's settings and constraints say now; settings that several share are looked at once."""
+    ways: dict[int, _Way] = {}
+    known: dict[_Way, _Way] = {}
+    for sentence in sentences:
+        settings = sentence.request.settings
+        if (way := ways.get(id(settings))) is None:
+            way = _Way.of(settings)
+            way = ways[id(settings)] = known.setdefault(way, way)
+        yield _Next.of(sentence, way)
+
+
 def _select(step: Step[S], indices: Sequence[int], sentences: int) -> Step[S]:
     """The scores of some of the sentences; ranking needs no attention."""
-    if len(indices) == sentences:
-        return step
     kept = torch.tensor(indices, device=step.logits.device)
     columns = None if step.columns is None else replace(step.columns, allowed=step.columns.allowed.keep(kept))
     logits = step.logits.view(sentences, -1, step.logits.shape[1])[kept].flatten(0, 1)
@@ -143,6 +160,8 @@ def _rank_group(step: Step[S], group: Sequence[_Next], way: _Way) -> Iterator[li
     so_far = torch.tensor([sentence.log_probability for sentence in sentences], device=step.logits.device)
     if way.by == "fast":
         candidates = _rank_fast(step, so_far, group, way).candidates()
+        if not any(each.banned for each in group):
+            return candidates
         return (each.allowed(several) for each, several in zip(group, candidates, strict=True))
     scores = _scores(step.over_vocabulary(), group, way)
     if isinstance(way.by, Sampling):
@@ -165,7 +184,8 @@ def _rank_fast(step: Step[S], so_far: Float[Tensor, "sentences beam"], group: Se
     """The most probable continuations, and as many more as any sentence has to leave out."""
     beam, vocabulary = so_far.shape[1], step.vocabulary
     must_end = torch.tensor([each.sentence.must_end for each in group], device=step.logits.device)
-    count = min(2 * beam + max(each.left_out for each in group), beam * vocabulary)
+    left_out = max((each.left_out for each in group if each.banned or not each.sentence.may_end), default=0)
+    count = min(2 * beam + left_out, beam * vocabulary)
     limits = way.forbidden, must_end, way.end_id, count
     values, index = rank_continuations(step.logits, so_far, *limits, step.columns)
     return Ranked(values, index // vocabulary, index % vocabulary)

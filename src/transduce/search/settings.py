@@ -1,8 +1,7 @@
 """What a search is asked for, and what it finds."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from threading import Event
+from dataclasses import dataclass
 from typing import assert_never, final
 
 from transduce.config import LengthPenaltyKind, Stopping
@@ -83,22 +82,22 @@ class SearchSettings:
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Request:
     """A sentence to search for: its source's ids, end symbol included, and how.
 
     ``limit`` is the longest output allowed, end symbol included: at its limit a hypothesis must end. ``number`` is what
     constraints are told and what samples follow from; requests of one search may have the same.
 
-    ``cancelled`` may be set by any thread at any time: the search then drops the sentence after the round that it is
-    in.
+    ``cancelled`` may be made true by any thread at any time: the search then drops the sentence after the round that it
+    is in.
     """
 
     source: Sequence[int]
     limit: int
     settings: SearchSettings
     number: int = 0
-    cancelled: Event = field(default_factory=Event)
+    cancelled: bool = False
 
 
 @dataclass(frozen=True)
