@@ -11,8 +11,9 @@ DIR holds the folders ``multi30k`` and ``scan``. Each revision runs with its own
   forced scoring;
 - speed: tokens a second of training and sentences a second of decoding, by turns.
 
-Prints Markdown, writes it to benchmarks/results/revisions.md, and ends with status 1 where anything but the speed
-differs, beyond the rounding of a score. Some fifteen minutes on two cores; with --work, what is trained already stays.
+Writes benchmarks/results/revisions.md and its part of docs/notebook/revisions.md, and ends with status 1 where anything
+but the speed differs, beyond the rounding of a score. Some fifteen minutes on two cores; with --work, what is trained
+already stays.
 """
 
 import argparse
@@ -31,7 +32,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks.page import circumstances, table
+from benchmarks.page import circumstances, insert, table
 
 HERE: Final = Path(__file__).parents[1]
 RESULT: Final = HERE / "benchmarks" / "results" / "revisions.md"
@@ -262,7 +263,7 @@ def main() -> None:
         if given.rounds:
             parts.append(compare_speed(sides, workers, data, work, given.rounds))
     lines = [circumstances(), *(line for part in parts for line in ["", *part.lines])]
-    print("\n".join(lines))
+    insert("notebook/revisions.md", "revisions", lines)
     RESULT.write_text("\n".join(lines) + "\n", encoding="utf-8")
     if any(part.differs for part in parts):
         raise SystemExit(1)

@@ -66,7 +66,7 @@ def _make(ours: Transformer, attention: str) -> Any:  # noqa: ANN401 - an option
             decoder_attention_heads=mine.heads,
             dropout=mine.dropout,
             attention_dropout=mine.attention_dropout,
-            activation_dropout=mine.relu_dropout,
+            activation_dropout=mine.activation_dropout,
             activation_function="relu",
             scale_embedding=True,
             vocab_size=mine.vocab_size,

@@ -73,7 +73,7 @@ def _settings(config: ModelConfig) -> dict[str, Any]:
 
 def _without_inner_dropout(layer: Any, config: ModelConfig) -> Any:  # noqa: ANN401 - either of torch's layers
     """The layer with the paper's dropout alone: torch's one rate stands inside the sub-layers too."""
-    layer.dropout.p = config.relu_dropout
+    layer.dropout.p = config.activation_dropout
     layer.self_attn.dropout = config.attention_dropout
     if isinstance(layer, nn.TransformerDecoderLayer):
         layer.multihead_attn.dropout = config.attention_dropout

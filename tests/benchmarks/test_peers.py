@@ -98,7 +98,9 @@ def test_dropout_stands_in_the_same_places(name):
     if name.startswith("marian"):
         pytest.importorskip("transformers")
     batch, ours = fixed_corpus(97, 11, VOCABULARY).batches[0], make_ours(dropout=0.3)
-    inside = make_ours(dropout=0.3, attention_dropout=0.3, relu_dropout=0.3)  # where torch's own default has it too
+    inside = make_ours(
+        dropout=0.3, attention_dropout=0.3, activation_dropout=0.3
+    )  # where torch's own default has it too
     expected, error = mean_loss(our_loss, ours, batch)
     found, other_error = mean_loss(peer_loss, PEERS[name](ours), batch)
     assert found == pytest.approx(expected, abs=4 * math.hypot(error, other_error))

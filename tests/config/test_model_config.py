@@ -103,7 +103,7 @@ def test_files_from_before_there_were_other_activations_are_read():
         ({"parameter_d_k": 3}, "feed_forward = 'parameter_attention'"),
         ({"parameter_d_v": 3}, "feed_forward = 'parameter_attention'"),
         ({"parameter_keys": 3}, "feed_forward = 'parameter_attention'"),
-        ({"relu_dropout": 0.1, "feed_forward": "parameter_attention"}, "feed_forward = 'mlp' or 'gated'"),
+        ({"activation_dropout": 0.1, "feed_forward": "parameter_attention"}, "feed_forward = 'mlp' or 'gated'"),
         ({"activation": "gelu", "feed_forward": "parameter_attention"}, "feed_forward = 'mlp' or 'gated'"),
         ({"feed_forward_bias": False, "feed_forward": "parameter_attention"}, "feed_forward = 'mlp' or 'gated'"),
     ],

@@ -18,7 +18,7 @@ def test_base_is_the_base_model_of_the_paper():
         "dropout": 0.1,
         "embedding_dropout": 0.1,
         "attention_dropout": 0.0,
-        "relu_dropout": 0.0,
+        "activation_dropout": 0.0,
         "label_smoothing": 0.1,
         "vocab_size": 37_000,
         "source_vocab_size": None,
@@ -56,7 +56,7 @@ def differences(name):
 
 BIG = {"d_model": 1024, "d_ff": 4096, "heads": 16}
 T2T = {"sinusoid_layout": "concatenated", "sinusoid_range": "closed", "initializer": "unit_scaling"}
-T2T_V2 = T2T | {"norm": "pre", "attention_dropout": 0.1, "relu_dropout": 0.1}
+T2T_V2 = T2T | {"norm": "pre", "attention_dropout": 0.1, "activation_dropout": 0.1}
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def test_the_facts_of_a_section_count_for_all_that_is_in_it():
 
 
 def test_regularization_is_what_may_change_of_a_model():
-    rates = ["dropout", "embedding_dropout", "attention_dropout", "relu_dropout", "label_smoothing"]
+    rates = ["dropout", "embedding_dropout", "attention_dropout", "activation_dropout", "label_smoothing"]
     assert sorted(REGULARIZATION) == sorted(rates)
     assert not REGULARIZATION & VOCABULARY_SIZES
 

@@ -50,7 +50,7 @@ def test_activations_gates_and_biases_are_their_formulas(activation, formula, bi
 
 def test_dropout_falls_behind_the_relu():
     """With 23 ones inside and an outer map to their sum, each output counts what stayed, in twos."""
-    layer = make(relu_dropout=0.5).train()
+    layer = make(activation_dropout=0.5).train()
     for weight in layer.parameters():
         torch.nn.init.zeros_(weight)
     torch.nn.init.ones_(layer.inner.bias)

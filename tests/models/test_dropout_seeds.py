@@ -13,7 +13,7 @@ from transduce.models import Tokens, build
 pytest_plugins = ["model_variants"]
 
 SIZES = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 12, "d_ff": 23, "heads": 3, "vocab_size": 31}
-RATES = {"dropout": 0.2, "embedding_dropout": 0.15, "attention_dropout": 0.3, "relu_dropout": 0.25}
+RATES = {"dropout": 0.2, "embedding_dropout": 0.15, "attention_dropout": 0.3, "activation_dropout": 0.25}
 SOURCE = Tokens(
     torch.tensor([[5, 7, 11, 13, 17, 19, 2], [23, 29, 2, 0, 0, 0, 0], [3, 4, 6, 8, 2, 0, 0], [9, 2, 0, 0, 0, 0, 0]]),
     torch.tensor([7, 3, 5, 2]),
@@ -31,7 +31,7 @@ def make(variant=None, **changes):
     torch.manual_seed(3)
     changes = SIZES | RATES | (variant or {}) | changes
     if changes.get("feed_forward") == "parameter_attention":  # which has no ReLU
-        changes["relu_dropout"] = 0.0
+        changes["activation_dropout"] = 0.0
     return build(preset("base", changes)).train()
 
 

@@ -55,7 +55,7 @@ OTHERS = {
     "dropout": 0.3,
     "embedding_dropout": 0.3,
     "attention_dropout": 0.3,
-    "relu_dropout": 0.3,
+    "activation_dropout": 0.3,
     "label_smoothing": 0.3,
     "vocab_size": 79,
     "source_vocab_size": 37,
@@ -245,7 +245,7 @@ def check_dropout(ground, changed):
         places = [
             ("kernels.add_norm", c.dropout, 2 * layers + c.decoder_layers),
             ("layers.dropout", c.embedding_dropout, 2),
-            ("kernels.feed_forward", c.relu_dropout, layers),
+            ("kernels.feed_forward", c.activation_dropout, layers),
             ("kernels.scores", c.attention_dropout, layers + c.decoder_layers),
         ]
         training, serving = Counter(), Counter()
@@ -259,7 +259,7 @@ PREDICTIONS = {
     **dict.fromkeys(("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "d_k", "d_v"), check_sizes),
     **dict.fromkeys(("vocab_size", "source_vocab_size", "tied_projection", "positions", "feed_forward"), check_sizes),
     **dict.fromkeys(("parameter_heads", "parameter_keys"), check_sizes),
-    **dict.fromkeys(("dropout", "embedding_dropout", "attention_dropout", "relu_dropout"), check_dropout),
+    **dict.fromkeys(("dropout", "embedding_dropout", "attention_dropout", "activation_dropout"), check_dropout),
     **dict.fromkeys(("sinusoid_layout", "sinusoid_range"), check_sinusoids),
     "label_smoothing": check_smoothing,
     "norm": check_norm,

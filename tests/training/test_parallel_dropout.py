@@ -41,7 +41,7 @@ def _gradients(path: Path, out: Path, parallel: Parallel, step: int) -> None:
     with join_processes(1) as processes:
         torch.manual_seed(5)
         changes = {"encoder_layers": 2, "decoder_layers": 1, "d_model": 12, "d_ff": 20, "heads": 3}
-        dropouts = {"dropout": 0.3, "attention_dropout": 0.2, "relu_dropout": 0.1}
+        dropouts = {"dropout": 0.3, "attention_dropout": 0.2, "activation_dropout": 0.1}
         model = build(preset("base", changes | dropouts | {"vocab_size": VOCABULARY}))
         place_model(model, processes, parallel)
         network, optimizer = connect(model, processes, parallel), make_optimizer(model, TrainConfig(adam_beta1=BETA1))

@@ -104,7 +104,7 @@ def test_dropout_is_the_pairs_own_however_they_are_batched(cuts):
     """So that accumulated or parallel batches learn what one batch would."""
     torch.manual_seed(2)
     changes = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 12, "d_ff": 20, "heads": 3, "vocab_size": 23}
-    model = build(preset("base", changes | {"dropout": 0.3, "attention_dropout": 0.2, "relu_dropout": 0.1}))
+    model = build(preset("base", changes | {"dropout": 0.3, "attention_dropout": 0.2, "activation_dropout": 0.1}))
     pairs = [([5, 7, 11, 13, 17], [19]), ([3], [4, 6, 8, 10, 12, 14]), ([9, 9], [21, 22])]
 
     def gradients(seed, *cuts):

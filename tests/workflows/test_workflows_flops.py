@@ -25,7 +25,7 @@ PAPER: dict[str, dict[str, object]] = {
     "a vocabulary for each side": {"source_vocab_size": 89},
     "a projection of its own": {"tied_projection": False},
     "biased attention": {"attention_bias": True},
-    "dropout everywhere": {"attention_dropout": 0.1, "relu_dropout": 0.1},
+    "dropout everywhere": {"attention_dropout": 0.1, "activation_dropout": 0.1},
     "learned positions": {"positions": "learned", "max_positions": 29},
     "no positions": {"positions": "none"},
     "restricted to so many that it sees all": {"attention_window": 32},

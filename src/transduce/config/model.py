@@ -32,7 +32,9 @@ _WITH_RELATIVE_POSITIONS: Final = Setting("refused", read_with=("positions", ("r
 _WITH_ADDED_POSITIONS: Final = Setting("refused", read_with=("positions", ("sinusoidal", "learned")))
 _WITH_PARAMETER_ATTENTION: Final = Setting("refused", read_with=("feed_forward", ("parameter_attention",)))
 _WITH_HIDDEN_LAYER: Final = Setting("refused", read_with=("feed_forward", ("mlp", "gated")))
-_DROPOUT_OF_HIDDEN_LAYER: Final = Setting("allowed", read_with=("feed_forward", ("mlp", "gated")))
+_DROPOUT_OF_HIDDEN_LAYER: Final = Setting(
+    "allowed", read_with=("feed_forward", ("mlp", "gated")), formerly=("relu_dropout",)
+)
 
 
 class TransformerConfig(Section):
@@ -68,7 +70,7 @@ class TransformerConfig(Section):
     attention_dropout: Annotated[float, ALLOWED] = Field(
         0.0, ge=0, lt=1, description="dropout on the attention weights; the paper: none"
     )
-    relu_dropout: Annotated[float, _DROPOUT_OF_HIDDEN_LAYER] = Field(
+    activation_dropout: Annotated[float, _DROPOUT_OF_HIDDEN_LAYER] = Field(
         0.0, ge=0, lt=1, description="dropout behind the activation of the feed-forward sub-layers; the paper: none"
     )
     label_smoothing: Annotated[float, ALLOWED] = Field(

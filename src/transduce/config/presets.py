@@ -38,7 +38,7 @@ _WORD_PIECES: Final[Changes] = {"kind": "wordpiece", "vocab_size": 32_000, "sour
 
 # What tensor2tensor's models have in common and the paper's formulas have not.
 _T2T: Final[Changes] = {"sinusoid_layout": "concatenated", "sinusoid_range": "closed", "initializer": "unit_scaling"}
-_T2T_V2: Final[Changes] = {**_T2T, "norm": "pre", "attention_dropout": 0.1, "relu_dropout": 0.1}
+_T2T_V2: Final[Changes] = {**_T2T, "norm": "pre", "attention_dropout": 0.1, "activation_dropout": 0.1}
 _T2T_V2_TRAIN: Final[Changes] = {"learning_rate_factor": 2.0, "warmup_steps": 8000}
 _T2T_V3_TRAIN: Final[Changes] = {**_T2T_V2_TRAIN, "adam_beta2": 0.997}
 

@@ -28,7 +28,7 @@ class FeedForward(nn.Module):
         self.outer = make_linear(config.d_ff, config.d_model, bias=bias, initializer=initializer)
         gated = config.feed_forward == "gated"
         self.gate = make_linear(config.d_model, config.d_ff, bias=bias, initializer=initializer) if gated else None
-        self.activation, self.dropout = config.activation, Dropout(config.relu_dropout, number)
+        self.activation, self.dropout = config.activation, Dropout(config.activation_dropout, number)
 
     def forward(
         self, x: Float[Tensor, "*positions model"], seeds: Int[Tensor, "*positions"] | None = None
