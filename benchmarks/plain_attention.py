@@ -58,6 +58,7 @@ def prepare(case: Case, dtype: torch.dtype) -> dict[str, Callable[[], object]]:
     torch.manual_seed(1)
     shapes = (case.batch, HEADS, case.queries, WIDTH), (case.batch, HEADS, case.keys, WIDTH)
     query, key, value = (torch.randn(shape, dtype=dtype) for shape in (shapes[0], shapes[1], shapes[1]))
+    query = query * WIDTH**-0.5
     lengths = torch.randint(case.keys // 2, case.keys + 1, (case.batch,))
     real = torch.arange(case.keys) < lengths.unsqueeze(1)
     # A causal mask already hides what comes after the last real position.
