@@ -1,5 +1,6 @@
 """Shapes and types, checked as the tests run: of so many calls in each test, as loops make the same ones again."""
 
+import os
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, Final
@@ -8,7 +9,7 @@ import jaxtyping
 from beartype import beartype
 
 # To check a call takes longer than most calls: without an end, a search of some seconds would take a minute.
-_MOST: Final = 1_500
+_MOST: Final = int(os.environ.get("TYPECHECKED_CALLS", "1500"))
 
 _left = _MOST
 
