@@ -199,3 +199,12 @@ def test_symbols_that_there_are_none_of_are_refused(symbol):
     state = packed.start(packed.encode(SOURCE), 1)
     with pytest.raises(IndexError, match="step"):
         packed.step(state, torch.tensor([5, symbol, 3]))
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("other", [{"heads": 2}, {"decoder_layers": 2}], ids=["heads", "layers"])
+def test_a_state_of_another_model_is_refused(other):
+    packed, strange = (NativeTransformer(make(variant), "float32") for variant in ({}, other))
+    state = strange.start(strange.encode(SOURCE), 1)
+    with pytest.raises(ValueError, match="not of this decoder"):
+        packed.step(state, torch.tensor([5, 6, 7]))

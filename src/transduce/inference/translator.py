@@ -387,9 +387,8 @@ class Translator:
             if isinstance(several, TooLittleMemory):
                 failures[index] = several
                 continue
-            limit = self._limit(sources[index], generation)
-            best, *others = (replace(each, at_limit=len(each.tokens) + 1 >= limit) for each in several)
-            results[index] = replace(best, alternatives=tuple(others))
+            best, *others = several
+            results[index] = replace(best, alternatives=tuple(others)) if others else best
         for index, failure in failures.items():
             results[index] = explain(failure, len(sources[index]), generation)
         return results
@@ -430,6 +429,7 @@ class Translator:
             hypothesis.score,
             tuple(self._target.tokens(hypothesis.ids)),
             looked.last.numpy() if looked is not None and request.attention else None,
+            at_limit=len(hypothesis.ids) + 1 >= self._limit(source, request.generation),
             alignment=words,
         )
 

@@ -165,14 +165,14 @@ template <typename T>
 void attend_past(const Stack& s, const Step& step, std::int64_t layer, std::int64_t i, const float* projected, float* to) {
   static thread_local Floats scores;
   const std::int64_t position = step.lengths[i], count = position + 1, stride = 2 * s.keys() + s.values();
-  const std::int64_t first = (layer * step.past_slots + step.slots[i]) * step.beam * s.heads * step.capacity;
-  const std::int64_t key_head = step.capacity * s.d_k, value_head = step.capacity * s.d_v;
-  T *keys = static_cast<T*>(step.past_keys) + first * s.d_k, *values = static_cast<T*>(step.past_values) + first * s.d_v;
+  const std::int64_t first = (layer * step.past->slots + step.slots[i]) * step.beam * s.heads * step.past->capacity;
+  const std::int64_t key_head = step.past->capacity * s.d_k, value_head = step.past->capacity * s.d_v;
+  T *keys = static_cast<T*>(step.past->keys) + first * s.d_k, *values = static_cast<T*>(step.past->values) + first * s.d_v;
   const std::int64_t width = round_up(count, 16);
   float* w = at_least(scores, width);
   for (std::int64_t b = 0; b < step.beam; ++b) {
     const float* p = projected + (i * step.beam + b) * stride;
-    step.ancestors[(i * step.beam + b) * step.capacity + position] = static_cast<std::int32_t>(b);
+    step.ancestors[(i * step.beam + b) * step.past->capacity + position] = static_cast<std::int32_t>(b);
     for (std::int64_t h = 0; h < s.heads; ++h) {
       T *key = keys + (b * s.heads + h) * key_head + position * s.d_k, *value = values + (b * s.heads + h) * value_head + position * s.d_v;
       const float *k = p + s.keys() + h * s.d_k, *v = p + 2 * s.keys() + h * s.d_v;
@@ -185,7 +185,7 @@ void attend_past(const Stack& s, const Step& step, std::int64_t layer, std::int6
   for (std::int64_t h = 0; h < s.heads; ++h)
     for (std::int64_t b = 0; b < step.beam; ++b) {
       const std::int64_t r = i * step.beam + b;
-      const std::int32_t* from = step.ancestors + r * step.capacity;
+      const std::int32_t* from = step.ancestors + r * step.past->capacity;
       const float* query = projected + r * stride + h * s.d_k;
       if (h + 1 < s.heads)
         for (std::int64_t t = 0; t < count; ++t) {
@@ -210,10 +210,10 @@ void attend_past(const Stack& s, const Step& step, std::int64_t layer, std::int6
 // Cross-attention of the rows of sentence i, which share one memory.
 template <typename T>
 void attend_memory(const Stack& s, const Step& step, std::int64_t layer, std::int64_t i, const float* query, float* to) {
-  const std::int64_t slot = step.slots[i], count = step.memory_lengths[slot], longest = columns_of(count);
-  const std::int64_t first = (layer * step.memory_slots + slot) * s.heads * step.memory_columns;
+  const std::int64_t slot = step.slots[i], count = step.memory->lengths[slot], longest = columns_of(count);
+  const std::int64_t first = (layer * step.memory->slots + slot) * s.heads * step.memory->columns;
   const std::int64_t keys = longest * s.d_k, values = longest * s.wide();
-  const T *all_keys = static_cast<const T*>(step.memory_keys) + first * s.d_k, *all_values = static_cast<const T*>(step.memory_values) + first * s.wide();
+  const T *all_keys = static_cast<const T*>(step.memory->keys) + first * s.d_k, *all_values = static_cast<const T*>(step.memory->values) + first * s.wide();
   for (std::int64_t h = 0; h < s.heads; ++h) {
     const Head<T> head{all_keys + h * keys, all_values + h * values, count, longest};
     const float* weights = look(query + i * step.beam * s.keys() + h * s.d_k, s.keys(), step.beam, head, s,

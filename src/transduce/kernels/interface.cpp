@@ -9,14 +9,14 @@ using namespace transduce;
 namespace {
 
 // Counts up with every change of an exported function's arguments or of a structure's fields; native.py has the same number.
-constexpr std::int64_t kInterface = 3;
+constexpr std::int64_t kInterface = 4;
 
 }  // namespace
 
 // The interface's number, then the sizes of the structures in bytes, in native.py's order.
 TRANSDUCE_EXPORT interface(std::int64_t* to, std::int64_t count) {
   const std::int64_t numbers[] = {kInterface,    sizeof(Dropout), sizeof(Sequences), sizeof(Maps), sizeof(Matrix),
-                                  sizeof(Norm),  sizeof(Layer),   sizeof(Stack),     sizeof(Step), sizeof(Lists),
+                                  sizeof(Norm),  sizeof(Layer),   sizeof(Stack),     sizeof(Past), sizeof(Memory), sizeof(Step), sizeof(Lists),
                                   sizeof(Ranking), sizeof(AddNorm<float>), sizeof(AddNormBackward<float>)};
   const std::int64_t all = sizeof numbers / sizeof *numbers;
   if (count != all) return kOutOfRange;

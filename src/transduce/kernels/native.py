@@ -27,7 +27,7 @@ _LOW_PRECISION_LIBRARY: Final = "native_avx512vnni"
 _NAMES: Final = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
 
 # Counts up with every change of what follows; interface.cpp has the same number.
-_INTERFACE: Final = 3
+_INTERFACE: Final = 4
 _WHOLE, _REAL, _ARRAY = ctypes.c_int64, ctypes.c_float, ctypes.c_void_p
 
 
@@ -111,18 +111,31 @@ class StackAddress(ctypes.Structure):
 
 
 @final
+class PastAddress(ctypes.Structure):
+    """The keys and values of what a decoder has read."""
+
+    _fields_ = (*((name, _ARRAY) for name in ("keys", "values")), *((name, _WHOLE) for name in ("slots", "capacity")))
+
+
+@final
+class MemoryAddress(ctypes.Structure):
+    """The keys and values of a decoder's sources."""
+
+    _fields_ = (
+        *((name, _ARRAY) for name in ("keys", "values", "lengths")),
+        *((name, _WHOLE) for name in ("slots", "columns")),
+    )
+
+
+@final
 class StepAddress(ctypes.Structure):
-    """A step of a decoder for all its rows."""
+    """A step of a decoder for all its rows; ``past`` and ``memory`` are where such structures lie."""
 
     _fields_ = (
         *((name, _WHOLE) for name in ("sentences", "beam")),
         ("positions", _ARRAY),
         ("longest", _WHOLE),
-        *((name, _ARRAY) for name in ("tokens", "lengths", "slots", "ancestors", "past_keys", "past_values")),
-        *((name, _WHOLE) for name in ("past_slots", "capacity")),
-        *((name, _ARRAY) for name in ("memory_keys", "memory_values", "memory_lengths")),
-        *((name, _WHOLE) for name in ("memory_slots", "memory_columns")),
-        ("weights", _ARRAY),
+        *((name, _ARRAY) for name in ("tokens", "lengths", "slots", "ancestors", "past", "memory", "weights")),
         ("weight_columns", _WHOLE),
     )
 
@@ -176,8 +189,8 @@ class AddNormBackwardAddress(ctypes.Structure):
 
 # In interface.cpp's order.
 _STRUCTURES: Final[tuple[type[ctypes.Structure], ...]] = (
-    *(Chance, Sequences, MapsAddress, MatrixAddress, NormAddress, LayerAddress, StackAddress, StepAddress),
-    *(ListsAddress, RankingAddress, AddNormAddress, AddNormBackwardAddress),
+    *(Chance, Sequences, MapsAddress, MatrixAddress, NormAddress, LayerAddress, StackAddress),
+    *(PastAddress, MemoryAddress, StepAddress, ListsAddress, RankingAddress, AddNormAddress, AddNormBackwardAddress),
 )
 
 

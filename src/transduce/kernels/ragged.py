@@ -41,7 +41,8 @@ class RaggedLayout:
         lengths = lengths.cpu()
         # Worked out on the processor, whatever the device: there, to count symbols is to wait for all work before it.
         counts = lengths.numpy()
-        offsets = np.concatenate([np.zeros(1, np.int64), counts.cumsum(dtype=np.int64)])
+        offsets = np.zeros(len(counts) + 1, np.int64)
+        counts.cumsum(out=offsets[1:])
         indices = np.flatnonzero(np.arange(longest) < counts[:, np.newaxis])
         seeds = None if seeds is None else send(seeds, device)
         return cls(lengths, torch.from_numpy(offsets), send(torch.from_numpy(indices), device), longest, seeds)

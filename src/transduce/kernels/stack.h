@@ -37,20 +37,28 @@ struct Positions {
   std::int64_t count;
 };
 
+// What a decoder has read, in `slots` of `capacity` columns: row b of a slot's beam holds what row b of its sentence wrote.
+struct Past {
+  void *keys, *values;
+  std::int64_t slots, capacity;
+};
+
+// What cross-attention asks of the sources, in `slots` of `columns`; a sentence takes the first `columns_of` its length.
+struct Memory {
+  const void *keys, *values;
+  const std::int64_t* lengths;
+  std::int64_t slots, columns;
+};
+
 // One symbol for each of `sentences` x `beam` rows. Sentence i has read lengths[i] symbols so far, and is in slot slots[i]
-// of the past and of the memory. In the past, row b of a slot's beam holds what row b of the sentence wrote, column by column;
-// ancestors[r][t] is the row of the beam that holds row r's key of column t. A slot of the past has `capacity` columns. A slot of the
-// memory has `memory_columns`; a sentence takes the first `columns_of` its length.
+// of the past and of the memory. ancestors[r][t] is the row of the beam that holds row r's key of column t.
 struct Step {
   std::int64_t sentences, beam;
   Positions positions;
   const std::int64_t *tokens, *lengths, *slots;
   std::int32_t* ancestors;
-  void *past_keys, *past_values;
-  std::int64_t past_slots, capacity;
-  const void *memory_keys, *memory_values;
-  const std::int64_t* memory_lengths;
-  std::int64_t memory_slots, memory_columns;
+  const Past* past;
+  const Memory* memory;
   float* weights;
   std::int64_t weight_columns;
 };

@@ -162,10 +162,10 @@ void remember(const Stack& s, const float* hidden, const std::int64_t* offsets, 
 // Every index is inside its buffer.
 void check(const Step& step) {
   for (std::int64_t i = 0; i < step.sentences; ++i) {
-    require_index(step.lengths[i], step.capacity);
-    require_index(step.slots[i], std::min(step.past_slots, step.memory_slots));
-    const std::int64_t memory = step.memory_lengths[step.slots[i]];
-    require_index(columns_of(memory), step.memory_columns + 1);
+    require_index(step.lengths[i], step.past->capacity);
+    require_index(step.slots[i], std::min(step.past->slots, step.memory->slots));
+    const std::int64_t memory = step.memory->lengths[step.slots[i]];
+    require_index(columns_of(memory), step.memory->columns + 1);
     if (step.weights) require_index(memory, step.weight_columns + 1);
   }
 }

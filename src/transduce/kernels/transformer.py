@@ -14,7 +14,17 @@ from jaxtyping import Float32, Int32, Int64, Shaped
 from torch import Tensor
 
 from transduce.config.model import Activation
-from transduce.kernels.native import ACTIVATIONS, LayerAddress, NormAddress, StackAddress, StepAddress, address, call
+from transduce.kernels.native import (
+    ACTIVATIONS,
+    LayerAddress,
+    MemoryAddress,
+    NormAddress,
+    PastAddress,
+    StackAddress,
+    StepAddress,
+    address,
+    call,
+)
 from transduce.kernels.products import PrepackedMatrix
 from transduce.kernels.ragged import RaggedLayout
 
@@ -144,6 +154,20 @@ class NativeMemory:
     keys: Shaped[Tensor, "layers slots columns keys"]
     values: Shaped[Tensor, "layers slots columns wide"]
     lengths: Int64[Tensor, " slots"]
+    sizes: tuple[torch.dtype, int, int, int] = field(init=False, repr=False, compare=False)
+    address: MemoryAddress = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Look where it lies, once for all steps."""
+        (layers, slots, columns, keys), dtype = self.keys.shape, self.keys.dtype
+        values = self.values.shape[3]
+        found = MemoryAddress(
+            address(self.keys, dtype, layers, slots, columns, keys),
+            address(self.values, dtype, layers, slots, columns, values),
+            *(address(self.lengths, torch.long, slots), slots, columns),
+        )
+        object.__setattr__(self, "sizes", (dtype, layers, keys, values))
+        object.__setattr__(self, "address", found)
 
 
 def remember(
@@ -171,14 +195,22 @@ def memory_columns(length: int) -> int:
 @final
 @dataclass(frozen=True)
 class NativePast:
-    """The keys and values of what has been read: row b of a slot's beam holds what row b of its sentence wrote.
-
-    Reordering rows moves no key: ``ancestors[r, t]`` is the row of the beam that holds row r's key of column t.
-    """
+    """The keys and values of what has been read: row b of a slot's beam holds what row b of its sentence wrote."""
 
     keys: Shaped[Tensor, "layers slots beam heads columns d_k"]
     values: Shaped[Tensor, "layers slots beam heads columns d_v"]
-    ancestors: Int32[Tensor, "rows columns"]
+    sizes: tuple[torch.dtype, int, int, int, int, int] = field(init=False, repr=False, compare=False)
+    address: PastAddress = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Look where it lies, once for all steps."""
+        shape, dtype = self.keys.shape, self.keys.dtype
+        layers, slots, beam, heads, columns, d_k = shape
+        d_v = self.values.shape[5]
+        keys = address(self.keys, dtype, *shape)
+        values = address(self.values, dtype, *shape[:5], d_v)
+        object.__setattr__(self, "sizes", (dtype, layers, beam, heads, d_k, d_v))
+        object.__setattr__(self, "address", PastAddress(keys, values, slots, columns))
 
 
 def step(
@@ -188,6 +220,7 @@ def step(
     tokens: Int64[Tensor, " rows"],
     lengths: Int64[Tensor, " sentences"],
     slots: Int64[Tensor, " sentences"],
+    ancestors: Int32[Tensor, "rows capacity"],
     past: NativePast,
     memory: NativeMemory,
     logits: Float32[Tensor, "rows vocabulary"],
@@ -196,28 +229,37 @@ def step(
     """Read one symbol of every row: fill ``logits`` with the scores of its next, and add to the past in shape.
 
     Sentence i has read ``lengths[i]`` symbols before, and its slot in the past and in the memory is ``slots[i]``.
+    Reordering rows moves no key: ``ancestors[r, t]`` is the row of the beam that holds row r's key of column t.
     ``positions`` are the vectors of positions up to the longest of the lengths, where the model has any. ``weights``
     gets what the last layer weighs the memory by; columns behind a source's length are left as they are.
     """
-    dtype, whole, number = memory.keys.dtype, torch.float32, torch.long
     sentences, rows = len(slots), len(tokens)
     beam = rows // sentences
-    layers, past_slots, capacity = len(stack.layers), past.keys.shape[1], past.keys.shape[4]
-    columns = memory.keys.shape[2]
-    shape = layers, past_slots, beam, stack.heads, capacity
-    memory_slots, wide = len(memory.lengths), stack.heads * (stack.d_v + -stack.d_v % _VECTOR)
+    _check(stack, beam, past, memory)
     one = StepAddress(
-        *(sentences, beam, *_table(stack, positions), address(tokens, number, sentences * beam)),
-        *(address(lengths, number, sentences), address(slots, number, sentences)),
-        *(address(past.ancestors, torch.int32, rows, capacity), address(past.keys, dtype, *shape, stack.d_k)),
-        *(address(past.values, dtype, *shape, stack.d_v), past_slots, capacity),
-        address(memory.keys, dtype, layers, memory_slots, columns, stack.heads * stack.d_k),
-        address(memory.values, dtype, layers, memory_slots, columns, wide),
-        *(address(memory.lengths, number, memory_slots), memory_slots, columns),
+        *(sentences, beam, *_table(stack, positions), address(tokens, torch.long, rows)),
+        *(address(lengths, torch.long, sentences), address(slots, torch.long, sentences)),
+        address(ancestors, torch.int32, rows, past.address.capacity),
+        *(ctypes.addressof(past.address), ctypes.addressof(memory.address)),
         *_weights(weights, rows, stack.heads),
     )
-    scores = address(logits, whole, rows, projection.outputs)
-    call("step", dtype, stack.address, projection.address, one, scores)
+    scores = address(logits, torch.float32, rows, projection.outputs)
+    call("step", memory.keys.dtype, stack.address, projection.address, one, scores)
+
+
+def _check(stack: NativeStack, beam: int, past: NativePast, memory: NativeMemory) -> None:
+    """That the buffers are of such a decoder, and of such a beam."""
+    layers, heads, d_k, d_v = len(stack.layers), stack.heads, stack.d_k, stack.d_v
+    wide = heads * (d_v + -d_v % _VECTOR)
+    if past.sizes == (memory.sizes[0], layers, beam, heads, d_k, d_v) and memory.sizes[1:] == (
+        layers,
+        heads * d_k,
+        wide,
+    ):
+        return
+    raise ValueError(
+        f"the buffers of keys and values are not of this decoder and beam: past {past.sizes}, memory {memory.sizes}"
+    )
 
 
 def _weights(weights: Float32[Tensor, "rows heads columns"] | None, rows: int, heads: int) -> tuple[int | None, int]:

@@ -122,8 +122,8 @@ class NativeTransformer:
         projection = self._projection if state.shortlisted is None else state.shortlisted.matrix
         if state.positions is not None and state.width >= len(state.positions):
             state = replace(state, positions=self._decoder_positions.up_to(state.width + 1))
-        found = state.lengths, state.slots, state.past, state.memory
-        logits = state.logits.flatten()[: len(tokens) * projection.outputs].view(len(tokens), projection.outputs)
+        found = state.lengths, state.slots, state.ancestors, state.past, state.memory
+        logits = state.logits[: len(tokens) * projection.outputs].view(len(tokens), projection.outputs)
         step(self._decoder, projection, state.positions, tokens.contiguous(), *found, logits, weights)
         return logits, replace(state, lengths=state.lengths + 1, width=state.width + 1)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Final, final
 
 import torch
-from jaxtyping import Bool, Float32, Int, Int64
+from jaxtyping import Bool, Float32, Int, Int32, Int64
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -48,7 +48,8 @@ class NativeState:
     """Sentence i's keys and values are in slot ``slots[i]`` of the past and of the memory, as long as it stays.
 
     Reordering hypotheses and releasing sentences changes indices of rows and slots: no key is copied.
-    There may be more slots than sentences. ``lengths`` are the symbols that each sentence has read, ``width`` is the
+    There may be more slots than sentences. ``ancestors[r, t]`` is the row of its beam that wrote what row r looks back
+    at in column t. ``lengths`` are the symbols that each sentence has read, ``width`` is the
     largest of them (at least), and ``source`` the longest source's symbols. ``logits`` is where every step leaves its
     scores. ``positions`` are the vectors of the positions that it may come to, where the model has any: longer
     outputs are given more. ``allowed`` is what each sentence can be continued with, where it is not all of the
@@ -57,9 +58,10 @@ class NativeState:
 
     memory: NativeMemory
     past: NativePast
+    ancestors: Int32[Tensor, "rows capacity"]
     slots: Int64[Tensor, " sentences"]
     lengths: Int64[Tensor, " sentences"]
-    logits: Float32[Tensor, "capacity vocabulary"]
+    logits: Float32[Tensor, " scores"]
     width: int
     source: int
     beam: int
@@ -74,9 +76,9 @@ class NativeState:
         sizes, dtype = (layers, sentences, beam, config.heads, _COLUMNS), memory.keys.dtype
         ancestors = torch.zeros(sentences * beam, _COLUMNS, dtype=torch.int32)
         keys, values = (torch.empty(*sizes, width, dtype=dtype) for width in (config.d_k, config.d_v))
-        lengths, logits = torch.zeros(sentences, dtype=torch.long), torch.empty(sentences * beam, config.vocab_size)
-        past = NativePast(keys, values, ancestors)
-        return cls(memory, past, torch.arange(sentences), lengths, logits, width=0, source=source, beam=beam)
+        lengths, logits = torch.zeros(sentences, dtype=torch.long), torch.empty(sentences * beam * config.vocab_size)
+        past, slots = NativePast(keys, values), torch.arange(sentences)
+        return cls(memory, past, ancestors, slots, lengths, logits, width=0, source=source, beam=beam)
 
     def with_capacity(self) -> "NativeState":
         """The same with capacity for one more column."""
@@ -89,7 +91,7 @@ class NativeState:
 
     def reorder(self, rows: Int[Tensor, " rows"]) -> "NativeState":
         """Row i goes on from row ``rows[i]``, which belongs to the same sentence."""
-        return replace(self, past=replace(self.past, ancestors=self.past.ancestors.index_select(0, rows)))
+        return replace(self, ancestors=self.ancestors.index_select(0, rows))
 
     def release(self, finished: Bool[Tensor, " sentences"]) -> "NativeState":
         """The finished sentences leave with all their rows; the others close ranks, and slots are free."""
@@ -98,8 +100,15 @@ class NativeState:
         slots, lengths = self.slots[staying], self.lengths[staying]
         width, source = _largest(lengths), _largest(self.memory.lengths[slots])
         allowed = None if self.allowed is None else self.allowed.keep(staying)
-        kept = replace(self.reorder(rows), slots=slots, lengths=lengths, width=width, source=source)
-        return replace(kept, allowed=allowed)
+        return replace(
+            self,
+            ancestors=self.ancestors.index_select(0, rows),
+            slots=slots,
+            lengths=lengths,
+            width=width,
+            source=source,
+            allowed=allowed,
+        )
 
     def admit(self, other: "NativeState") -> "NativeState":
         """The sentences of another state, of the same beam, come in behind these, however far each of them is.
@@ -115,10 +124,10 @@ class NativeState:
             target = self._reallocate(sentences + sentences // 2, memory_columns(source), more)
         taken = target._free()[: len(other.slots)]
         target._write(other, taken)
-        ancestors = [F.pad(each.past.ancestors, (0, more - each.past.ancestors.shape[1])) for each in (target, other)]
+        ancestors = [F.pad(each.ancestors, (0, more - each.ancestors.shape[1])) for each in (target, other)]
         return replace(
             target,
-            past=replace(target.past, ancestors=torch.cat(ancestors)),
+            ancestors=torch.cat(ancestors),
             slots=torch.cat([target.slots, taken]),
             lengths=torch.cat([target.lengths, other.lengths]),
             width=max(self.width, other.width),
@@ -146,13 +155,10 @@ class NativeState:
                 new(layers, slots, source, memory.values.shape[3]),
                 memory.lengths.new_zeros(slots),
             ),
-            past=NativePast(
-                new(*sizes, past.keys.shape[5]),
-                new(*sizes, past.values.shape[5]),
-                F.pad(past.ancestors, (0, columns - past.ancestors.shape[1])),
-            ),
+            past=NativePast(new(*sizes, past.keys.shape[5]), new(*sizes, past.values.shape[5])),
+            ancestors=F.pad(self.ancestors, (0, columns - self.ancestors.shape[1])),
             slots=torch.arange(len(self.slots)),
-            logits=self.logits.new_empty(slots * self.beam, self.logits.shape[1]),
+            logits=self.logits.new_empty(len(self.logits) // past.keys.shape[1] * slots),
         )
         after._write(self, after.slots)
         return after

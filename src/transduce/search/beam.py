@@ -12,9 +12,10 @@ Where memory is too small for all sentences of a round, they begin anew in small
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar, final
 
+import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
@@ -24,7 +25,7 @@ from transduce.kernels import is_out_of_memory
 from transduce.models import LAST_CROSS, NO_ATTENTION, Model, State, Tokens
 from transduce.search.coverage import Coverage
 from transduce.search.hypotheses import Sentence
-from transduce.search.ranking import rank
+from transduce.search.ranking import rank, to_tensor
 from transduce.search.settings import Cancelled, NothingFound, Outcome, Request, TooLittleMemory
 
 M = TypeVar("M")
@@ -161,17 +162,19 @@ def _search(model: Model[M, S], take: Take, device: torch.device | None) -> Iter
 
 
 def _begin(model: Model[M, S], requests: Sequence[Request], device: torch.device | None) -> _Batch[S]:
-    longest, settings = max(len(each.source) for each in requests), requests[0].settings
-    ids = torch.tensor([[*each.source, *[0] * (longest - len(each.source))] for each in requests], device=device)
-    source = Tokens(ids, torch.tensor([len(each.source) for each in requests], device=device))
+    device = device or torch.device("cpu")
+    lengths, settings = [len(each.source) for each in requests], requests[0].settings
+    longest = max(lengths)
+    ids = [[*each.source, *[0] * (longest - len(each.source))] for each in requests]
+    source = Tokens(to_tensor(ids, np.int64, device), to_tensor(lengths, np.int64, device))
     beam, allowed = settings.beam_size, None
     if settings.shortlist is not None:
         allowed = settings.shortlist.allowed(source, [_needed(each) for each in requests])
     return _Batch(
         model.start(model.encode(source), beam, allowed=allowed),
         [Sentence.begin(each) for each in requests],
-        torch.tensor([each.settings.begin_id for each in requests], device=device).repeat_interleave(beam),
-        Coverage.empty(source.lengths, beam, ids.device) if settings.coverage else None,
+        to_tensor([each.settings.begin_id for each in requests for _ in range(beam)], np.int64, device),
+        Coverage.empty(source.lengths, beam, device) if settings.coverage else None,
     )
 
 
@@ -210,9 +213,9 @@ def _advance(model: Model[M, S], batch: _Batch[S]) -> _Batch[S]:
         symbols += [symbol for _, _, symbol in chosen]
     state = step.state
     if beam > 1 and any(sentence.request.settings.sampling is None for sentence in batch.sentences):
-        rows = torch.tensor(parents, device=device)
+        rows = to_tensor(parents, np.int64, device)
         state, coverage = state.reorder(rows), None if coverage is None else coverage.reorder(rows)
-    return replace(batch, state=state, coverage=coverage, newest=torch.tensor(symbols, device=device))
+    return _Batch(state, batch.sentences, to_tensor(symbols, np.int64, device), coverage)
 
 
 def _leave(batch: _Batch[S]) -> tuple[_Batch[S], list[Sentence]]:
@@ -220,7 +223,7 @@ def _leave(batch: _Batch[S]) -> tuple[_Batch[S], list[Sentence]]:
     leaving = [sentence.is_certain() or sentence.request.cancelled for sentence in batch.sentences]
     if not any(leaving):
         return batch, []
-    done = torch.tensor(leaving, device=batch.newest.device)
+    done = to_tensor(leaving, np.bool_, batch.newest.device)
     rows = (~done).repeat_interleave(batch.beam).nonzero().squeeze(1)
     staying = _Batch(
         state=batch.state.release(done),

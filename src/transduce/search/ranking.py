@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final, Literal, NamedTuple, TypeVar, assert_never, final
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -54,6 +55,11 @@ class Ranked:
         parts = [each.flatten().tolist() for each in (self.log_probability, self.beam, self.symbol)]
         for first in range(0, len(parts[0]), count):
             yield list(zip(*(part[first : first + count] for part in parts), strict=True))
+
+
+def to_tensor(values: Sequence[object], dtype: type, device: torch.device) -> Tensor:
+    """Lists of numbers, by way of NumPy: it reads them in a quarter of the time that ``torch.tensor`` takes."""
+    return torch.from_numpy(np.array(values, dtype)).to(device)
 
 
 _By = Literal["fast", "masked", "banks"] | float | Sampling
@@ -157,7 +163,7 @@ def _select(step: Step[S], indices: Sequence[int], sentences: int) -> Step[S]:
 def _rank_group(step: Step[S], group: Sequence[_Next], way: _Way) -> Iterator[list[Candidate]]:
     """The candidates of sentences that are ranked in the same way."""
     sentences = [each.sentence for each in group]
-    so_far = torch.tensor([sentence.log_probability for sentence in sentences], device=step.logits.device)
+    so_far = to_tensor([sentence.log_probability for sentence in sentences], np.float32, step.logits.device)
     if way.by == "fast":
         candidates = _rank_fast(step, so_far, group, way).candidates()
         if not any(each.banned for each in group):
@@ -183,7 +189,7 @@ def _rank_group(step: Step[S], group: Sequence[_Next], way: _Way) -> Iterator[li
 def _rank_fast(step: Step[S], so_far: Float[Tensor, "sentences beam"], group: Sequence[_Next], way: _Way) -> Ranked:
     """The most probable continuations, and as many more as any sentence has to leave out."""
     beam, vocabulary = so_far.shape[1], step.vocabulary
-    must_end = torch.tensor([each.sentence.must_end for each in group], device=step.logits.device)
+    must_end = to_tensor([each.sentence.must_end for each in group], np.bool_, step.logits.device)
     left_out = max((each.left_out for each in group if each.banned or not each.sentence.may_end), default=0)
     count = min(2 * beam + left_out, beam * vocabulary)
     limits = way.forbidden, must_end, way.end_id, count
