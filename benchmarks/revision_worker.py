@@ -4,7 +4,7 @@ Run by the interpreter of whatever revision it speaks for, so it keeps to what a
 
     outputs        all outputs of all models, in every number format and kind of search
     cases          what can be timed
-    time CASE      sentences a second, once
+    time CASE      sentences or target tokens a second of the processor's time, once
 """
 
 import gzip
@@ -16,8 +16,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 import transduce
-from transduce.config import Precision
+from benchmarks.peers.batches import real_corpus
+from benchmarks.peers.sizes import make_config
+from transduce.config import Precision, TrainConfig
+from transduce.kernels import resolve_precision
+from transduce.models import build
+from transduce.training import make_optimizer, step_seed, train_step
 
 FORMATS: tuple[Precision, ...] = ("float32", "bfloat16", "int8")
 SEARCHES: dict[str, dict[str, Any]] = {
@@ -28,6 +35,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
 }
 TEXTS = 60
 BATCH, ALONE = 64, 8  # sentences that are timed together, and one by one
+PAIRS, VOCABULARY, STEPS, RATE = 3000, 8000, 2, 1e-4  # what batches are made of, and how many are trained on
 
 
 def read_pairs(data: Path, model: Path) -> tuple[list[str], list[str]]:
@@ -70,6 +78,24 @@ def write(translator: transduce.Translator, beam: int, batches: list[list[str]])
     return sum(len(translator.translate(batch, beam_size=beam, max_extra_length=0)) for batch in batches)
 
 
+class Steps:
+    """Training steps of a model of some size on Multi30k, as ``benchmarks.training_step`` makes them."""
+
+    def __init__(self, data: Path, size: str) -> None:
+        self._corpus = real_corpus(data / "multi30k", PAIRS, VOCABULARY)
+        self._model = build(make_config(size, self._corpus.vocab_size))
+        self._optimizer = make_optimizer(self._model, TrainConfig())
+        self._dtype = resolve_precision("auto", torch.device("cpu"))
+        self._batches = self._corpus.take(0, STEPS)
+
+    def __call__(self) -> int:
+        """How many target tokens were trained on, the same in every call."""
+        for number, batch in enumerate(self._batches):
+            seed = step_seed(0, number)
+            train_step(self._model, self._optimizer, [batch], RATE, self._dtype, seed)
+        return sum(batch.target_tokens for batch in self._batches)
+
+
 def timings(data: Path, models: list[Path]) -> dict[str, Callable[[], int]]:
     """What can be timed, by name: each call gives how many sentences it wrote."""
     found: dict[str, Any] = {}
@@ -81,22 +107,23 @@ def timings(data: Path, models: list[Path]) -> dict[str, Callable[[], int]]:
                 name = f"{model.name}, {format_}, beam {beam}"
                 found[name] = partial(write, translator, beam, [sources[:BATCH]])
                 found[f"{name}, one by one"] = partial(write, translator, beam, [[text] for text in sources[:ALONE]])
-    return found
+    return found | {f"training, {size} (tokens)": Steps(data, size) for size in ("tiny", "recipe")}
 
 
 def main() -> None:
     data, *models = map(Path, sys.argv[1:])
-    cases = timings(data, models)
+    cases: dict[str, Callable[[], int]] = {}
     for line in sys.stdin:
         match json.loads(line):
             case ["outputs"]:
                 answer: object = outputs(data, models)
             case ["cases"]:
+                cases = timings(data, models)
                 answer = list(cases)
             case ["time", name]:
-                start = time.perf_counter()
+                start = time.process_time()
                 count = cases[name]()
-                answer = count / (time.perf_counter() - start)
+                answer = count / (time.process_time() - start)
             case other:
                 raise ValueError(f"no such question: {other}")
         print(json.dumps(answer), flush=True)

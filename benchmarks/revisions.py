@@ -1,7 +1,7 @@
 """What this revision does differently from an earlier one: losses, old checkpoints, outputs of old models, and speed.
 
     git worktree add ../before REVISION && make -C ../before install
-    python -m benchmarks.revisions ../before --data DIR [--rounds N] [--work DIR]
+    python -m benchmarks.revisions ../before --data DIR [--processes N] [--rounds N] [--work DIR]
 
 DIR holds the folders ``multi30k`` and ``scan``. Each revision runs with its own interpreter, in processes of its own:
 
@@ -9,10 +9,12 @@ DIR holds the folders ``multi30k`` and ``scan``. Each revision runs with its own
 - checkpoints: what the earlier revision left at step 25, taken to step 50 by this one;
 - outputs: the earlier revision's models, in every number format, with beam search, greedy search, n best, sampling and
   forced scoring;
-- speed: tokens a second of training and sentences a second of decoding, by turns.
+- speed: tokens of training and sentences of decoding for a second of one thread's processor time, by turns. Processes
+  of one revision differ by more than two revisions do (where their memory comes to lie), so there are several of each;
+  the C library is told to keep what is freed, as in training: what it gives back and takes again changes with chance.
 
 Writes benchmarks/results/revisions.md and its part of docs/notebook/revisions.md, and ends with status 1 where anything
-but the speed differs, beyond the rounding of a score. Some fifteen minutes on two cores; with --work, what is trained
+but the speed differs, beyond the rounding of a score. Some twenty minutes on two cores; with --work, what is trained
 already stays.
 """
 
@@ -26,7 +28,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,8 +44,11 @@ RECIPES: Final = {"multi30k": "multi30k", "multi30k-base": "multi30k", "scan-sim
 STEPS: Final = 50
 HALF: Final = STEPS // 2
 ROUNDING: Final = 1e-5  # nats by which a score may differ: sums of float32 in another order
-WARM_UP: Final = 10  # steps that training's speed leaves out
-TRAINED: Final = ("multi30k", "scan-simple")  # whose training is timed again in every round
+# How processes are started whose speed is measured.
+STEADY: Final = {
+    "OMP_NUM_THREADS": "1",
+    **{f"MALLOC_{which}_THRESHOLD_": str(10**9) for which in ("TRIM", "MMAP")},
+}
 
 
 @dataclass(frozen=True)
@@ -60,15 +65,14 @@ class Side:
 
     def environment(self) -> dict[str, str]:
         """With its own sources first."""
-        return {**os.environ, "PYTHONPATH": str(self.folder / "src")}
+        return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (self.folder / "src", self.folder)))}
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a training wrote: the loss of each step, its tokens a second, and the sha256 of the last weights."""
+    """What a training wrote: the loss of each step, and the sha256 of the last weights."""
 
     losses: tuple[float, ...]
-    speed: float
     weights: str
 
 
@@ -95,10 +99,8 @@ def read_run(out: Path) -> Run:
     """A run directory's figures."""
     written = [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     steps = [row for row in written if row["split"] == "train"]
-    first, last = next(row for row in steps if row["step"] >= WARM_UP), steps[-1]
-    speed = (last["target_tokens"] - first["target_tokens"]) / (last["seconds"] - first["seconds"])
     weights = (out / "checkpoints" / f"step-{STEPS}" / "model.safetensors").read_bytes()
-    return Run(tuple(row["loss"] for row in steps), speed, hashlib.sha256(weights).hexdigest())
+    return Run(tuple(row["loss"] for row in steps), hashlib.sha256(weights).hexdigest())
 
 
 def go_on(side: Side, recipe: str, data: Path, old: Path, out: Path) -> Run:
@@ -116,11 +118,10 @@ Written = tuple[list[str], list[float]]
 class Worker:
     """A process of one side that has loaded models and does what it is asked."""
 
-    def __init__(self, side: Side, models: list[Path], data: Path) -> None:
-        words = side.command(str(WORKER), str(data), *map(str, models))
-        self._process = subprocess.Popen(
-            words, env=side.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
-        )
+    def __init__(self, side: Side, models: list[Path], data: Path, environment: Mapping[str, str] = {}) -> None:
+        words, pipe = side.command(str(WORKER), str(data), *map(str, models)), subprocess.PIPE
+        own = {**side.environment(), **environment}
+        self._process = subprocess.Popen(words, env=own, stdin=pipe, stdout=pipe, text=True, encoding="utf-8")
 
     def __enter__(self) -> "Worker":
         return self
@@ -139,7 +140,7 @@ class Worker:
         return answer
 
     def time(self, case: str) -> float:
-        """Sentences a second, measured once."""
+        """Sentences or tokens a second, measured once."""
         return float(self._ask("time", case))
 
     def _ask(self, *question: str) -> str:
@@ -213,44 +214,37 @@ def largest_difference(one: Sequence[Sequence[float]], other: Sequence[Sequence[
     )
 
 
-def compare_speed(sides: list[Side], workers: list[Worker], data: Path, work: Path, rounds: int) -> Part:
-    """Decoding in every round, training in every third; who is first changes from round to round."""
-    cases = workers[0].cases()
-    found: dict[str, list[list[float]]] = {case: [] for case in cases}
-    for case in cases:
-        for worker in workers:
-            worker.time(case)
-    for round_ in range(rounds):
-        order = (0, 1) if round_ % 2 else (1, 0)
-        for case in cases:
-            speeds = {side: workers[side].time(case) for side in order}
-            found[case].append([speeds[0], speeds[1]])
-        for recipe in TRAINED if round_ % 3 == 0 else ():
-            folder = work / f"speed-{round_}" / recipe
-            speeds = {side: train(sides[side], recipe, data, folder / sides[side].name).speed for side in order}
-            found.setdefault(f"training, {recipe} (tokens)", []).append([speeds[0], speeds[1]])
-    head = ["a second", *(side.name for side in sides), "ratio, median", "from, to", "rounds"]
+def compare_speed(sides: list[Side], models: list[Path], data: Path, processes: int, rounds: int) -> Part:
+    """So many processes of either side, and in each pair of them so many rounds; who is first changes."""
+    found: dict[str, list[list[float]]] = {}
+    for _ in range(processes):
+        with ExitStack() as stack:
+            pair = [stack.enter_context(Worker(side, models, data, STEADY)) for side in sides]
+            cases, _ = (worker.cases() for worker in pair)
+            for case in cases:
+                for worker in pair:
+                    worker.time(case)
+                for round_ in range(rounds):
+                    speeds = {side: pair[side].time(case) for side in ((0, 1) if round_ % 2 else (1, 0))}
+                    found.setdefault(case, []).append([speeds[0], speeds[1]])
+    head = ["a second", *(side.name for side in sides), "best / best", "ratio, median", "quartiles", "rounds"]
     return Part(table(head, [speed_row(case, speeds) for case, speeds in found.items()]))
 
 
 def speed_row(case: str, speeds: list[list[float]]) -> list[str]:
-    """Both sides' medians, and those of what they are to each other in each round."""
-    ratios = [new / old for old, new in speeds]
-    middle = [f"{statistics.median(side):,.1f}" for side in zip(*speeds, strict=True)]
-    return [
-        case,
-        *middle,
-        f"{statistics.median(ratios):.3f}",
-        f"{min(ratios):.2f} to {max(ratios):.2f}",
-        str(len(ratios)),
-    ]
+    """Both sides' best, and what they are to each other in the rounds: the median, and its quartiles."""
+    best = [max(side) for side in zip(*speeds, strict=True)]
+    first, middle, third = statistics.quantiles([new / old for old, new in speeds], n=4)
+    shown = [f"{best[1] / best[0]:.3f}", f"{middle:.3f}", f"{first:.2f} to {third:.2f}", str(len(speeds))]
+    return [case, *(f"{each:,.1f}" for each in best), *shown]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="What this revision does differently from an earlier one.")
     parser.add_argument("before", type=Path, help="a checkout of the earlier revision, installed")
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--rounds", type=int, default=15, help="of the speed; 0: leave that out")
+    parser.add_argument("--processes", type=int, default=5, help="of either side for the speed; 0: leave that out")
+    parser.add_argument("--rounds", type=int, default=10, help="of the speed, in every pair of processes")
     parser.add_argument("--work", type=Path, help="where the runs go; left out: a temporary folder")
     given = parser.parse_args()
     sides, data = [Side("before", given.before.resolve()), Side("this", HERE)], given.data.resolve()
@@ -258,10 +252,9 @@ def main() -> None:
         work = given.work or Path(temporary)
         parts = [compare_losses(sides, data, work)]
         models = [work / sides[0].name / recipe for recipe in RECIPES]
-        workers = [stack.enter_context(Worker(side, models, data)) for side in sides]
-        parts.append(compare_outputs(workers))
-        if given.rounds:
-            parts.append(compare_speed(sides, workers, data, work, given.rounds))
+        parts.append(compare_outputs([stack.enter_context(Worker(side, models, data)) for side in sides]))
+        if given.processes:
+            parts.append(compare_speed(sides, models, data, given.processes, given.rounds))
     lines = [circumstances(), *(line for part in parts for line in ["", *part.lines])]
     insert("notebook/revisions.md", "revisions", lines)
     RESULT.write_text("\n".join(lines) + "\n", encoding="utf-8")

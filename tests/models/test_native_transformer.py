@@ -58,7 +58,7 @@ def _built(way):
 
 def make(variant):
     torch.manual_seed(3)
-    model = build(ModelConfig(**SIZES, **variant)).eval().requires_grad_(False)
+    model = build(ModelConfig(**{**SIZES, **variant})).eval().requires_grad_(False)
     for parameter in model.parameters():
         if parameter.dim() == 1:
             parameter.add_(0.1 * torch.randn_like(parameter))  # gains and biases that leave a trace
