@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from transduce.kernels import Mask, Relative, Scoring, attend, attention, attention_weights
+from transduce.kernels import Dropped, Mask, Relative, Scoring, attend, attention, attention_weights
+from transduce.kernels.dropout import WHOLE
 from transduce.kernels.scores import attend_plainly
 
 pytest_plugins = ["naive_attention"]
@@ -134,3 +135,61 @@ def test_the_way_follows_from_the_sizes(monkeypatch, mask, queries, kind, limit,
     assert taken == [expected]
     allowed, distance = mask.matrix(queries, 97, CPU), torch.arange(97) - torch.arange(97 - queries, 97).unsqueeze(1)
     torch.testing.assert_close(found, attend_plainly(query, key, value, allowed, distance, how))
+
+
+FAR = torch.arange(233) < torch.tensor([[233], [61]])
+
+
+@pytest.mark.parametrize(
+    ("mask", "queries", "limit", "change", "expected"),
+    [
+        (Mask(), 233, 2**26, {}, "torch"),
+        (Mask(), 233, 0, {}, "torch"),  # it makes no weights
+        (Mask(FAR), 217, 0, {}, "torch"),
+        (Mask(causal=True), 233, 2**26, {}, "torch"),
+        (Mask(FAR, causal=True), 233, 2**26, {}, "torch"),
+        (Mask(FAR, causal=True), 233, 0, {}, "chunks"),  # the mask would be as large as the weights
+        (Mask(window=77), 217, 2**26, {}, "torch"),
+        (Mask(torch.tensor([[True], [False]]).expand(2, 233)), 233, 2**26, {}, "torch"),  # whose result nobody reads
+        (Mask(), 199, 2**26, {}, "plain"),
+        (Mask(), 233, 2**26, {"dtype": torch.float64}, "plain"),
+        (Mask(), 233, 2**26, {"dtype": torch.bfloat16}, "plain"),
+        (Mask(), 233, 2**26, {"kind": "bilinear"}, "plain"),
+        (Mask(), 233, 2**26, {"dropped": Dropped(0.3, torch.arange(2 * 233).view(2, 233))}, "plain"),
+    ],
+)
+def test_long_sequences_in_float32_are_torchs_own(monkeypatch, mask, queries, limit, change, expected):
+    taken = []
+    ways = {"torch": "_attend_in_torch", "chunks": "attend_in_chunks", "plain": "attend_plainly"}
+    for way, name in ways.items():
+        original = getattr(attention, name)
+        monkeypatch.setattr(attention, name, lambda *a, w=way, o=original: taken.append(w) or o(*a))
+    shapes = (BATCH, HEADS, queries, D_K), (BATCH, HEADS, 233, D_K), (BATCH, HEADS, 233, D_V)
+    dtype, dropped = change.get("dtype", torch.float32), change.get("dropped", WHOLE)
+    tensors = [each.detach().to(dtype).requires_grad_() for each in leaves(*shapes)]
+    how = Scoring(scale=0.3) if "kind" not in change else Scoring(bilinear=scoring("bilinear")[1][0].float())
+    monkeypatch.setattr(attention, "_WEIGHTS", limit)
+    found = attend(*tensors, mask, how, dropped)
+    assert taken == [expected]
+    allowed, distance = (
+        mask.matrix(queries, 233, CPU),
+        torch.arange(233) - torch.arange(233 - queries, 233).unsqueeze(1),
+    )
+    others = [each.detach().clone().requires_grad_() for each in tensors]
+    plain = attend_plainly(*others, allowed, distance, how, dropped.heads(HEADS, (BATCH, queries), CPU))
+    # Of padding's queries, and of those that see nothing, nobody reads the result.
+    real = torch.ones(2, queries) if mask.real is None else mask.real[:, -queries:].float()
+    for each in (found, plain):
+        assert not each.isnan().any()
+        (each * real[:, None, :, None].to(dtype)).square().sum().backward()
+    read = real.bool().unsqueeze(1).expand(-1, HEADS, -1)
+    torch.testing.assert_close(found[read], plain[read])
+    for one, other in zip(tensors, others, strict=True):
+        torch.testing.assert_close(one.grad, other.grad)
+
+
+def test_mixed_precision_is_not_for_torchs_own(monkeypatch):
+    monkeypatch.setattr(attention, "_attend_in_torch", None)
+    tensors = [each.detach().float() for each in leaves(*[(1, 1, 233, D_K)] * 3)]
+    with torch.autocast("cpu", torch.bfloat16):
+        attend(*tensors, Mask())

@@ -6,6 +6,7 @@ from typing import Final
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
 from transduce.kernels.chunked import attend_in_chunks
 from transduce.kernels.dropout import WHOLE, Dropped
@@ -16,6 +17,9 @@ from transduce.kernels.scores import PRODUCT, Scoring, attend_plainly, compare, 
 # More weights than this are over 256 MiB in float32, which each layer would keep for its backward pass. Chunks take
 # about as long then where a sequence is long, and longer where there are many short ones (docs/performance.md).
 _WEIGHTS: Final = 2**26
+# From so many queries and keys on, PyTorch's own function takes less time than the plain formula on CPUs, in float32:
+# never in bfloat16, in steps, or in short batches (docs/notebook/attention.md).
+_LONG: Final = 200
 
 
 def attend(
@@ -40,10 +44,32 @@ def attend(
         keys = seen
     if mask.window is not None and queries == keys and keys > 3 * block_size(mask.window):
         return attend_locally(query, key, value, mask, scoring, dropped)
-    if scoring.plain and batch * heads * queries * keys > _WEIGHTS:
+    large = batch * heads * queries * keys > _WEIGHTS
+    # A matrix of queries and keys may be as large as the weights: chunks make none.
+    if _is_faster_in_torch(query, key, scoring, dropped) and not (large and mask.joins_queries_and_keys):
+        return _attend_in_torch(query, key, value, mask, scoring.scale)
+    if scoring.plain and large:
         return attend_in_chunks(scoring.turn(query), key, value, mask, dropped)
     allowed = mask.matrix(queries, keys, query.device)
     return attend_plainly(query, key, value, allowed, _distance(query, key, scoring), scoring, dropped)
+
+
+def _is_faster_in_torch(query: Tensor, key: Tensor, scoring: Scoring, dropped: Dropped) -> bool:
+    """Whether PyTorch's own function computes the same, and sooner."""
+    if query.device.type != "cpu" or min(query.shape[2], key.shape[2]) < _LONG:
+        return False
+    # Its dropout would draw by chance, and not by each row's seed.
+    computes_it = scoring.plain and dropped.share == 0
+    return computes_it and query.dtype == key.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
+
+
+def _attend_in_torch(query: Tensor, key: Tensor, value: Tensor, mask: Mask, scale: float) -> Tensor:
+    """By scaled_dot_product_attention, which makes no matrix of the weights."""
+    if mask.joins_queries_and_keys and mask.real is None and mask.window is None and query.shape[2] == key.shape[2]:
+        return F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=scale)
+    allowed = mask.matrix(query.shape[2], key.shape[2], query.device)
+    allowed = None if allowed is None else allowed.unsqueeze(1)
+    return F.scaled_dot_product_attention(query, key, value, allowed, scale=scale)
 
 
 def attention_weights(

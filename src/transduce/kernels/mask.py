@@ -23,6 +23,11 @@ class Mask:
     causal: bool = False
     window: int | None = None
 
+    @property
+    def joins_queries_and_keys(self) -> bool:
+        """Whether queries differ in which keys they may look at."""
+        return self.causal or self.window is not None
+
     def matrix(self, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "#batch #queries keys"] | None:
         """True where a query may look at a key; None where all may look at all."""
         return self.part(range(keys - queries, keys), range(keys), device)
@@ -30,7 +35,7 @@ class Mask:
     def part(self, queries: range, keys: range, device: torch.device) -> Bool[Tensor, "#batch #queries keys"] | None:
         """The matrix of some columns' queries and some columns' keys."""
         real = None if self.real is None else self.real[:, None, keys.start : keys.stop]
-        if not self.causal and self.window is None:
+        if not self.joins_queries_and_keys:
             return real
         own = torch.arange(queries.start, queries.stop, device=device).unsqueeze(1)
         within = self.within(torch.arange(keys.start, keys.stop, device=device) - own).unsqueeze(0)
