@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from benchmarks.page import circumstances, insert, table
 from benchmarks.rounds import alternate
 from transduce.kernels import Mask
-from transduce.kernels.scores import attend_plainly
+from transduce.kernels.scores import PRODUCT, attend_plainly
 
 RESULT: Final = Path(__file__).parent / "results" / "plain_attention.md"
 HEADS, WIDTH = 8, 64  # base's
@@ -66,7 +66,7 @@ def prepare(case: Case, dtype: torch.dtype) -> dict[str, Callable[[], object]]:
 
     def plain(query: Tensor) -> Tensor:
         allowed = mask.matrix(case.queries, case.keys, query.device)
-        return attend_plainly(query, key, value, allowed, None)
+        return attend_plainly(query, key, value, allowed, None, PRODUCT)
 
     def fused(query: Tensor) -> Tensor:
         allowed = None if case.causal else real[:, None, None]
