@@ -9,14 +9,19 @@ from pydantic import Field, field_validator, model_validator
 from transduce.config.section import FROM_LIST, REFUSED, SAFE, Section, check_word
 
 MadeUpTask = Literal["copy"]
+LinearizationKind = Literal["brackets", "shift_reduce"]
+TreeTags = Literal["normalized", "kept"]
 
 # The store numbers them in a byte.
 MAX_CORPORA: Final = 256
 _FORMS: dict[tuple[str, ...], str] = {
     ("source", "target"): "a source and a target file",
     ("pairs",): "one file of pairs",
+    ("trees",): "a treebank",
     ("made_up",): "a made-up task",
 }
+# How trees become targets: the same in all of a run.
+_TREE_SETTINGS: Final = ("linearization", "tags", "functions")
 
 
 class Corpus(Section):
@@ -34,6 +39,24 @@ class Corpus(Section):
     pattern: str | None = Field(
         None,
         description="regular expression that each line of pairs matches, with groups (?P<source>) and (?P<target>)",
+    )
+    trees: Annotated[str | tuple[str, ...] | None, FROM_LIST] = Field(
+        None,
+        description="a treebank in Penn brackets in place of source and target, whose sentences are the sources and "
+        "trees the targets: a file (plain, .gz or .zst), a folder of files, or a list of such",
+        examples=["train.trees.gz", ["wsj/02", "wsj/03"]],
+    )
+    linearization: LinearizationKind = Field(
+        "brackets",
+        description="how trees become symbols: brackets, which close with their label (Vinyals et al. 2015), or the "
+        "actions of a top-down shift_reduce parser",
+    )
+    tags: TreeTags = Field(
+        "normalized", description="part-of-speech tags of words in trees: one symbol for all of them, or kept"
+    )
+    functions: bool = Field(False, description="keep what phrases do in the sentence in their labels (NP-SBJ)")
+    bad_trees: Literal["refuse", "drop"] = Field(
+        "refuse", description="refuse the treebank, or leave the tree out, where one cannot be read"
     )
     made_up: MadeUpTask | None = Field(None, description="generated task in place of files")
     count: int = Field(10_000, ge=1, description="pairs of the generated task")
@@ -86,12 +109,19 @@ class Corpus(Section):
 
     @model_validator(mode="after")
     def _check_form(self) -> "Corpus":
-        names = ("source", "target", "pairs", "made_up")
+        names = ("source", "target", "pairs", "trees", "made_up")
         given = tuple(name for name in names if getattr(self, name) is not None)
         if given not in _FORMS:
             raise ValueError(
                 f"a corpus is {', or '.join(_FORMS.values())}; given is {' and '.join(given) or 'nothing'}"
             )
+        changed = [
+            name
+            for name in (*_TREE_SETTINGS, "bad_trees")
+            if getattr(self, name) != type(self).model_fields[name].default
+        ]
+        if self.trees is None and changed:
+            raise ValueError(f"{changed[0]} is for treebanks: name one with trees, or leave it out")
         if self.pattern is not None and self.pairs is None:
             raise ValueError("pattern is for one file of pairs: name it with pairs")
         return self
@@ -159,6 +189,15 @@ class DataConfig(Section):
         if len(value) > MAX_CORPORA:
             raise ValueError(f"at most {MAX_CORPORA} corpora can be told apart: join some")
         return value
+
+    @model_validator(mode="after")
+    def _check_that_trees_agree(self) -> "DataConfig":
+        corpora = [*self.train, self.dev, *([self.test] if self.test else [])]
+        treebanks = [corpus for corpus in corpora if corpus.trees is not None]
+        for name in _TREE_SETTINGS:
+            if len({getattr(corpus, name) for corpus in treebanks}) > 1:
+                raise ValueError(f"{name} differs between treebanks: give all of train, dev and test the same")
+        return self
 
     @property
     def folder(self) -> Path:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, final
 
-MetricKey = Literal["bleu", "chrf", "ter", "exact", "comet", "loss", "perplexity"]
+MetricKey = Literal["bleu", "chrf", "ter", "exact", "comet", "brackets", "loss", "perplexity"]
 
 
 @final
@@ -15,13 +15,13 @@ class Metric:
 
     ``name`` is for people; files, options and settings call it by its key. ``decimals`` is how many are shown.
     ``needs`` is what it is computed from: the "probabilities" that a model gives the references, a model's "outputs"
-    beside the references, or those with a "trained" model that judges them.
+    beside the references, those with a "trained" model that judges them, or the "trees" of a parser and of a treebank.
     """
 
     name: str
     better: Literal["higher", "lower"]
     decimals: int
-    needs: Literal["probabilities", "outputs", "trained"]
+    needs: Literal["probabilities", "outputs", "trained", "trees"]
 
     def rank(self, value: float) -> float:
         """A value as a number of which more is better."""
@@ -39,6 +39,7 @@ METRICS: Final[Mapping[MetricKey, Metric]] = MappingProxyType(
         "ter": Metric("TER", "lower", 2, "outputs"),
         "exact": Metric("exact match", "higher", 2, "outputs"),
         "comet": Metric("COMET", "higher", 4, "trained"),  # most of its values lie between 0 and 1
+        "brackets": Metric("bracketing F1", "higher", 2, "trees"),
         "loss": Metric("loss", "lower", 3, "probabilities"),  # nats per target token, without label smoothing
         "perplexity": Metric("perplexity", "lower", 2, "probabilities"),
     }

@@ -86,8 +86,8 @@ class TokenizerConfig(VocabularyConfig):
             raise ValueError(f"where one side has its own vocabulary, both do: add [tokenizer.{missing}]")
         if self.shared:
             _check_fit(self)
-        if self.bpe_dropout and any(side.kind != "bpe" for side in self.sides):
-            raise ValueError(f"bpe_dropout = {self.bpe_dropout} is for kind = 'bpe' on both sides")
+        if self.bpe_dropout and all(side.kind != "bpe" for side in self.sides):
+            raise ValueError(f"bpe_dropout = {self.bpe_dropout} is for kind = 'bpe', of one side at least")
         return self
 
     @property

@@ -19,6 +19,7 @@ from transduce.data.lines import (
 from transduce.data.plan import Plan, padding_share, plan_epoch, plan_window
 from transduce.data.share import Share, deal, divide
 from transduce.data.store import Store, write_store
+from transduce.data.treebank import PlacedTree, read_treebank
 
 __all__ = [
     "Bare",
@@ -29,6 +30,7 @@ __all__ = [
     "Ids",
     "Lexicon",
     "PairFilter",
+    "PlacedTree",
     "Plan",
     "Resegment",
     "Share",
@@ -55,6 +57,7 @@ __all__ = [
     "read_lines",
     "read_numbered",
     "read_pairs",
+    "read_treebank",
     "refuse_other_encodings",
     "text_flaw",
     "write_store",

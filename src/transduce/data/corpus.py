@@ -1,4 +1,4 @@
-"""Parallel text as people have it: two files, or one file of pairs."""
+"""Parallel text as people have it: two files, one file of pairs, or a treebank."""
 
 import json
 import random
@@ -15,6 +15,7 @@ from pyarrow import parquet
 from transduce.config import BadInputError, Corpus
 from transduce.config.corpora import MadeUpTask
 from transduce.data.lines import Bare, is_text, read_lines, read_pairs, tell_once
+from transduce.data.treebank import read_tree_pairs, treebank_files
 
 _COMPRESSED: Final = (".gz", ".zst")
 
@@ -63,6 +64,8 @@ def read_numbered(corpus: Corpus, root: Path, *, keep_invalid: bool = False) -> 
 
 def corpus_paths(corpus: Corpus, root: Path) -> list[Path]:
     """The files of a corpus, source before target."""
+    if corpus.trees is not None:
+        return treebank_files(corpus, root)
     return [root / name for name in (corpus.pairs, corpus.source, corpus.target) if name is not None]
 
 
@@ -74,6 +77,8 @@ def name_corpus(corpus: Corpus, root: Path) -> str:
 def _read(corpus: Corpus, root: Path, keep_invalid: bool) -> Pairs:
     if corpus.made_up is not None:
         return make_task(corpus.made_up, corpus.count, corpus.seed)
+    if corpus.trees is not None:
+        return read_tree_pairs(corpus, root, keep_invalid=keep_invalid)
     paths = corpus_paths(corpus, root)
     if corpus.pairs is None:
         return read_pairs(*paths, keep_invalid=keep_invalid)

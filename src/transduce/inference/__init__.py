@@ -3,8 +3,9 @@
 from transduce.inference.alignment import pharaoh
 from transduce.inference.engine import Engine
 from transduce.inference.loading import load
+from transduce.inference.parsing import Parse, Parser
 from transduce.inference.queue import RequestQueue
 from transduce.inference.translation import Translation
 from transduce.inference.translator import Translator
 
-__all__ = ["Engine", "RequestQueue", "Translation", "Translator", "load", "pharaoh"]
+__all__ = ["Engine", "Parse", "Parser", "RequestQueue", "Translation", "Translator", "load", "pharaoh"]

@@ -17,6 +17,7 @@ from transduce.search.settings import (
     SearchSettings,
     TooLittleMemory,
 )
+from transduce.search.well_formed import TreeSymbols, WellFormed
 
 __all__ = [
     "Cancelled",
@@ -37,6 +38,8 @@ __all__ = [
     "SearchSettings",
     "Take",
     "TooLittleMemory",
+    "TreeSymbols",
+    "WellFormed",
     "Without",
     "beam_search",
     "score_targets",

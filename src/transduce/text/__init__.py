@@ -3,19 +3,29 @@
 from transduce.text.bpe import learn_bpe
 from transduce.text.dropout import BpeDropout
 from transduce.text.learn import learn_tokenizer
+from transduce.text.linearization import Linearization
 from transduce.text.pair import TokenizerPair
 from transduce.text.sentencepiece import import_sentencepiece
 from transduce.text.sentences import split_sentences
 from transduce.text.symbols import check_symbols
 from transduce.text.tokenizer import Tokenizer
+from transduce.text.trees import BadTreeError, Tree, clean, escape, parse_brackets, read_trees, unescape
 
 __all__ = [
+    "BadTreeError",
     "BpeDropout",
+    "Linearization",
     "Tokenizer",
     "TokenizerPair",
+    "Tree",
     "check_symbols",
+    "clean",
+    "escape",
     "import_sentencepiece",
     "learn_bpe",
     "learn_tokenizer",
+    "parse_brackets",
+    "read_trees",
     "split_sentences",
+    "unescape",
 ]

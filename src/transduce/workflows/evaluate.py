@@ -3,23 +3,27 @@
 import logging
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 from transduce.bundle import find_model
-from transduce.config import METRICS, BadInputError, MetricKey, Precision, read_run
-from transduce.data import name_corpus, read_corpus, read_lines, read_pairs
+from transduce.config import METRICS, BadInputError, Corpus, MetricKey, Precision, read_run
+from transduce.data import name_corpus, read_corpus, read_lines, read_pairs, read_treebank
 from transduce.evaluation import (
     SAMPLES,
     SEED,
+    SHORT,
     Comparison,
     Score,
     Scorer,
+    count_all,
     make_scorer,
     paired_bootstrap,
     score_with,
 )
-from transduce.inference import Translator, load
+from transduce.inference import Parser, Translator, load
+from transduce.text import Tree
 from transduce.workflows.run_directory import RunDirectory
 
 _log = logging.getLogger(__name__)
@@ -27,10 +31,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Examples:
-    """A test set: line i of the sources should become line i of the references."""
+    """A test set: line i of the sources should become line i of the references, which may be of ``trees``."""
 
     sources: list[str]
     references: list[str]
+    trees: list[Tree] | None = None
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,21 @@ def read_own_examples(run: Path) -> Examples:
         raise BadInputError(
             f"{run}: has no test set of its own (data.test in a run's run.toml): give --source and --reference"
         )
-    return _examples(read_corpus(data.test, data.folder), name_corpus(data.test, data.folder))
+    return read_corpus_examples(data.test, data.folder)
+
+
+def read_corpus_examples(corpus: Corpus, folder: Path) -> Examples:
+    """A corpus as a test set.
+
+    Raises:
+        BadInputError: It cannot be read, or is empty.
+    """
+    examples = _examples(read_corpus(corpus, folder), name_corpus(corpus, folder))
+    if corpus.trees is None:
+        return examples
+    first, last = corpus.lines or (1, None)
+    trees = [placed.tree for placed in islice(read_treebank(corpus, folder), first - 1, last)]
+    return replace(examples, trees=trees)
 
 
 def evaluate(
@@ -81,9 +100,39 @@ def evaluate(
     return [
         score_with(scorers[metric], metric, outputs, examples.references)
         if metric in scorers
+        else score_trees(translator, examples, beam_size)
+        if METRICS[metric].needs == "trees"
         else _of_probabilities(metric, translator, examples)
         for metric in measures.metrics
     ]
+
+
+def score_trees(
+    translator: Translator, examples: Examples, beam_size: int | None = None, *, first_number: int | None = 1
+) -> Score:
+    """Parse the sentences of a treebank and count the brackets; a sentence without a tree has none right.
+
+    ``first_number`` is as in ``Translator.translate``.
+
+    Raises:
+        BadInputError: The test set is no treebank, or the model writes no trees.
+    """
+    if examples.trees is None:
+        raise BadInputError('brackets: the test set is no treebank: name one in the run file (trees = "FILE")')
+    parses = Parser(translator).parse([tree.words for tree in examples.trees], beam_size, first_number=first_number)
+    trees = [each.tree for each in parses]
+    counts = count_all(zip(examples.trees, trees, strict=True))
+    short = count_all(pair for pair in zip(examples.trees, trees, strict=True) if len(pair[0].words) <= SHORT)
+    figures = {
+        "precision": counts.precision,
+        "recall": counts.recall,
+        "exact": counts.exact_match,
+        "no-crossing": counts.no_crossing,
+        f"f1-to-{SHORT}-words": short.f1,
+    }
+    shown = "|".join(f"{name}:{value:.2f}" for name, value in figures.items())
+    rules = f"rules:COLLINS.prm|sentences:{counts.sentences}|failures:{counts.failures}"
+    return Score("brackets", counts.f1, f"{rules}|{shown}")
 
 
 def compare(
@@ -108,7 +157,7 @@ def compare(
             neither read nor loaded, or has more or fewer outputs than there are sources.
         TransduceError: A metric's extra is not installed.
     """
-    if of_models := [metric for metric in measures.metrics if METRICS[metric].needs == "probabilities"]:
+    if of_models := [metric for metric in measures.metrics if METRICS[metric].needs in {"probabilities", "trees"}]:
         raise BadInputError(
             f"{of_models[0]} is of a model and not of its outputs: leave it out of --metric with --against"
         )
@@ -159,7 +208,7 @@ def _scorers(measures: Measures, sources: Sequence[str]) -> dict[MetricKey, Scor
     return {
         metric: make_scorer(metric, measures.tokenize, measures.comet_model, sources)
         for metric in measures.metrics
-        if METRICS[metric].needs != "probabilities"
+        if METRICS[metric].needs in {"outputs", "trained"}
     }
 
 

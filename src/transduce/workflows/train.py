@@ -16,6 +16,7 @@ from transduce.bundle import BEST, Bundle, save_bundle
 from transduce.config import (
     METRICS,
     BadInputError,
+    MetricKey,
     Precision,
     RunConfig,
     StoppedError,
@@ -23,7 +24,7 @@ from transduce.config import (
     TransduceError,
     write_run,
 )
-from transduce.data import Ids, Resegment, read_corpus
+from transduce.data import Ids, Resegment
 from transduce.evaluation import corpus_score
 from transduce.inference import Translator
 from transduce.kernels import resolve_precision
@@ -52,7 +53,7 @@ from transduce.training import (
 )
 from transduce.workflows.changes import fix, tell_changes, tell_circumstances
 from transduce.workflows.cost import describe_cost
-from transduce.workflows.evaluate import translate_all
+from transduce.workflows.evaluate import read_corpus_examples, score_trees, translate_all
 from transduce.workflows.initialize import began_with, check_init, initialize, name_init
 from transduce.workflows.prepare import Prepared, load_prepared, prepare
 from transduce.workflows.run_directory import RunDirectory, lock
@@ -287,12 +288,20 @@ def _corpora(config: RunConfig, prepared: Prepared) -> Corpora:
 def _bpe_dropout(config: RunConfig, tokenizers: TokenizerPair) -> Callable[[int], Resegment]:
     """For each epoch, the function that tokenizes its lines anew, a pure one of seed, epoch and row.
 
-    A line that would outgrow the positions that the model learns stays as it is.
+    A line that would outgrow the positions that the model learns stays as it is, as do all of a side that is no BPE.
     """
     share, seed, longest = config.tokenizer.bpe_dropout, config.train.seed, config.model.longest
-    source, target = BpeDropout(tokenizers.source, share, 2 * seed), BpeDropout(tokenizers.target, share, 2 * seed + 1)
+    kinds = [side.kind for side in config.tokenizer.sides]
+    source, target = (
+        BpeDropout(tokenizer, share, 2 * seed + number) if kind == "bpe" else None
+        for number, (tokenizer, kind) in enumerate(
+            zip((tokenizers.source, tokenizers.target), (kinds * 2)[:2], strict=True)
+        )
+    )
 
-    def segment(dropout: BpeDropout, lines: list[Ids], epoch: int, rows: NDArray[np.int64]) -> list[Ids]:
+    def segment(dropout: BpeDropout | None, lines: list[Ids], epoch: int, rows: NDArray[np.int64]) -> list[Ids]:
+        if dropout is None:
+            return lines
         anew = dropout.segment(lines, epoch, rows)
         return [new if longest is None or len(new) < longest else old for new, old in zip(anew, lines, strict=True)]
 
@@ -324,16 +333,21 @@ def _dev_scores(
 ) -> Callable[[TrainableModel], dict[str, float]]:
     """A function that translates dev greedily and scores the text: good enough to rank checkpoints, and quick.
 
-    It is scored by BLEU, and by the metric that decides which checkpoint is the best where that is another of outputs.
+    It is scored by BLEU (a treebank by its brackets), and by the metric that decides which checkpoint is the best where
+    that is another of outputs.
     """
-    wanted = dict.fromkeys(("bleu", config.train.best_metric))
-    metrics = [key for key in wanted if METRICS[key].needs == "outputs"]
-    sources, references = (list(side) for side in zip(*read_corpus(config.data.dev, config.data.folder), strict=True))
+    usual: MetricKey = "bleu" if config.data.dev.trees is None else "brackets"
+    wanted = dict.fromkeys((usual, config.train.best_metric))
+    metrics: list[MetricKey] = [key for key in wanted if METRICS[key].needs == "outputs"]
+    dev = read_corpus_examples(config.data.dev, config.data.folder)
 
     def measure(model: TrainableModel) -> dict[str, float]:
         translator = Translator(bundle(model), precision, next(model.parameters()).device)
         # A model that has just begun to learn finds no end: no reason to warn.
-        outputs = translate_all(translator, sources, beam_size=1, first_number=None)
-        return {metric: corpus_score(metric, outputs, references).value for metric in metrics}
+        outputs = translate_all(translator, dev.sources, beam_size=1, first_number=None) if metrics else []
+        scores: dict[str, float] = {key: corpus_score(key, outputs, dev.references).value for key in metrics}
+        if "brackets" in wanted:
+            scores["brackets"] = score_trees(translator, dev, beam_size=1, first_number=None).value
+        return scores
 
     return measure

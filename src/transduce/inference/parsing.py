@@ -1,0 +1,133 @@
+"""Sentences to trees: a translator whose outputs are linearised trees, kept well-formed by a constraint."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Unpack, final
+
+from transduce.config import BadInputError, GenerationChanges
+from transduce.inference.arguments import check_names, read_texts
+from transduce.inference.translation import Translation
+from transduce.inference.translator import Translator
+from transduce.search import TreeSymbols, WellFormed
+from transduce.text import BadTreeError, Linearization, Tokenizer, Tree, escape, unescape
+from transduce.text.linearization import Closing, Leaf, Opening
+
+# What would contradict the shape of a tree.
+_AGAINST: Final = ("no_repeat_ngram", "min_length")
+
+
+@final
+@dataclass(frozen=True)
+class Parse:
+    """The tree of a sentence, or why it has none.
+
+    ``repaired`` says that the model's symbols were of no tree over the sentence's words. An empty line has neither tree
+    nor error. Of ``alternatives``, the next best are first.
+    """
+
+    tree: Tree | None
+    log_probability: float = 0.0
+    score: float = 0.0
+    repaired: bool = False
+    error: str | None = None
+    alternatives: tuple["Parse", ...] = ()
+
+
+@final
+class Parser:
+    """What a model that was trained on trees makes of sentences.
+
+    Raises:
+        BadInputError: The model's vocabulary has no trees.
+    """
+
+    def __init__(self, translator: Translator) -> None:
+        self._translator = translator
+        tokenizer = translator.tokenizers.target
+        vocabulary = tokenizer.tokens(range(tokenizer.vocab_size))
+        found = Linearization.of(vocabulary)
+        if found is None:
+            raise BadInputError(
+                f"{translator!r} writes no trees: its vocabulary has no symbols of them. Train one on treebanks "
+                f'(trees = "FILE" in the run file)'
+            )
+        self._linearization = found
+        self._symbols = _tree_symbols(found, tokenizer, vocabulary)
+
+    def parse(
+        self,
+        sentences: Iterable[Sequence[str]],
+        beam_size: int | None = None,
+        n_best: int = 1,
+        *,
+        well_formed: bool = True,
+        first_number: int | None = 1,
+        **changes: Unpack[GenerationChanges],
+    ) -> list[Parse]:
+        """Parse sentences, which are lists of words; a word stands in the tree to the letter, brackets escaped.
+
+        Args:
+            sentences: The words of each; without words, a sentence has no tree.
+            beam_size: As in ``Translator.translate``.
+            n_best: Trees for each sentence, the best one first.
+            well_formed: Keep every output a tree over the sentence's words while it is written. Otherwise what comes
+                out is repaired.
+            first_number: The number of the first sentence, in warnings; None leaves them out.
+            **changes: Other settings of ``config.GenerationConfig``.
+
+        Raises:
+            BadInputError: As ``Translator.translate``; or a setting contradicts the shape of trees.
+        """
+        check_names(changes, frozenset(GenerationChanges.__annotations__), "parse")
+        if asked := [name for name in _AGAINST if changes.get(name)]:
+            raise BadInputError(f"{asked[0].replace('_', ' ')}: contradicts the shape of trees: leave it out")
+        several = [list(each) for each in sentences]
+        texts = [" ".join(map(unescape, words)) for words in several]
+        first = 1 if first_number is None else first_number
+        counts = {number: len(words) for number, words in enumerate(several, first)}
+        options: dict[str, Any] = {**changes, **dict.fromkeys(_AGAINST)}
+        options["min_length"] = 0
+        if well_formed:
+            options["constraints"] = [WellFormed(self._symbols, counts)]
+        found = self._translator.translate(
+            read_texts(texts, "sentence", first),
+            beam_size,
+            n_best=n_best,
+            first_number=first_number,
+            errors="return",
+            **options,
+        )
+        return [self._read(each, words) for each, words in zip(found, several, strict=True)]
+
+    def _read(self, found: Translation, words: Sequence[str]) -> Parse:
+        if found.error is not None or not words:
+            return Parse(None, error=found.error)
+        leaves = [escape(word) for word in words]
+        best, *others = (self._one(each, leaves) for each in (found, *found.alternatives))
+        return replace(best, alternatives=tuple(others))
+
+    def _one(self, found: Translation, words: Sequence[str]) -> Parse:
+        known = found.log_probability, found.score
+        try:
+            return Parse(self._linearization.read(found.tokens, words), *known)
+        except BadTreeError:
+            return Parse(self._linearization.repair(found.tokens, words), *known, repaired=True)
+
+
+def _tree_symbols(linearization: Linearization, tokenizer: Tokenizer, vocabulary: Sequence[str]) -> TreeSymbols:
+    """What the ids of a vocabulary mean; those of special symbols, and of parts of words, mean nothing."""
+    special = tokenizer.special
+    opening: dict[int, str] = {}
+    closing: dict[str | None, int] = {}
+    leaves: list[int] = []
+    for index, symbol in enumerate(vocabulary):
+        if index in {special.pad, special.begin, special.end, special.unknown}:
+            continue
+        match linearization.meaning(symbol):
+            case Opening(label):
+                opening[index] = label
+            case Closing(label):
+                closing[label] = index
+            case Leaf():
+                leaves.append(index)
+    return TreeSymbols(opening, closing, tuple(leaves), special.end)
