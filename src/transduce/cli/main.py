@@ -19,6 +19,7 @@ from transduce.cli.export import export
 from transduce.cli.help import Verb
 from transduce.cli.inspect import inspect
 from transduce.cli.log import be_quiet, be_verbose, log_on_standard_error
+from transduce.cli.parse import parse
 from transduce.cli.prepare import prepare
 from transduce.cli.reproduce import reproduce
 from transduce.cli.score import score
@@ -39,6 +40,7 @@ for verb in (
     prepare,
     train,
     translate,
+    parse,
     score,
     evaluate,
     average,

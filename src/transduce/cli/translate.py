@@ -23,6 +23,7 @@ from transduce.cli.options import (
     use_threads,
 )
 from transduce.cli.progress import line_bar
+from transduce.cli.streams import count_lines, create_output
 
 if TYPE_CHECKING:
     from transduce.inference import Translation
@@ -217,10 +218,10 @@ def translate(
     banned = [] if must_not_contain is None else list(read_lines(must_not_contain))
     with ExitStack() as files:
         source: BinaryIO = sys.stdin.buffer if input_ == "-" else files.enter_context(open_binary(Path(input_)))
-        target = sys.stdout.buffer if output == "-" else files.enter_context(_create(Path(output), input_))
+        target = sys.stdout.buffer if output == "-" else files.enter_context(create_output(Path(output), input_))
 
         typed = (input_ == "-" and sys.stdin.isatty()) or (output == "-" and sys.stdout.isatty())
-        advance = files.enter_context(line_bar(lambda: _count(input_), beside_terminal=typed))
+        advance = files.enter_context(line_bar(lambda: count_lines(input_), beside_terminal=typed))
 
         def write(answer: "Answer") -> None:
             lines = _scored(answer, failures.lines) if scores else _lines(answer, format_, n_best)
@@ -264,26 +265,6 @@ def translate(
     for beside in (prefixes_, must_contain_):
         beside.check_end()
     failures.check("have no output", "an empty one stands for each")
-
-
-def _create(path: Path, input_: str) -> BinaryIO:
-    from transduce.config import BadInputError
-
-    if input_ != "-" and path.exists() and path.samefile(input_):
-        raise BadInputError(f"{path}: is the input too: give --output another name")
-    try:
-        return path.open("wb")
-    except OSError as error:
-        raise BadInputError(f"{path}: cannot be written: {error.strerror}") from error
-
-
-def _count(input_: str) -> int | None:
-    from transduce.data import open_binary, raw_lines
-
-    if input_ == "-":
-        return None
-    with open_binary(Path(input_)) as stream:
-        return sum(1 for _ in raw_lines(stream, input_))
 
 
 def _lines(answer: "Answer", format_: Literal["text", "jsonl"], n_best: int) -> list[str]:

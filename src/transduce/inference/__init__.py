@@ -3,9 +3,22 @@
 from transduce.inference.alignment import pharaoh
 from transduce.inference.engine import Engine
 from transduce.inference.loading import load
-from transduce.inference.parsing import Parse, Parser
+from transduce.inference.parsing import Parse, Parser, draw, from_nltk, split_words, to_nltk
 from transduce.inference.queue import RequestQueue
 from transduce.inference.translation import Translation
 from transduce.inference.translator import Translator
 
-__all__ = ["Engine", "Parse", "Parser", "RequestQueue", "Translation", "Translator", "load", "pharaoh"]
+__all__ = [
+    "Engine",
+    "Parse",
+    "Parser",
+    "RequestQueue",
+    "Translation",
+    "Translator",
+    "draw",
+    "from_nltk",
+    "load",
+    "pharaoh",
+    "split_words",
+    "to_nltk",
+]

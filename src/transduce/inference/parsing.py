@@ -1,16 +1,18 @@
 """Sentences to trees: a translator whose outputs are linearised trees, kept well-formed by a constraint."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Unpack, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack, final
 
-from transduce.config import BadInputError, GenerationChanges
+from transduce.config import BadInputError, GenerationChanges, TransduceError
 from transduce.inference.arguments import check_names, read_texts
 from transduce.inference.translation import Translation
-from transduce.inference.translator import Translator
 from transduce.search import TreeSymbols, WellFormed
-from transduce.text import BadTreeError, Linearization, Tokenizer, Tree, escape, unescape
+from transduce.text import BadTreeError, Linearization, Tokenizer, TokenizerPair, Tree, escape, unescape
 from transduce.text.linearization import Closing, Leaf, Opening
+
+if TYPE_CHECKING:
+    import nltk
 
 # What would contradict the shape of a tree.
 _AGAINST: Final = ("no_repeat_ngram", "min_length")
@@ -33,6 +35,20 @@ class Parse:
     alternatives: tuple["Parse", ...] = ()
 
 
+class Translates(Protocol):
+    """What a parser asks of a ``Translator``."""
+
+    @property
+    def tokenizers(self) -> TokenizerPair:
+        """Whose target's vocabulary has the symbols of trees."""
+        ...
+
+    @property
+    def translate(self) -> Callable[..., list[Translation]]:
+        """One output for each text, as ``Translator.translate`` gives them."""
+        ...
+
+
 @final
 class Parser:
     """What a model that was trained on trees makes of sentences.
@@ -41,7 +57,7 @@ class Parser:
         BadInputError: The model's vocabulary has no trees.
     """
 
-    def __init__(self, translator: Translator) -> None:
+    def __init__(self, translator: Translates) -> None:
         self._translator = translator
         tokenizer = translator.tokenizers.target
         vocabulary = tokenizer.tokens(range(tokenizer.vocab_size))
@@ -58,6 +74,7 @@ class Parser:
         self,
         sentences: Iterable[Sequence[str]],
         beam_size: int | None = None,
+        length_penalty: float | None = None,
         n_best: int = 1,
         *,
         well_formed: bool = True,
@@ -69,6 +86,7 @@ class Parser:
         Args:
             sentences: The words of each; without words, a sentence has no tree.
             beam_size: As in ``Translator.translate``.
+            length_penalty: Alpha of the length penalty.
             n_best: Trees for each sentence, the best one first.
             well_formed: Keep every output a tree over the sentence's words while it is written. Otherwise what comes
                 out is repaired.
@@ -92,7 +110,8 @@ class Parser:
         found = self._translator.translate(
             read_texts(texts, "sentence", first),
             beam_size,
-            n_best=n_best,
+            length_penalty,
+            n_best,
             first_number=first_number,
             errors="return",
             **options,
@@ -131,3 +150,84 @@ def _tree_symbols(linearization: Linearization, tokenizer: Tokenizer, vocabulary
             case Leaf():
                 leaves.append(index)
     return TreeSymbols(opening, closing, tuple(leaves), special.end)
+
+
+def split_words(text: str) -> list[str]:
+    """The words of running text, as the Penn Treebank has them: ``do n't``, and quotes as `` and ''.
+
+    Raises:
+        TransduceError: The extra ``parsing`` is not installed.
+    """
+    try:
+        from nltk.tokenize import TreebankWordTokenizer  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise _missing("running text needs words") from error
+    words: list[str] = TreebankWordTokenizer().tokenize(text)
+    return words
+
+
+def to_nltk(tree: Tree | None) -> "nltk.Tree":
+    """The same as NLTK has it; no tree is one without label and children.
+
+    Raises:
+        TransduceError: The extra ``parsing`` is not installed.
+    """
+    try:
+        import nltk  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise _missing("trees are given as nltk.Tree") from error
+    done: list[list[Any]] = [[]]
+    waiting: list[Tree | str] = [] if tree is None else [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, str):
+            parts = done.pop()
+            done[-1].append(nltk.Tree(node, parts))
+        elif node.word is not None:
+            done[-1].append(nltk.Tree(node.label, [unescape(node.word)]))
+        else:
+            done.append([])
+            waiting += [node.label, *reversed(node.parts)]
+    return done[0][0] if done[0] else nltk.Tree("", [])
+
+
+def from_nltk(tree: "nltk.Tree") -> Tree:
+    """A tree of NLTK's, whose words are leaves; brackets in them are escaped.
+
+    Raises:
+        BadTreeError: A word has no tag of its own, or a phrase is empty.
+    """
+    done: list[list[Tree]] = [[]]
+    waiting: list[Any] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, tuple):
+            (label,), parts = node, done.pop()
+            if not parts:
+                raise BadTreeError(f"the phrase ({label}) is empty")
+            done[-1].append(Tree(label, tuple(parts)))
+        elif isinstance(node, str):
+            raise BadTreeError(f"the word {node} has no part-of-speech tag: give it a Tree of its own")
+        elif len(node) == 1 and isinstance(node[0], str):
+            done[-1].append(Tree(node.label(), (), escape(node[0])))
+        else:
+            done.append([])
+            waiting += [(node.label(),), *reversed(node)]
+    return done[0][0]
+
+
+def draw(tree: Tree) -> str:
+    """The tree drawn as text.
+
+    Raises:
+        TransduceError: The extra ``parsing`` is not installed.
+    """
+    nltk_tree = to_nltk(tree)
+    from nltk.tree.prettyprinter import TreePrettyPrinter  # noqa: PLC0415 - an extra
+
+    text: str = TreePrettyPrinter(nltk_tree).text(unicodelines=True)
+    return "\n".join(line.rstrip() for line in text.splitlines() if line.strip())
+
+
+def _missing(what: str) -> TransduceError:
+    return TransduceError(f"{what}: install the extra parsing (pip install 'transduce[parsing]')")

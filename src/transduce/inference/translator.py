@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, NoReturn, Unpack, final, get_args, overload
+from typing import TYPE_CHECKING, Final, Literal, NoReturn, Unpack, final, get_args, overload
 
 import torch
 
@@ -24,6 +24,7 @@ from transduce.inference.arguments import (
 from transduce.inference.encoding import encode_within
 from transduce.inference.engine import Attention, Engine
 from transduce.inference.paragraphs import check_options, translate_paragraphs
+from transduce.inference.parsing import Parser, to_nltk
 from transduce.inference.requirements import OutputRequirements, search_settings
 from transduce.inference.translation import (
     EMPTY,
@@ -37,6 +38,9 @@ from transduce.inference.translation import (
 from transduce.models import Shortlist
 from transduce.search import Constraint, Hypothesis, NothingFound, Prefixes, SearchSettings, TooLittleMemory
 from transduce.text import TokenizerPair
+
+if TYPE_CHECKING:
+    import nltk
 
 Errors = Literal["raise", "return"]
 
@@ -334,6 +338,34 @@ class Translator:
             raise failures[min(failures)]
         warn_of_failures([str(failures[index]) for index in sorted(failures)])
         return results[0] if one else results
+
+    def parse(
+        self,
+        sentences: Iterable[str | Sequence[str]],
+        beam_size: int | None = None,
+        length_penalty: float | None = None,
+        **changes: Unpack[GenerationChanges],
+    ) -> "list[nltk.Tree]":
+        """The tree of each sentence, by a model that was trained on trees; more is told by ``inference.Parser``.
+
+        Args:
+            sentences: Words separated by white space, or lists of words; they stand in the trees to the letter.
+            beam_size: As in ``translate``.
+            length_penalty: As in ``translate``.
+            **changes: Settings of ``config.GenerationConfig``, by their names.
+
+        Raises:
+            BadInputError: The model writes no trees, or as ``translate``.
+            TransduceError: The extra ``parsing`` is not installed, or memory is too small for a sentence.
+        """
+        if isinstance(sentences, str):
+            raise BadInputError("parse: one string was given: give a list of sentences")
+        words = [each.split() if isinstance(each, str) else list(each) for each in sentences]
+        parses = Parser(self).parse(words, beam_size, length_penalty, **changes)
+        for number, each in enumerate(parses, start=1):
+            if each.error is not None:
+                raise BadInputError(f"sentence {number:,}: {each.error}")
+        return [to_nltk(each.tree) for each in parses]
 
     def count_tokens(self, texts: Iterable[str]) -> int:
         """How many symbols the texts have as targets, end symbols counted."""
