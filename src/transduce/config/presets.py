@@ -96,6 +96,15 @@ PUBLISHED: Final[Mapping[str, Published]] = MappingProxyType(
                 "generation": {"beam_size": 21, "length_penalty": 0.3, "max_extra_length": 300},
             },
         ),
+        "parsing-semi": Published(
+            "Vaswani et al. 2017, section 6.3, semi-supervised: as parsing with 32,000 symbols, for about 17 million "
+            "sentences whose trees other parsers have written",
+            {"encoder_layers": 4, "decoder_layers": 4, "d_model": 1024, "vocab_size": 32_000},
+            {
+                "tokenizer": {"vocab_size": 32_000},
+                "generation": {"beam_size": 21, "length_penalty": 0.3, "max_extra_length": 300},
+            },
+        ),
         "t2t-base-v1": Published(
             "tensor2tensor, transformer_base_v1, the published version in its code: norm after the sum "
             "(layer_postprocess_sequence 'dan'), dropout 0.1 on sub-layers and embeddings alone "

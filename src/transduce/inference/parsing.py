@@ -116,20 +116,24 @@ class Parser:
             errors="return",
             **options,
         )
-        return [self._read(each, words) for each, words in zip(found, several, strict=True)]
+        return [self._read(each, words, well_formed) for each, words in zip(found, several, strict=True)]
 
-    def _read(self, found: Translation, words: Sequence[str]) -> Parse:
+    def _read(self, found: Translation, words: Sequence[str], well_formed: bool) -> Parse:
         if found.error is not None or not words:
             return Parse(None, error=found.error)
         leaves = [escape(word) for word in words]
-        best, *others = (self._one(each, leaves) for each in (found, *found.alternatives))
+        best, *others = (self._one(each, leaves, well_formed) for each in (found, *found.alternatives))
         return replace(best, alternatives=tuple(others))
 
-    def _one(self, found: Translation, words: Sequence[str]) -> Parse:
+    def _one(self, found: Translation, words: Sequence[str], well_formed: bool) -> Parse:
         known = found.log_probability, found.score
         try:
             return Parse(self._linearization.read(found.tokens, words), *known)
         except BadTreeError:
+            if well_formed:  # there was no way to a tree from the beginning
+                size = f"a tree of {len(words):,} words"
+                advice = "allow more (max_length, max_extra_length)"
+                return Parse(None, error=f"{size} does not fit in the length limit: {advice}")
             return Parse(self._linearization.repair(found.tokens, words), *known, repaired=True)
 
 

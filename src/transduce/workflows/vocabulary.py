@@ -27,10 +27,31 @@ def make_tokenizers(config: RunConfig) -> TokenizerPair:
     except BadInputError as error:
         raise BadInputError(f"tokenizer.symbols, or the tag of a corpus: {error}") from error
     pairs = _TrainingPairs(config)
+    of_sides = (symbols, _of_targets(config, symbols))
     if not settings.shared:
-        made = (_make(side, _Sides(pairs, (i,)), symbols, root) for i, side in enumerate(settings.sides))
+        made = (_make(side, _Sides(pairs, (i,)), of_sides[i], root) for i, side in enumerate(settings.sides))
         return TokenizerPair(*((pair.source, pair.target)[i] for i, pair in enumerate(made)))
-    return _make(settings, _Sides(pairs, (0, 1)), symbols, root)
+    return _make(settings, _Sides(pairs, (0, 1)), of_sides[1], root)
+
+
+def _of_targets(config: RunConfig, symbols: tuple[str, ...]) -> tuple[str, ...]:
+    """The symbols of targets: those of all and, where words are no tokens, those of trees."""
+    treebanks = [corpus for corpus in config.data.train if corpus.trees is not None]
+    settings = config.tokenizer.sides[-1]
+    if not treebanks or settings.kind in {"words", "existing"}:
+        return symbols
+    if settings is config.tokenizer and any(
+        (each.linearization, each.tags) == ("brackets", "kept") for each in treebanks
+    ):
+        raise BadInputError(
+            'tags = "kept": a tag such as NN cannot be told from a word of the source where both have one vocabulary: '
+            'give the target one of its own ([tokenizer.source] and [tokenizer.target] with kind = "words"), or '
+            'linearization = "shift_reduce"'
+        )
+    of_trees = {
+        symbol for each in treebanks for _, target in read_corpus(each, config.data.folder) for symbol in target.split()
+    }
+    return (*symbols, *sorted(of_trees - {*symbols}))
 
 
 def find_small(config: RunConfig, tokenizers: TokenizerPair) -> Iterator[str]:

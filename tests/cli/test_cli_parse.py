@@ -1,0 +1,96 @@
+"""``transduce parse``: lines of words to lines of trees."""
+
+import io
+import json
+import sys
+
+import pytest
+
+from transduce.cli import main
+from transduce.text import parse_brackets
+
+pytest_plugins = ["tiny_treebank"]
+
+
+@pytest.fixture
+def run(monkeypatch, capfd):
+    """A verb on bytes of standard input: its status, its output, and its errors."""
+
+    def call(*words, stdin=b""):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        status = main._run([*map(str, words)])
+        sys.stdout.flush()
+        shown = capfd.readouterr()
+        return status, shown.out, shown.err
+
+    return call
+
+
+def test_a_line_is_a_tree_and_an_empty_one_is_empty(run, trained_parser):
+    status, out, err = run("parse", trained_parser, stdin="Luso fepi .\n\nHi\n( x ) é\n".encode())
+    assert (status, err) == (0, "")
+    lines = out.split("\n")
+    assert lines[0] == "(S (NP (NNP Luso)) (VP (VBZ fepi)) (. .))"
+    assert lines[1] == lines[4] == ""
+    assert [parse_brackets(line).words for line in (lines[2], lines[3])] == [["Hi"], ["-LRB-", "x", "-RRB-", "é"]]
+
+
+def test_files_and_scores(run, trained_parser, tmp_path):
+    (tmp_path / "in.txt").write_text("Luso fepi .\n\n", encoding="utf-8")
+    paths = ("--input", tmp_path / "in.txt", "--output", tmp_path / "out.jsonl")
+    status, _, _ = run("parse", trained_parser, *paths, "--format", "jsonl", "--n-best", "3", "--beam-size", "5")
+    found, empty = map(json.loads, (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines())
+    assert status == 0
+    assert len(found["alternatives"]) == 2
+    assert found["score"] > found["alternatives"][0]["score"]
+    assert empty == {"tree": "", "score": None, "log_probability": None}
+    status, out, _ = run("parse", trained_parser, "--input", tmp_path / "in.txt", "--n-best", "3")
+    assert out.count("\n") == 6  # as many lines for each sentence
+
+
+def test_running_text_drawn(run, trained_parser):
+    status, out, _ = run("parse", trained_parser, "--raw", "--format", "pretty", stdin=b"Luso doesn't fepi.\n")
+    assert status == 0
+    assert out.rstrip("\n").split("\n")[-1].split() == ["Luso", "does", "n't", "fepi", "."]
+
+
+def test_repair_counts(run, trained_parser):
+    status, out, err = run("parse", trained_parser, "--repair", stdin=b". . . . . . .\nLuso fepi .\n")
+    assert status == 0
+    assert len(out.splitlines()) == 2
+    assert "1 of 2 trees had to be repaired" in err
+
+
+def test_a_line_that_is_too_long_is_named(run, trained_parser):
+    status, out, err = run("parse", trained_parser, "--max-source-length", "3", stdin=b"Luso fepi .\na b c d\n")
+    assert status == 1
+    assert out.splitlines()[1] == ""
+    assert "line 2" in err
+
+
+def test_no_parser(run, tmp_path):
+    status, _, err = run("parse", tmp_path, stdin=b"a\n")
+    assert status == 2
+    assert str(tmp_path) in err
+
+
+def test_evaluate_counts_brackets(run, trained_parser):
+    status, out, err = run("evaluate", trained_parser, "--metric", "brackets,exact", "--beam-size", "1")
+    assert (status, err) == (0, "")
+    score, exact = out.splitlines()
+    assert score.startswith("brackets ")
+    assert float(score.split()[1]) > 80
+    assert "rules:COLLINS.prm|sentences:12|failures:0|precision:" in score
+    assert exact.startswith("exact ")
+
+
+def test_brackets_are_of_treebanks(run, trained_parser, tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("Luso fepi .\n", encoding="utf-8")
+    files = ("--source", tmp_path / "a", "--reference", tmp_path / "b")
+    status, _, err = run("evaluate", trained_parser, "--metric", "brackets", *files)
+    assert status == 2
+    assert "the test set is no treebank" in err
+    status, _, err = run("evaluate", trained_parser, "--metric", "brackets", "--against", trained_parser)
+    assert status == 2
+    assert "brackets" in err

@@ -1,0 +1,110 @@
+"""Sentences to trees by a trained model."""
+
+import nltk
+import pytest
+
+from transduce.config import BadInputError
+from transduce.inference import Parser, draw, from_nltk, load, split_words, to_nltk
+from transduce.text import BadTreeError, parse_brackets
+
+pytest_plugins = ["tiny_run", "tiny_treebank"]
+
+SENTENCES = ["Luso fepi .", "ti bamo sor ti dulu gozu Wemo .", "ti kari fepi ti bamo ."]
+ODD = [["Hi"], ["."] * 7, ["("], ["f(x)", ")", "-LRB-"], [], [*["ti", "bamo", "sor"] * 40, "Luso", "fepi", "."]]
+
+
+@pytest.fixture(scope="module")
+def translator(trained_parser):
+    return load(trained_parser, "float32")
+
+
+@pytest.fixture(scope="module")
+def parser(translator):
+    return Parser(translator)
+
+
+def test_the_grammar_was_learned(translator):
+    trees = translator.parse(SENTENCES)
+    assert str(trees[0]).replace("\n", "") == "(S (NP (NNP Luso)) (VP (VBZ fepi)) (. .))"
+    assert [tree.leaves() for tree in trees] == [sentence.split() for sentence in SENTENCES]
+    assert all(isinstance(tree, nltk.Tree) for tree in trees)
+
+
+@pytest.mark.parametrize("beam", [1, 4, 16])
+def test_every_sentence_has_one_tree_over_its_words(parser, beam):
+    found = parser.parse(ODD, beam)
+    for each, words in zip(found, ODD, strict=True):
+        assert (each.tree is None) == (not words)
+        assert each.error is None
+        assert not each.repaired
+        if words:
+            assert to_nltk(each.tree).leaves() == [word.replace("-LRB-", "(") for word in words]
+            assert parse_brackets(str(each.tree)) == each.tree
+
+
+def test_words_stand_in_brackets_to_the_letter_but_for_brackets(parser):
+    (found,) = parser.parse([["f(x)", "a/b", "-LRB-", "[1]"]])
+    assert found.tree.words == ["f-LRB-x-RRB-", "a/b", "-LRB-", "[1]"]
+
+
+def test_alone_and_together_are_the_same(parser):
+    together = parser.parse([*ODD, *ODD[::-1]])
+    assert together == [parser.parse([words])[0] for words in [*ODD, *ODD[::-1]]]
+
+
+def test_several_trees_come_best_first(parser):
+    (found,) = parser.parse([SENTENCES[1].split()], 4, n_best=4)
+    several = [found, *found.alternatives]
+    assert len({str(each.tree) for each in several}) == 4
+    assert [each.score for each in several] == sorted((each.score for each in several), reverse=True)
+
+
+def test_without_the_constraint_trees_are_repaired(parser):
+    sentences = [SENTENCES[0].split(), *ODD[:4]]
+    free, kept = parser.parse(sentences, well_formed=False), parser.parse(sentences)
+    assert (free[0].tree, free[0].repaired) == (kept[0].tree, False)
+    assert any(each.repaired for each in free[1:])
+    assert [len(each.tree.words) for each in free] == [len(words) for words in sentences]
+
+
+def test_a_tree_that_does_not_fit_says_so(parser):
+    (found,) = parser.parse([["ti", "bamo", "fepi", "."]], max_length=3)
+    assert found.tree is None
+    assert "does not fit" in found.error
+    assert "max_length" in found.error
+
+
+def test_what_contradicts_trees_is_refused_by_name(parser):
+    with pytest.raises(BadInputError, match="no repeat ngram: contradicts the shape of trees"):
+        parser.parse([["a"]], no_repeat_ngram=2)
+    with pytest.raises(BadInputError, match="min length: contradicts"):
+        parser.parse([["a"]], min_length=2)
+    with pytest.raises(BadInputError, match="prefixes"):
+        parser.parse([["a"]], prefixes=["(S"])
+
+
+def test_one_string_is_refused(translator):
+    with pytest.raises(BadInputError, match="one string was given"):
+        translator.parse("a b")
+
+
+def test_a_model_of_something_else_is_no_parser(trained_run):
+    with pytest.raises(BadInputError, match="writes no trees: its vocabulary has no symbols"):
+        Parser(load(trained_run))
+
+
+def test_trees_of_nltk_and_back():
+    tree = parse_brackets("(S (NP (NN f-LRB-x-RRB-)) (VP (VBZ is)))")
+    assert from_nltk(to_nltk(tree)) == tree
+    assert to_nltk(None) == nltk.Tree("", [])
+    with pytest.raises(BadTreeError, match="has no part-of-speech tag"):
+        from_nltk(nltk.Tree("S", ["a", "b"]))
+    with pytest.raises(BadTreeError, match="is empty"):
+        from_nltk(nltk.Tree("S", [nltk.Tree("NP", [])]))
+
+
+def test_running_text_and_drawings():
+    assert split_words("Don't stop (here).") == ["Do", "n't", "stop", "(", "here", ")", "."]
+    lines = draw(parse_brackets("(S (NP (NN dog)) (VP (VBZ barks)))")).splitlines()
+    assert lines[0].strip() == "S"
+    assert lines[-1].split() == ["dog", "barks"]

@@ -1,0 +1,92 @@
+"""Outputs that are trees, against all outputs that there are, read as symbols of trees."""
+
+import pytest
+import torch
+
+from tests.tiny_search import END, SOURCE, best, search_all, settings, tiny
+from transduce.search import Sampling, TreeSymbols, WellFormed
+from transduce.text import BadTreeError, Linearization
+
+# Of the model's three symbols: a phrase begins, ends, and a word.
+NAMES = {4: "(X", 5: ")X", 6: "XX"}
+TREES = TreeSymbols({4: "X"}, {"X": 5}, (6,), END)
+NUMBERS = [11, 13]
+LIMIT, WIDE = 8, 300
+
+
+def is_tree(ids, words, deepest=16):
+    """By another definition of what a tree is."""
+    try:
+        Linearization().read([NAMES[each] for each in ids], ["w"] * words)
+    except BadTreeError:
+        return False
+    return (4,) * (deepest + 1) != tuple(ids)[: deepest + 1] and str((4,) * (deepest + 1))[1:-1] not in str(ids)
+
+
+def search(model, words, limit=LIMIT, numbers=NUMBERS, deepest=16, **changes):
+    constraint = WellFormed(TREES, dict(zip(numbers, words, strict=True)), deepest)
+    limits = torch.tensor([limit] * 2)
+    return search_all(model, SOURCE, limits, settings(constraints=(constraint,), **changes), numbers)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("words", "deepest"), [((1, 2), 16), ((3, 1), 16), ((2, 2), 1), ((1, 3), 2)])
+def test_the_best_trees_are_found_and_nothing_else(seed, words, deepest):
+    model = tiny(seed)
+    found = search(model, words, deepest=deepest, beam_size=WIDE, n_best=300)
+    for row, count in enumerate(words):
+        expected = best(model, row, LIMIT, lambda ids, n=count: is_tree(ids, n, deepest))
+        assert {each.ids for each in found[row]} == {ids for ids, _ in expected}
+        assert [each.score for each in found[row]] == pytest.approx([score for _, score in expected])
+
+
+@pytest.mark.parametrize("beam", [1, 2, 4, 21])
+@pytest.mark.parametrize("room", [0, 1, 2, 7])
+def test_what_fits_in_ends_in_a_tree(beam, room):
+    """The least that a tree of n words needs is n symbols, a phrase around them, and the end."""
+    for seed in range(5):
+        model = tiny(seed)
+        for words in ((1, 1), (4, 2), (2, 5)):
+            for count, several in zip(
+                words, search(model, words, limit=max(words) + 3 + room, beam_size=beam), strict=True
+            ):
+                assert several, (seed, words)
+                assert all(is_tree(each.ids, count) for each in several)
+
+
+def test_samples_are_trees_too():
+    sampling = Sampling(temperature=1.5, top_k=None, top_p=None, seed=5)
+    found = search(tiny(0), (3, 2), limit=40, beam_size=50, n_best=50, sampling=sampling)
+    for count, several in zip((3, 2), found, strict=True):
+        assert len({each.ids for each in several}) > 5
+        assert all(is_tree(each.ids, count) for each in several)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_company_changes_nothing(beam):
+    model = tiny(4)
+    together = search(model, (5, 2), limit=20, beam_size=beam)
+    other = search(model, (5, 9), limit=20, beam_size=beam)
+    assert [each.ids for each in together[0]] == [each.ids for each in other[0]]
+
+
+def test_one_symbol_may_close_any_phrase():
+    """As in actions of a shift-reduce parser: the same outputs, as there is one label."""
+    anything = TreeSymbols({4: "X"}, {None: 5}, (6,), END)
+    model, limits = tiny(1), torch.tensor([LIMIT] * 2)
+    words = dict(zip(NUMBERS, (2, 1), strict=True))
+    one, other = (
+        search_all(model, SOURCE, limits, settings(constraints=(WellFormed(trees, words),), beam_size=4), NUMBERS)
+        for trees in (TREES, anything)
+    )
+    assert one == other
+
+
+def test_a_phrase_that_cannot_be_closed_does_not_begin():
+    trees = TreeSymbols({4: "X", 6: "Y"}, {"X": 5}, (6,), END)
+    state = WellFormed(trees, {1: 2}).start(1)
+    assert set(state.restrict((), 10).symbols) == {4}
+
+
+def test_a_shortlist_has_to_have_all_symbols_of_trees():
+    assert set(WellFormed(TREES, {1: 2}).symbols(1)) == {4, 5, 6}
