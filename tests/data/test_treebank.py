@@ -9,6 +9,9 @@ import pytest
 from transduce.config import BadInputError, read_run
 from transduce.config.corpora import Corpus
 from transduce.data import corpus_paths, read_corpus, read_treebank
+from transduce.workflows.vocabulary import make_tokenizers
+
+RECIPES = Path(__file__).parents[2] / "recipes"
 
 pytest_plugins = ["tiny_treebank"]
 
@@ -93,3 +96,23 @@ def test_settings_of_trees_need_trees_and_agree(treebank, tmp_path):
         path.write_text(changed, encoding="utf-8")
         with pytest.raises(BadInputError, match=message):
             read_run(path)
+
+
+def test_the_recipe_of_the_penn_treebank_finds_its_sections(treebank):
+    """And its tokenizer, which both sides share, knows every symbol of the trees as one token."""
+    config = read_run(RECIPES / "parsing-wsj.toml", [f"data.root={treebank}", "tokenizer.vocab_size=400"])
+    assert [len(list(read_corpus(each, treebank))) for each in (*config.data.train, config.data.dev)] == [240, 12]
+    target = make_tokenizers(config).target
+    for _, symbols in read_corpus(config.data.dev, treebank):
+        [ids] = target.encode([symbols])
+        assert [token.strip() for token in target.tokens(ids)] == symbols.split()
+
+
+def test_tags_of_a_shared_vocabulary_are_refused(treebank, tmp_path):
+    run = (treebank / "run.toml").read_text(encoding="utf-8")
+    start = run.index("[tokenizer.source]")
+    path = tmp_path / "run.toml"
+    path.write_text(run[:start] + "[tokenizer]\nvocab_size = 400\n\n" + run[run.index("[model]") :], encoding="utf-8")
+    config = read_run(path, [f"data.root={treebank}"])
+    with pytest.raises(BadInputError, match="give the target one of its own"):
+        make_tokenizers(config)

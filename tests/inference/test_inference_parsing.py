@@ -3,9 +3,11 @@
 import nltk
 import pytest
 
-from transduce.config import BadInputError
+from transduce.config import BadInputError, read_run
 from transduce.inference import Parser, draw, from_nltk, load, split_words, to_nltk
 from transduce.text import BadTreeError, parse_brackets
+from transduce.workflows.run_directory import RunDirectory
+from transduce.workflows.train import train_run
 
 pytest_plugins = ["tiny_run", "tiny_treebank"]
 
@@ -108,3 +110,17 @@ def test_running_text_and_drawings():
     lines = draw(parse_brackets("(S (NP (NN dog)) (VP (VBZ barks)))")).splitlines()
     assert lines[0].strip() == "S"
     assert lines[-1].split() == ["dog", "barks"]
+
+
+@pytest.mark.parametrize("kind", ["brackets", "shift_reduce"])
+def test_a_shared_vocabulary_parses_too(treebank, tmp_path, kind):
+    """As the paper's: word pieces and symbols of trees in one; no training is needed for outputs to be trees."""
+    text = (treebank / "run.toml").read_text(encoding="utf-8").replace('tags = "kept"', f'linearization = "{kind}"')
+    start, end = text.index("[tokenizer.source]"), text.index("[model]")
+    (tmp_path / "run.toml").write_text(f"{text[:start]}[tokenizer]\nvocab_size = 400\n\n{text[end:]}", encoding="utf-8")
+    config = read_run(tmp_path / "run.toml", [f"data.root={treebank}", "train.max_steps=2", "train.warmup_steps=1"])
+    train_run(config, RunDirectory(tmp_path / "run"), resume=False)
+    parser = Parser(load(tmp_path / "run", "float32"))
+    for each, words in zip(parser.parse(ODD, 4), ODD, strict=True):
+        assert (each.tree is None, each.error, each.repaired) == (not words, None, False)
+        assert each.tree is None or len(each.tree.words) == len(words)

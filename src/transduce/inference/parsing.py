@@ -1,7 +1,7 @@
 """Sentences to trees: a translator whose outputs are linearised trees, kept well-formed by a constraint."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack, final
 
 from transduce.config import BadInputError, GenerationChanges, TransduceError
@@ -60,15 +60,15 @@ class Parser:
     def __init__(self, translator: Translates) -> None:
         self._translator = translator
         tokenizer = translator.tokenizers.target
-        vocabulary = tokenizer.tokens(range(tokenizer.vocab_size))
-        found = Linearization.of(vocabulary)
+        vocabulary = _written_alone(tokenizer)
+        found = Linearization.of(vocabulary.values())
         if found is None:
             raise BadInputError(
                 f"{translator!r} writes no trees: its vocabulary has no symbols of them. Train one on treebanks "
                 f'(trees = "FILE" in the run file)'
             )
         self._linearization = found
-        self._symbols = _tree_symbols(found, tokenizer, vocabulary)
+        self._symbols = _tree_symbols(found, vocabulary, tokenizer.special.end)
 
     def parse(
         self,
@@ -127,25 +127,34 @@ class Parser:
 
     def _one(self, found: Translation, words: Sequence[str], well_formed: bool) -> Parse:
         known = found.log_probability, found.score
+        symbols = [token.strip() for token in found.tokens]  # in a BPE they begin with a space
         try:
-            return Parse(self._linearization.read(found.tokens, words), *known)
+            return Parse(self._linearization.read(symbols, words), *known)
         except BadTreeError:
             if well_formed:  # there was no way to a tree from the beginning
                 size = f"a tree of {len(words):,} words"
                 advice = "allow more (max_length, max_extra_length)"
                 return Parse(None, error=f"{size} does not fit in the length limit: {advice}")
-            return Parse(self._linearization.repair(found.tokens, words), *known, repaired=True)
+            return Parse(self._linearization.repair(symbols, words), *known, repaired=True)
 
 
-def _tree_symbols(linearization: Linearization, tokenizer: Tokenizer, vocabulary: Sequence[str]) -> TreeSymbols:
-    """What the ids of a vocabulary mean; those of special symbols, and of parts of words, mean nothing."""
-    special = tokenizer.special
+def _written_alone(tokenizer: Tokenizer) -> dict[int, str]:
+    """The symbols that stand for a word of its own; a BPE has parts of words too, some of which look alike."""
+    special = {*astuple(tokenizer.special)}
+    names = [token.strip() for token in tokenizer.tokens(range(tokenizer.vocab_size))]
+    return {
+        index: name
+        for index, (name, ids) in enumerate(zip(names, tokenizer.encode(names), strict=True))
+        if ids == [index] and index not in special
+    }
+
+
+def _tree_symbols(linearization: Linearization, vocabulary: Mapping[int, str], end: int) -> TreeSymbols:
+    """What the ids of a vocabulary mean."""
     opening: dict[int, str] = {}
     closing: dict[str | None, int] = {}
     leaves: list[int] = []
-    for index, symbol in enumerate(vocabulary):
-        if index in {special.pad, special.begin, special.end, special.unknown}:
-            continue
+    for index, symbol in vocabulary.items():
         match linearization.meaning(symbol):
             case Opening(label):
                 opening[index] = label
@@ -153,7 +162,7 @@ def _tree_symbols(linearization: Linearization, tokenizer: Tokenizer, vocabulary
                 closing[label] = index
             case Leaf():
                 leaves.append(index)
-    return TreeSymbols(opening, closing, tuple(leaves), special.end)
+    return TreeSymbols(opening, closing, tuple(leaves), end)
 
 
 def split_words(text: str) -> list[str]:

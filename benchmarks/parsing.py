@@ -1,0 +1,115 @@
+"""What a trained parser does on its dev treebank: brackets by beam, length and label, and what the constraint changes.
+
+    python -m benchmarks.parsing RUN [--beams 1,4,21] [--rounds 3] [--sentences N] [--name NAME]
+
+With the constraint every output is a tree over the sentence's words; without it, what is none is repaired. Both take
+turns at every beam; the speed is the median of the rounds, over the first N sentences of dev. Brackets are counted on
+all of it, at the first beam by length and label too, beside a baseline: every phrase an NP whose second part is all
+that follows. Writes benchmarks/results/parsing-NAME.md.
+"""
+
+import argparse
+import statistics
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from benchmarks.page import circumstances, table
+from benchmarks.rounds import alternate
+from transduce.config import read_run
+from transduce.data import read_treebank
+from transduce.evaluation import BracketCounts, count_all
+from transduce.inference import Parse, Parser, load
+from transduce.text import Tree
+from transduce.workflows.run_directory import RunDirectory
+
+RESULTS: Final = Path(__file__).parent / "results"
+LENGTHS: Final = (10, 20, 30, 40, 60, 10_000)
+LABELS: Final = 15
+WAYS: Final = {"constraint": True, "repair": False}
+
+
+def right_branching(tree: Tree) -> Tree:
+    """The baseline for a sentence; the last punctuation stands in the root."""
+    leaves = list(tree.leaves())
+    last = leaves.pop() if len(leaves) > 1 and leaves[-1].label == "." else None
+    made = Tree("NP", (leaves[-1],))
+    for leaf in reversed(leaves[:-1]):
+        made = Tree("NP", (leaf, made))
+    return Tree("S", (made,) if last is None else (made, last))
+
+
+def row(name: str, counts: BracketCounts) -> list[str]:
+    """A line of the table of brackets."""
+    figures = (counts.f1, counts.precision, counts.recall, counts.exact_match, counts.no_crossing)
+    return [name, *(f"{each:.2f}" for each in figures), f"{counts.tagging_accuracy:.2f}", str(counts.failures)]
+
+
+def by_length(pairs: Sequence[tuple[Tree, Tree | None]]) -> Iterable[list[str]]:
+    """Brackets of sentences of so many words."""
+    first = 1
+    for last in LENGTHS:
+        some = [pair for pair in pairs if first <= len(pair[0].words) <= last]
+        if some:
+            shown = f"{first} to {last}" if last < LENGTHS[-1] else f"{first} and more"
+            yield [shown, str(len(some)), f"{count_all(some).f1:.2f}"]
+        first = last + 1
+
+
+def by_label(counts: BracketCounts) -> Iterable[list[str]]:
+    """Brackets of the most frequent labels."""
+    for label, count in counts.gold.most_common(LABELS):
+        own = counts.of(label)
+        yield [label, f"{count:,}", f"{own.f1:.2f}", f"{own.precision:.2f}", f"{own.recall:.2f}"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="What a trained parser does on its dev treebank.")
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--beams", type=lambda text: [int(each) for each in text.split(",")], default=[1, 4, 21])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--sentences", type=int, default=300, help="that the speed is measured on")
+    parser.add_argument("--name", help="of the file of results; left out: the run's")
+    given = parser.parse_args()
+    data = read_run(RunDirectory(given.run).config).data
+    gold = [placed.tree for placed in read_treebank(data.dev, data.folder)]
+    model = Parser(load(given.run))
+    lines = list(measure(model, gold, given.beams, given.rounds, given.sentences))
+    text = "\n".join([f"{circumstances()}; {len(gold):,} sentences of dev.", *lines]) + "\n"
+    print(text)
+    (RESULTS / f"parsing-{given.name or given.run.name}.md").write_text(text, encoding="utf-8")
+
+
+def measure(model: Parser, gold: Sequence[Tree], beams: Sequence[int], rounds: int, sentences: int) -> Iterable[str]:
+    """The tables' lines."""
+    words = [tree.words for tree in gold]
+    brackets = [row("right-branching", count_all((tree, right_branching(tree)) for tree in gold))]
+    speeds: list[list[str]] = []
+    found: dict[tuple[int, str], list[Parse]] = {}
+    for beam in beams:
+        for way, kept in WAYS.items():
+            parses = found[beam, way] = model.parse(words, beam, well_formed=kept, first_number=None)
+            counts = count_all(zip(gold, (each.tree for each in parses), strict=True))
+            brackets.append(row(f"beam {beam}, {way}", counts))
+        repaired = sum(each.repaired for each in found[beam, "repair"])
+        some = words[:sentences]
+        calls = {
+            way: partial(model.parse, some, beam, well_formed=kept, first_number=None) for way, kept in WAYS.items()
+        }
+        taken = alternate(calls, rounds)
+        ratio = statistics.median(free / kept for kept, free in zip(*taken.values(), strict=True))
+        middle = [f"{len(some) / statistics.median(each):.1f}" for each in taken.values()]
+        speeds.append([str(beam), *middle, f"{ratio:.2f}", f"{repaired:,} ({100 * repaired / len(gold):.1f}%)"])
+    head = ["", "F1", "precision", "recall", "exact match", "no crossing", "tagging", "no tree"]
+    yield from ("", *table(head, brackets))
+    head = ["beam", "sentences/s, constraint", "sentences/s, free", "as fast", "free outputs that were no tree"]
+    yield from ("", *table(head, speeds))
+    pairs = list(zip(gold, (each.tree for each in found[beams[0], "constraint"]), strict=True))
+    yield from ("", *table(["words", "sentences", "F1"], list(by_length(pairs))))
+    head = ["label", "in dev", "F1", "precision", "recall"]
+    yield from ("", *table(head, list(by_label(count_all(pairs)))))
+
+
+if __name__ == "__main__":
+    main()
