@@ -66,7 +66,7 @@ def _sentences(number: int, chance: random.Random) -> tuple[str, str]:
     return source, target
 
 
-def _make_once(name: str, factory: pytest.TempPathFactory, make: Callable[[Path], object]) -> Path:
+def make_once(name: str, factory: pytest.TempPathFactory, make: Callable[[Path], object]) -> Path:
     """A folder that one of the workers of pytest-xdist makes, and the others wait for."""
     shared = factory.getbasetemp() if "PYTEST_XDIST_WORKER" not in os.environ else factory.getbasetemp().parent
     folder = shared / name
@@ -89,7 +89,7 @@ def _write_corpora(folder: Path) -> None:
 @pytest.fixture(scope="session")
 def tiny_run_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run file beside its corpora. Nothing may be written into its folder."""
-    return _make_once("corpus", tmp_path_factory, _write_corpora) / "tiny.toml"
+    return make_once("corpus", tmp_path_factory, _write_corpora) / "tiny.toml"
 
 
 @pytest.fixture(scope="session")
@@ -101,7 +101,7 @@ def tiny_config(tiny_run_file: Path) -> RunConfig:
 @pytest.fixture(scope="session")
 def trained_run(tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run directory of a finished training. Nothing may be changed in it: copy it first."""
-    return _make_once("tiny", tmp_path_factory, lambda root: train_run(tiny_config, RunDirectory(root), resume=False))
+    return make_once("tiny", tmp_path_factory, lambda root: train_run(tiny_config, RunDirectory(root), resume=False))
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tiny_run import _make_once
+from tests.tiny_run import make_once
 from transduce.config import read_run
 from transduce.workflows.run_directory import RunDirectory
 from transduce.workflows.train import train_run
@@ -85,11 +85,11 @@ def _write(folder: Path) -> None:
 @pytest.fixture(scope="session")
 def treebank(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder. Nothing may be written into it."""
-    return _make_once("treebank", tmp_path_factory, _write)
+    return make_once("treebank", tmp_path_factory, _write)
 
 
 @pytest.fixture(scope="session")
 def trained_parser(treebank: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run directory of a finished training. Nothing may be changed in it."""
     config = read_run(treebank / "run.toml")
-    return _make_once("parser", tmp_path_factory, lambda root: train_run(config, RunDirectory(root), resume=False))
+    return make_once("parser", tmp_path_factory, lambda root: train_run(config, RunDirectory(root), resume=False))

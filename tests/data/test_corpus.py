@@ -114,11 +114,12 @@ def test_a_zstd_file_cut_short_is_named(tmp_path):
         {"pairs": "c", "source": "a"},
         {"pairs": "c", "source": "a", "target": "b"},
         {"made_up": "copy", "pairs": "c"},
+        {"trees": "d", "pairs": "c"},
         {"made_up": "copy", "source": "a", "target": "b"},
     ],
 )
 def test_a_corpus_is_two_files_or_one_or_made_up(given):
-    with pytest.raises(ValueError, match="a source and a target file, or one file of pairs, or a made-up task"):
+    with pytest.raises(ValueError, match="a source and a target file, or one file of pairs, or a treebank, or a made-up task"):
         Corpus(**given)
 
 

@@ -70,7 +70,7 @@ def test_bad_trees_are_named_or_left_out(tmp_path, caplog, line, reason):
     caplog.set_level(logging.WARNING)
     assert len(read(tmp_path, trees="a.trees", bad_trees="drop")) == 2
     assert "line 3: tree 2" in caplog.text
-    assert "1 of 3 trees are left out" in caplog.text
+    assert "1 of 3 trees of the file are left out" in caplog.text
 
 
 def test_files_without_trees(tmp_path):

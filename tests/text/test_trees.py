@@ -23,7 +23,7 @@ def test_white_space_and_unicode_in_brackets():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("(S (NP (NN dog))", r"unbalanced: 1 brackets are never closed, \(S"),
+        ("(S (NP (NN dog))", r"unbalanced: the tree ends with 1 open, the last of them \(S"),
         ("(S (NP (NN dog))))", "a closing bracket too many"),
         (")", "a closing bracket too many"),
         ("(S (NN dog)) (S (NN cat))", "two trees on a line"),
@@ -56,9 +56,9 @@ def test_a_damaged_tree_leaves_the_others_whole():
     found = [(number, str(tree)) for number, tree in read_trees(enumerate(lines, start=1))]
     assert [number for number, _ in found] == [1, 2, 3, 4, 5]
     assert found[1][1], found[3][1] == ("(NP (NN cat))", "(X (NN a))")
-    assert "never closed" in found[0][1]
+    assert "unbalanced" in found[0][1]
     assert "too many" in found[2][1]
-    assert "never closed" in found[4][1]
+    assert "unbalanced" in found[4][1]
 
 
 @pytest.mark.parametrize(

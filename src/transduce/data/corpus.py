@@ -71,7 +71,12 @@ def corpus_paths(corpus: Corpus, root: Path) -> list[Path]:
 
 def name_corpus(corpus: Corpus, root: Path) -> str:
     """What a corpus is called in messages."""
-    return f"{corpus.made_up} task" if corpus.made_up else str(corpus_paths(corpus, root)[0])
+    if corpus.made_up:
+        return f"{corpus.made_up} task"
+    if isinstance(corpus.trees, tuple) and len(corpus.trees) > 1:
+        return f"{root / corpus.trees[0]} and {len(corpus.trees) - 1} more"
+    name = next(each for each in (corpus.trees, corpus.pairs, corpus.source) if each is not None)
+    return str(root / (name if isinstance(name, str) else name[0]))
 
 
 def _read(corpus: Corpus, root: Path, keep_invalid: bool) -> Pairs:

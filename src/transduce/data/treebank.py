@@ -1,19 +1,17 @@
 """Treebanks: files of trees in Penn brackets, as pairs of a sentence and its tree's symbols."""
 
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
 from transduce.config import BadInputError, Corpus
-from transduce.data.lines import read_lines
+from transduce.data.lines import read_lines, tell_once
 from transduce.text import BadTreeError, Linearization, Tree, clean, read_trees, unescape
 
 # What files of trees are called, compression aside; others in a folder (READMEs, lists) are left alone.
 _SUFFIXES: Final = frozenset({".mrg", ".trees", ".tree", ".ptb", ".parse", ".brackets"})
 _COMPRESSED: Final = frozenset({".gz", ".zst"})
-_log = logging.getLogger(__name__)
 
 
 @final
@@ -87,7 +85,7 @@ def _read_file(path: Path, corpus: Corpus, keep_invalid: bool) -> Iterator[Place
     if not number:
         raise BadInputError(f"{path}: has no tree")
     if left_out:
-        _log.warning(f"{first}: {left_out:,} of {number:,} trees are left out")
+        tell_once(path)(f"{first}: {left_out:,} of {number:,} trees of the file are left out")
 
 
 def _kind(path: Path) -> str:

@@ -187,7 +187,7 @@ class _Reading:
         """The text has ended."""
         if self._open:
             last = self._open[-1].label or ""
-            raise BadTreeError(f"unbalanced: {len(self._open)} brackets are never closed, ({last} is the last of them")
+            raise BadTreeError(f"unbalanced: the tree ends with {len(self._open)} open, the last of them ({last}")
         if self._root is None:
             raise BadTreeError("there is no tree")
         return self._root
