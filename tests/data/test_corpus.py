@@ -119,7 +119,8 @@ def test_a_zstd_file_cut_short_is_named(tmp_path):
     ],
 )
 def test_a_corpus_is_two_files_or_one_or_made_up(given):
-    with pytest.raises(ValueError, match="a source and a target file, or one file of pairs, or a treebank, or a made-up task"):
+    forms = "a source and a target file, or one file of pairs, or a treebank, or a made-up task"
+    with pytest.raises(ValueError, match=forms):
         Corpus(**given)
 
 

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from transduce.config.corpora import LinearizationKind, TreeTags
 from transduce.data.lines import read_lines
 from transduce.text import BadTreeError, Linearization, Tree, clean, parse_brackets, read_trees
 from transduce.text.linearization import Closing, Leaf, Opening
 
 CORPORA = Path(__file__).parents[2].parent / "shared" / "corpora"
 TREE = parse_brackets("(S (NP (DT The) (NN dog)) (VP (VBZ barks)) (. .))")
-SYMBOLS = {
+SYMBOLS: dict[tuple[LinearizationKind, TreeTags], str] = {
     ("brackets", "normalized"): "(S (NP XX XX )NP (VP XX )VP XX )S",
     ("brackets", "kept"): "(S (NP DT NN )NP (VP VBZ )VP . )S",
     ("shift_reduce", "normalized"): "NT(S) NT(NP) SHIFT SHIFT REDUCE NT(VP) SHIFT REDUCE SHIFT REDUCE",
