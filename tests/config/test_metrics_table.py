@@ -27,7 +27,7 @@ def test_decimals():
 @pytest.mark.parametrize("key", METRICS)
 def test_dev_is_measured_by_all_that_need_no_trained_model(key):
     if key == "comet":
-        with pytest.raises(ValidationError, match="choose from bleu, chrf, ter, exact, loss, perplexity"):
+        with pytest.raises(ValidationError, match="choose from bleu, chrf, ter, exact, brackets, loss, perplexity"):
             TrainConfig(best_metric=key)
     else:
         assert TrainConfig(best_metric=key).best_metric == key

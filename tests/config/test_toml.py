@@ -291,11 +291,11 @@ class TestVocabularies:
             ),
             (
                 "[tokenizer]\nkind = 'words'\nbpe_dropout = 0.1\n",
-                "line 5: tokenizer: bpe_dropout = 0.1 is for kind = 'bpe' on both sides",
+                "line 5: tokenizer: bpe_dropout = 0.1 is for kind = 'bpe', of one side at least",
             ),
             (
-                "[tokenizer]\nbpe_dropout = 0.1\n[tokenizer.source]\n[tokenizer.target]\nkind = 'words'\n",
-                "line 5: tokenizer: bpe_dropout = 0.1 is for kind = 'bpe' on both sides",
+                "[tokenizer]\nbpe_dropout = 0.1\nkind = 'words'\n[tokenizer.source]\n[tokenizer.target]\n",
+                "line 5: tokenizer: bpe_dropout = 0.1 is for kind = 'bpe', of one side at least",
             ),
             (
                 "[tokenizer.source]\nkind = 'words'\n",
@@ -656,12 +656,14 @@ class TestWhatIsMissing:
             (DATA.partition("dev =")[0], " line 1: data.dev: is missing and has no default, such as { source = "),
             (
                 "\n" + DATA.replace(', target = "train.de"', ""),
-                " line 4: data.train: a corpus is a source and a target file, or one file of pairs, or a made-up task; "
+                " line 4: data.train: a corpus is a source and a target file, or one file of pairs, or a treebank, "
+                "or a made-up task; "
                 "given is source",
             ),
             (
                 DATA.replace('{ source = "dev.en", ', "{ "),
-                " line 4: data.dev: a corpus is a source and a target file, or one file of pairs, or a made-up task; "
+                " line 4: data.dev: a corpus is a source and a target file, or one file of pairs, or a treebank, "
+                "or a made-up task; "
                 "given is target",
             ),
         ],

@@ -90,6 +90,10 @@ def test_settings_of_trees_need_trees_and_agree(treebank, tmp_path):
     for changed, message in (
         (text.replace('"wsj/22", tags = "kept"', '"wsj/22"'), "tags differs between treebanks"),
         (text.replace('trees = "wsj/22"', 'source = "a", target = "b"'), "tags is for treebanks"),
+        (
+            text.replace('trees = "wsj/22", tags = "kept"', 'source = "a", target = "b"'),
+            "best_metric = .* is for treebanks",
+        ),
         (text.replace('trees = "wsj/22"', 'pairs = "a.tsv", trees = "wsj/22"'), "a treebank"),
     ):
         path = Path(tmp_path) / "run.toml"

@@ -95,6 +95,9 @@ def test_every_metric_of_outputs_can_be_computed_and_no_other():
         elif metric.needs == "probabilities":
             with pytest.raises(BadInputError, match=f"{key} is of a model and not of its outputs"):
                 corpus_score(key, HYPOTHESES, REFERENCES)
+        elif metric.needs == "trees":
+            with pytest.raises(BadInputError, match=f"{key} is of trees and not of texts"):
+                corpus_score(key, HYPOTHESES, REFERENCES)
 
 
 def test_nothing_is_refused():

@@ -148,6 +148,14 @@ class RunConfig(Section):
         return read_model(value)
 
     @model_validator(mode="after")
+    def _check_best_metric(self) -> "RunConfig":
+        if self.train.best_metric == "brackets" and self.data.dev.trees is None:
+            raise ValueError(
+                'train.best_metric = "brackets" is for treebanks: give data.dev trees, or take another one'
+            )
+        return self
+
+    @model_validator(mode="after")
     def _check_lengths(self) -> "RunConfig":
         longest = self.model.longest
         if longest is not None and self.data.max_length > longest:

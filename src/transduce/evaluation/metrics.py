@@ -71,9 +71,10 @@ def make_scorer(
             return LineMean("exact", _percent_equal, {"case": "mixed", "tok": "none"})
         case "comet":
             return make_comet_scorer(comet_model, sources)
-        case "loss" | "perplexity" | "brackets":
-            of = "trees" if metric == "brackets" else "a model"
-            raise BadInputError(f"{metric} is of {of} and not of texts: they alone cannot be scored by it")
+        case "loss" | "perplexity":
+            raise BadInputError(f"{metric} is of a model and not of its outputs: they alone cannot be scored by it")
+        case "brackets":
+            raise BadInputError(f"{metric} is of trees and not of texts: these alone cannot be scored by it")
         case _:
             assert_never(metric)
 
