@@ -113,12 +113,15 @@ def test_running_text_and_drawings():
 
 
 @pytest.mark.parametrize("kind", ["brackets", "shift_reduce"])
-def test_a_shared_vocabulary_parses_too(treebank, tmp_path, kind):
+@pytest.mark.parametrize("more", ["", ", words = true", ', words = true, tags = "kept"'])
+def test_a_shared_vocabulary_parses_too(treebank, tmp_path, kind, more):
     """As the paper's: word pieces and symbols of trees in one; no training is needed for outputs to be trees."""
-    text = (treebank / "run.toml").read_text(encoding="utf-8").replace('tags = "kept"', f'linearization = "{kind}"')
+    how = f'linearization = "{kind}"{more}'
+    text = (treebank / "run.toml").read_text(encoding="utf-8").replace('tags = "kept"', how)
     start, end = text.index("[tokenizer.source]"), text.index("[model]")
     (tmp_path / "run.toml").write_text(f"{text[:start]}[tokenizer]\nvocab_size = 400\n\n{text[end:]}", encoding="utf-8")
-    config = read_run(tmp_path / "run.toml", [f"data.root={treebank}", "train.max_steps=2", "train.warmup_steps=1"])
+    changes = ["train.max_steps=2", "train.warmup_steps=1", "generation.max_extra_length=300"]
+    config = read_run(tmp_path / "run.toml", [f"data.root={treebank}", *changes])
     train_run(config, RunDirectory(tmp_path / "run"), resume=False)
     parser = Parser(load(tmp_path / "run", "float32"))
     for each, words in zip(parser.parse(ODD, 4), ODD, strict=True):

@@ -23,8 +23,13 @@ def is_tree(ids, words, deepest=16):
     return (4,) * (deepest + 1) != tuple(ids)[: deepest + 1] and str((4,) * (deepest + 1))[1:-1] not in str(ids)
 
 
+def unspelled(numbers, words):
+    """So many words of each sentence, which stand for nothing behind their leaf."""
+    return {number: [()] * count for number, count in zip(numbers, words, strict=True)}
+
+
 def search(model, words, limit=LIMIT, numbers=NUMBERS, deepest=16, **changes):
-    constraint = WellFormed(TREES, dict(zip(numbers, words, strict=True)), deepest)
+    constraint = WellFormed(TREES, unspelled(numbers, words), deepest)
     limits = torch.tensor([limit] * 2)
     return search_all(model, SOURCE, limits, settings(constraints=(constraint,), **changes), numbers)
 
@@ -74,7 +79,7 @@ def test_one_symbol_may_close_any_phrase():
     """As in actions of a shift-reduce parser: the same outputs, as there is one label."""
     anything = TreeSymbols({4: "X"}, {None: 5}, (6,), END)
     model, limits = tiny(1), torch.tensor([LIMIT] * 2)
-    words = dict(zip(NUMBERS, (2, 1), strict=True))
+    words = unspelled(NUMBERS, (2, 1))
     one, other = (
         search_all(model, SOURCE, limits, settings(constraints=(WellFormed(trees, words),), beam_size=4), NUMBERS)
         for trees in (TREES, anything)
@@ -84,9 +89,32 @@ def test_one_symbol_may_close_any_phrase():
 
 def test_a_phrase_that_cannot_be_closed_does_not_begin():
     trees = TreeSymbols({4: "X", 6: "Y"}, {"X": 5}, (6,), END)
-    state = WellFormed(trees, {1: 2}).start(1)
+    state = WellFormed(trees, {1: [(), ()]}).start(1)
     assert set(state.restrict((), 10).symbols) == {4}
 
 
 def test_a_shortlist_has_to_have_all_symbols_of_trees():
-    assert set(WellFormed(TREES, {1: 2}).symbols(1)) == {4, 5, 6}
+    assert set(WellFormed(TREES, {1: [(), ()]}).symbols(1)) == {4, 5, 6}
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_words_of_several_ids_stand_whole_behind_their_leaves(beam):
+    """Even where an id of theirs means something else in trees: 4, 5 and 6 are all there is."""
+    spelled = {11: [(4, 5), (6,)], 13: [(5, 5, 4), ()]}
+    constraint = WellFormed(TREES, spelled)
+    assert set(constraint.symbols(13)) == {4, 5, 6}
+    for limit in (9, 10, 20):
+        limits = torch.tensor([limit] * 2)
+        found = search_all(tiny(3), SOURCE, limits, settings(constraints=(constraint,), beam_size=beam), NUMBERS)
+        for number, several in zip(NUMBERS, found, strict=True):
+            assert several
+            for each in several:
+                ids, rest = [], list(each.ids)
+                words = iter(spelled[number])
+                while rest:
+                    ids.append(rest.pop(0))
+                    if ids[-1] == 6:
+                        word = next(words)
+                        assert tuple(rest[: len(word)]) == word
+                        del rest[: len(word)]
+                assert is_tree(ids, 2)

@@ -19,6 +19,13 @@ SYMBOLS: dict[tuple[LinearizationKind, TreeTags], str] = {
     ("shift_reduce", "normalized"): "NT(S) NT(NP) SHIFT SHIFT REDUCE NT(VP) SHIFT REDUCE SHIFT REDUCE",
     ("shift_reduce", "kept"): "NT(S) NT(NP) SHIFT(DT) SHIFT(NN) REDUCE NT(VP) SHIFT(VBZ) REDUCE SHIFT(.) REDUCE",
 }
+WITH_WORDS = {
+    ("brackets", "normalized"): "(S (NP WORD The WORD dog )NP (VP WORD barks )VP WORD . )S",
+    (
+        "shift_reduce",
+        "kept",
+    ): "NT(S) NT(NP) WORD(DT) The WORD(NN) dog REDUCE NT(VP) WORD(VBZ) barks REDUCE WORD(.) . REDUCE",
+}
 ALL = [Linearization(kind, tags) for kind, tags in SYMBOLS]
 
 
@@ -105,6 +112,16 @@ def test_repair_is_always_over_all_words(how):
         repaired = how.repair(draw.choices(pool, k=draw.randint(0, 20)), words)
         assert repaired.words == words
         assert parse_brackets(str(repaired)) == repaired
+
+
+@pytest.mark.parametrize(("kind", "tags"), WITH_WORDS)
+def test_words_stand_behind_their_leaves(kind, tags):
+    how = Linearization(kind, tags, words=True)
+    symbols = how.write(TREE)
+    assert " ".join(symbols) == WITH_WORDS[kind, tags]
+    known = [symbol for symbol in symbols if how.meaning(symbol) is not None]
+    assert how.read(known, TREE.words) == (TREE if tags == "kept" else normalized(TREE))
+    assert Linearization.of(set(symbols)) == how
 
 
 def test_meanings():

@@ -21,7 +21,7 @@ _FORMS: dict[tuple[str, ...], str] = {
     ("made_up",): "a made-up task",
 }
 # How trees become targets: the same in all of a run.
-_TREE_SETTINGS: Final = ("linearization", "tags", "functions")
+_TREE_SETTINGS: Final = ("linearization", "tags", "words", "functions")
 
 
 class Corpus(Section):
@@ -53,6 +53,9 @@ class Corpus(Section):
     )
     tags: TreeTags = Field(
         "normalized", description="part-of-speech tags of words in trees: one symbol for all of them, or kept"
+    )
+    words: bool = Field(
+        False, description="write each word itself behind its tag: a small treebank teaches no model to count them"
     )
     functions: bool = Field(False, description="keep what phrases do in the sentence in their labels (NP-SBJ)")
     bad_trees: Literal["refuse", "drop"] = Field(

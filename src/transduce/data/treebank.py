@@ -64,7 +64,7 @@ def read_treebank(corpus: Corpus, root: Path, *, keep_invalid: bool = False) -> 
 
 def read_tree_pairs(corpus: Corpus, root: Path, *, keep_invalid: bool = False) -> Iterator[tuple[str, str]]:
     """The sentences of a treebank and the symbols of their trees."""
-    how = Linearization(corpus.linearization, corpus.tags)
+    how = Linearization(corpus.linearization, corpus.tags, corpus.words)
     for placed in read_treebank(corpus, root, keep_invalid=keep_invalid):
         yield placed.sentence, " ".join(how.write(placed.tree))
 

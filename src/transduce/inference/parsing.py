@@ -68,6 +68,7 @@ class Parser:
                 f'(trees = "FILE" in the run file)'
             )
         self._linearization = found
+        self._known = frozenset(name for name in vocabulary.values() if found.meaning(name) is not None)
         self._symbols = _tree_symbols(found, vocabulary, tokenizer.special.end)
 
     def parse(
@@ -102,11 +103,11 @@ class Parser:
         several = [list(each) for each in sentences]
         texts = [" ".join(map(unescape, words)) for words in several]
         first = 1 if first_number is None else first_number
-        counts = {number: len(words) for number, words in enumerate(several, first)}
+        spelled = [self._spell(words) for words in several]
         options: dict[str, Any] = {**changes, **dict.fromkeys(_AGAINST)}
         options["min_length"] = 0
         if well_formed:
-            options["constraints"] = [WellFormed(self._symbols, counts)]
+            options["constraints"] = [WellFormed(self._symbols, dict(enumerate(spelled, first)))]
         found = self._translator.translate(
             read_texts(texts, "sentence", first),
             beam_size,
@@ -118,6 +119,12 @@ class Parser:
         )
         return [self._read(each, words, well_formed) for each, words in zip(found, several, strict=True)]
 
+    def _spell(self, words: Sequence[str]) -> list[list[int]]:
+        """What stands for each word behind its leaf: its ids, or nothing where outputs have no words."""
+        if not self._linearization.words:
+            return [[] for _ in words]
+        return self._translator.tokenizers.target.encode([unescape(word) for word in words])
+
     def _read(self, found: Translation, words: Sequence[str], well_formed: bool) -> Parse:
         if found.error is not None or not words:
             return Parse(None, error=found.error)
@@ -128,6 +135,8 @@ class Parser:
     def _one(self, found: Translation, words: Sequence[str], well_formed: bool) -> Parse:
         known = found.log_probability, found.score
         symbols = [token.strip() for token in found.tokens]  # in a BPE they begin with a space
+        if self._linearization.words:
+            symbols = [each for each in symbols if each in self._known]
         try:
             return Parse(self._linearization.read(symbols, words), *known)
         except BadTreeError:

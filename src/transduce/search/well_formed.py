@@ -1,7 +1,7 @@
 """Outputs that are trees over a sentence's words, each phrase closed and none empty: a pushdown automaton over ids."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, final
 
 from transduce.search.constraint import Proposals, Restriction
@@ -28,24 +28,32 @@ class TreeSymbols:
 @final
 @dataclass(frozen=True)
 class WellFormed:
-    """Every output is one tree over as many words as its sentence has (``words``, by the sentence's number).
+    """Every output is one tree over the words of its sentence (``words``, by the sentence's number).
+
+    A word is the ids that stand for it behind its leaf: none where outputs have no words.
 
     No hypothesis goes on such that its tree could not end before the limit: begun phrases have to be closed, and every
     word that is missing needs a symbol.
     """
 
     trees: TreeSymbols
-    words: Mapping[int, int]
+    words: Mapping[int, Sequence[Sequence[int]]]
     deepest: int = DEEPEST
     _known: dict[tuple[bool, bool, int | None], Restriction] = field(default_factory=dict, repr=False, compare=False)
 
     def symbols(self, number: int) -> Collection[int]:
         """Whatever a tree is made of."""
-        return {*self._openings, *self.trees.closing.values(), *self.trees.leaves}
+        spelled = (each for word in self.words[number] for each in word)
+        return {*self._openings, *self.trees.closing.values(), *self.trees.leaves, *spelled}
 
     def start(self, number: int) -> "_Phrases | None":
         """No phrase has begun."""
-        return _Phrases(self, self.words[number])
+        words = self.words[number]
+        # What is needed from each word on: its leaf, and the ids behind it.
+        needed = [0]
+        for word in reversed(words):
+            needed.append(needed[-1] + 1 + len(word))
+        return _Phrases(self, words, tuple(reversed(needed)))
 
     @property
     def _openings(self) -> list[int]:
@@ -53,7 +61,7 @@ class WellFormed:
         return [symbol for symbol, label in self.trees.opening.items() if self.trees.closes(label) is not None]
 
     def only(self, *, leaf: bool, opening: bool, closing: int | None) -> Restriction:
-        """Nothing else may come; without any of them, the end."""
+        """Nothing else may come (``closing`` is any one symbol); without any of them, the end."""
         key = leaf, opening, closing
         if (found := self._known.get(key)) is None:
             symbols = [*(self.trees.leaves if leaf else ()), *(self._openings if opening else ())]
@@ -67,11 +75,15 @@ class WellFormed:
 class _Phrases:
     """The phrases that are open, each with its closing symbol and the state of what is around it.
 
-    ``missing`` words are to come; ``begun`` phrases in a row have no word yet; ``done``: the tree has ended.
+    ``needed`` are the symbols that the words take from each of them on; ``first`` is the next word; ``due`` are the ids
+    of the last one that are to come; ``begun`` phrases in a row have no word yet; ``done``: the tree has ended.
     """
 
     constraint: WellFormed
-    missing: int
+    words: Sequence[Sequence[int]]
+    needed: tuple[int, ...]
+    first: int = 0
+    due: Sequence[int] = ()
     open: "tuple[int, object] | None" = None
     depth: int = 0
     begun: int = 0
@@ -79,14 +91,18 @@ class _Phrases:
 
     def restrict(self, written: Sequence[int], room: int) -> Restriction | None:
         """What keeps a way to the end."""
+        constraint = self.constraint
+        if self.due:
+            return constraint.only(leaf=False, opening=False, closing=self.due[0])
         if self.done:
-            return self.constraint.only(leaf=False, opening=False, closing=None)
+            return constraint.only(leaf=False, opening=False, closing=None)
+        missing = self.first < len(self.words)
         # What has to come yet at least, the end counted; a new phrase needs two symbols more.
-        needed = self.missing + self.depth + 1
-        return self.constraint.only(
-            leaf=self.depth > 0 and self.missing > 0,
-            opening=self.missing > 0 and self.begun < self.constraint.deepest and needed + 2 <= room,
-            closing=None if self.open is None or self.begun or (self.depth == 1 and self.missing) else self.open[0],
+        needed = self.needed[self.first] + self.depth + 1
+        return constraint.only(
+            leaf=self.depth > 0 and missing,
+            opening=missing and self.begun < constraint.deepest and needed + 2 <= room,
+            closing=None if self.open is None or self.begun or (self.depth == 1 and missing) else self.open[0],
         )
 
     def propose(self) -> Proposals | None:
@@ -94,16 +110,17 @@ class _Phrases:
         return None
 
     def advance(self, symbol: int) -> "_Phrases":
-        """A phrase begins or ends, or a word comes."""
+        """A phrase begins or ends, or a word comes, or what stands for it."""
         trees = self.constraint.trees
+        if self.due:
+            return replace(self, due=self.due[1:])
         if (label := trees.opening.get(symbol)) is not None:
             closing = trees.closes(label)
             assert closing is not None
-            opened = closing, self.open
-            return _Phrases(self.constraint, self.missing, opened, self.depth + 1, self.begun + 1)
+            return replace(self, open=(closing, self.open), depth=self.depth + 1, begun=self.begun + 1)
         if self.open is not None and symbol == self.open[0]:
             around, depth = self.open[1], self.depth - 1
-            return _Phrases(self.constraint, self.missing, around, depth, 0, done=depth == 0)  # type: ignore[arg-type]
+            return replace(self, open=around, depth=depth, begun=0, done=depth == 0)  # type: ignore[arg-type]
         if symbol == trees.end:
             return self
-        return _Phrases(self.constraint, self.missing - 1, self.open, self.depth, 0)
+        return replace(self, first=self.first + 1, due=self.words[self.first], begun=0)

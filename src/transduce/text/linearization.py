@@ -4,6 +4,7 @@
 are left out: ``(S (NP XX )NP (VP XX )VP )S``. ``shift_reduce`` are the actions of a top-down parser (Dyer et al. 2016):
 ``NT(S) NT(NP) SHIFT REDUCE NT(VP) SHIFT REDUCE REDUCE``. Words are those of the source, in its order. Their tags are
 one symbol for all (``normalized``), or stand in it (``kept``): ``NN`` in place of ``XX``, ``SHIFT(NN)`` of ``SHIFT``.
+With ``words``, each word stands behind its symbol, which is then ``WORD`` or ``WORD(NN)``: ``(NP WORD(NN) dog )NP``.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -11,11 +12,11 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from transduce.config.corpora import LinearizationKind, TreeTags
-from transduce.text.trees import ROOT, BadTreeError, Tree
+from transduce.text.trees import ROOT, BadTreeError, Tree, unescape
 
 # The tag of every word whose own is not known.
 NORMALIZED: Final = "XX"
-_SHIFT, _REDUCE = "SHIFT", "REDUCE"
+_SHIFT, _REDUCE, _WORD = "SHIFT", "REDUCE", "WORD"
 _BEGIN: Final = "NT("
 
 
@@ -53,15 +54,18 @@ class Linearization:
 
     kind: LinearizationKind = "brackets"
     tags: TreeTags = "normalized"
+    words: bool = False
 
     @classmethod
     def of(cls, vocabulary: Collection[str]) -> "Linearization | None":
         """The one whose symbols are in a vocabulary; None where there is none."""
+        words = _WORD in vocabulary or any(symbol.startswith(f"{_WORD}(") for symbol in vocabulary)
         if _REDUCE in vocabulary and any(symbol.startswith(_BEGIN) for symbol in vocabulary):
-            return cls("shift_reduce", "normalized" if _SHIFT in vocabulary else "kept")
+            tags: TreeTags = "normalized" if (_WORD if words else _SHIFT) in vocabulary else "kept"
+            return cls("shift_reduce", tags, words)
         begun, ended = ({symbol[1:] for symbol in vocabulary if symbol.startswith(each)} for each in "()")
         if begun & ended - {""}:
-            return cls("brackets", "normalized" if NORMALIZED in vocabulary else "kept")
+            return cls("brackets", "normalized" if (_WORD if words else NORMALIZED) in vocabulary else "kept", words)
         return None
 
     def write(self, tree: Tree) -> list[str]:
@@ -77,10 +81,17 @@ class Linearization:
                 waiting += [self._closing(node.label), *reversed(node.parts)]
             else:
                 symbols.append(self._leaf(node.label))
+                if self.words:
+                    symbols.append(unescape(node.word))
         return symbols
 
     def meaning(self, symbol: str) -> Action | None:
         """What a symbol says; None where it is no part of trees."""
+        if self.words:
+            found = (
+                _action(symbol) if self.kind == "shift_reduce" or symbol.startswith(_WORD) else self._bracket(symbol)
+            )
+            return None if isinstance(found, Leaf) and not symbol.startswith(_WORD) else found
         return self._bracket(symbol) if self.kind == "brackets" else _action(symbol)
 
     def _bracket(self, symbol: str) -> Action | None:
@@ -148,6 +159,8 @@ class Linearization:
         return f"){label}" if self.kind == "brackets" else _REDUCE
 
     def _leaf(self, tag: str) -> str:
+        if self.words:
+            return _WORD if self.tags == "normalized" else f"{_WORD}({tag})"
         if self.kind == "brackets":
             return NORMALIZED if self.tags == "normalized" else tag
         return _SHIFT if self.tags == "normalized" else f"{_SHIFT}({tag})"
@@ -156,9 +169,9 @@ class Linearization:
 def _action(symbol: str) -> Action | None:
     if symbol == _REDUCE:
         return Closing(None)
-    if symbol == _SHIFT:
+    if symbol in {_SHIFT, _WORD}:
         return Leaf(NORMALIZED)
-    for begin, kind in ((_BEGIN, Opening), (f"{_SHIFT}(", Leaf)):
+    for begin, kind in ((_BEGIN, Opening), (f"{_SHIFT}(", Leaf), (f"{_WORD}(", Leaf)):
         if symbol.startswith(begin) and symbol.endswith(")"):
             return kind(symbol[len(begin) : -1])
     return None

@@ -9,8 +9,8 @@ from typing import Final
 
 from transduce.bundle import find_model
 from transduce.config import BadInputError, RunConfig, VocabularyConfig
-from transduce.data import read_corpus, text_flaw
-from transduce.text import Tokenizer, TokenizerPair, check_symbols, import_sentencepiece, learn_tokenizer
+from transduce.data import read_corpus, read_treebank, text_flaw
+from transduce.text import Linearization, Tokenizer, TokenizerPair, check_symbols, import_sentencepiece, learn_tokenizer
 
 _FULL: Final = 0.5  # share of the symbols asked for, below which hardly anybody meant so many
 
@@ -38,19 +38,25 @@ def _of_targets(config: RunConfig, symbols: tuple[str, ...]) -> tuple[str, ...]:
     """The symbols of targets: those of all and, where words are no tokens, those of trees."""
     treebanks = [corpus for corpus in config.data.train if corpus.trees is not None]
     settings = config.tokenizer.sides[-1]
+    if settings.kind == "words" and any(each.words for each in treebanks):
+        raise BadInputError(
+            'words = true: a tokenizer of kind = "words" cannot write words that training has not seen: take '
+            'kind = "bpe"'
+        )
     if not treebanks or settings.kind in {"words", "existing"}:
         return symbols
-    if settings is config.tokenizer and any(
-        (each.linearization, each.tags) == ("brackets", "kept") for each in treebanks
-    ):
+    bare = [each for each in treebanks if each.linearization == "brackets" and not each.words]
+    if config.tokenizer.shared and any(each.tags == "kept" for each in bare):
         raise BadInputError(
             'tags = "kept": a tag such as NN cannot be told from a word of the source where both have one vocabulary: '
             'give the target one of its own ([tokenizer.source] and [tokenizer.target] with kind = "words"), or '
-            'linearization = "shift_reduce"'
+            'linearization = "shift_reduce", or words = true'
         )
-    of_trees = {
-        symbol for each in treebanks for _, target in read_corpus(each, config.data.folder) for symbol in target.split()
-    }
+    of_trees: set[str] = set()
+    for each in treebanks:
+        how = Linearization(each.linearization, each.tags, each.words)
+        for placed in read_treebank(each, config.data.folder):
+            of_trees |= {symbol for symbol in how.write(placed.tree) if how.meaning(symbol) is not None}
     return (*symbols, *sorted(of_trees - {*symbols}))
 
 
