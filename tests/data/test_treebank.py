@@ -125,5 +125,5 @@ def test_tags_of_a_shared_vocabulary_are_refused(treebank, tmp_path):
 def test_words_need_word_pieces(treebank, tmp_path):
     run = (treebank / "run.toml").read_text(encoding="utf-8").replace('tags = "kept"', "words = true")
     (tmp_path / "run.toml").write_text(run, encoding="utf-8")
-    with pytest.raises(BadInputError, match='words = true: .* take kind = "bpe"'):
+    with pytest.raises(BadInputError, match=r'words = true: .* take kind = "bpe"'):
         make_tokenizers(read_run(tmp_path / "run.toml", [f"data.root={treebank}"]))
