@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, final
 
 from transduce.config import BadInputError
-from transduce.text import Tree, parse_brackets
+from transduce.text import Tree
 
 # COLLINS.prm's DELETE_LABEL, and what else roots are called.
 _PUNCTUATION: Final = frozenset({",", ":", "``", "''", ".", "-NONE-"})
@@ -74,7 +74,7 @@ class BracketCounts:
     @property
     def f1(self) -> float:
         """The harmonic mean of precision and recall, in 0 to 100."""
-        return f1(self.matched.total(), self.gold.total(), self.output.total())
+        return _percent(2 * self.matched.total(), self.gold.total() + self.output.total())
 
     @property
     def exact_match(self) -> float:
@@ -95,11 +95,6 @@ class BracketCounts:
     def no_crossing(self) -> float:
         """The share of sentences without a crossing bracket, in 0 to 100."""
         return _percent(self.uncrossed, self.sentences)
-
-
-def f1(matched: float, gold: float, output: float) -> float:
-    """2 matched / (gold + output), in 0 to 100: 2PR / (P + R)."""
-    return _percent(2 * matched, gold + output)
 
 
 def count_brackets(gold: Tree, output: Tree | None) -> BracketCounts:
@@ -138,23 +133,6 @@ def count_brackets(gold: Tree, output: Tree | None) -> BracketCounts:
 def count_all(pairs: Iterable[tuple[Tree, Tree | None]]) -> BracketCounts:
     """The counts of gold trees and outputs together."""
     return sum((count_brackets(gold, output) for gold, output in pairs), BracketCounts())
-
-
-def line_statistics(outputs: Sequence[str], references: Sequence[str]) -> list[tuple[float, ...]]:
-    """Matched, gold and output brackets of each line of trees in brackets; an empty output is a failure.
-
-    Raises:
-        BadInputError: A line is no tree, or two are over different words.
-    """
-    found: list[tuple[float, ...]] = []
-    for number, (output, reference) in enumerate(zip(outputs, references, strict=True), start=1):
-        try:
-            gold = parse_brackets(reference)
-            counts = count_brackets(gold, parse_brackets(output) if output.strip() else None)
-        except BadInputError as error:
-            raise BadInputError(f"tree {number:,}: {error}") from error
-        found.append((counts.matched.total(), counts.gold.total(), counts.output.total()))
-    return found
 
 
 def _brackets(tree: Tree, counted: Sequence[bool]) -> Iterator[Bracket]:
