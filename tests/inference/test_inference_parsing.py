@@ -12,7 +12,15 @@ from transduce.workflows.train import train_run
 pytest_plugins = ["tiny_run", "tiny_treebank"]
 
 SENTENCES = ["Luso fepi .", "ti bamo sor ti dulu gozu Wemo .", "ti kari fepi ti bamo ."]
-ODD = [["Hi"], ["."] * 7, ["("], ["f(x)", ")", "-LRB-"], [], [*["ti", "bamo", "sor"] * 40, "Luso", "fepi", "."]]
+ODD = [
+    ["REDUCE", "WORD", "XX"],
+    ["Hi"],
+    ["."] * 7,
+    ["("],
+    ["f(x)", ")", "-LRB-"],
+    [],
+    [*["ti", "bamo", "sor"] * 40, "Luso", "fepi", "."],
+]
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +70,7 @@ def test_several_trees_come_best_first(parser):
 
 
 def test_without_the_constraint_trees_are_repaired(parser):
-    sentences = [SENTENCES[0].split(), *ODD[:4]]
+    sentences = [SENTENCES[0].split(), *ODD[1:5]]
     free, kept = parser.parse(sentences, well_formed=False), parser.parse(sentences)
     assert (free[0].tree, free[0].repaired) == (kept[0].tree, False)
     assert any(each.repaired for each in free[1:])

@@ -117,7 +117,10 @@ class Parser:
             errors="return",
             **options,
         )
-        return [self._read(each, words, well_formed) for each, words in zip(found, several, strict=True)]
+        return [
+            self._read(each, words, pieces if well_formed else None)
+            for each, words, pieces in zip(found, several, spelled, strict=True)
+        ]
 
     def _spell(self, words: Sequence[str]) -> list[list[int]]:
         """What stands for each word behind its leaf: its ids, or nothing where outputs have no words."""
@@ -125,26 +128,39 @@ class Parser:
             return [[] for _ in words]
         return self._translator.tokenizers.target.encode([unescape(word) for word in words])
 
-    def _read(self, found: Translation, words: Sequence[str], well_formed: bool) -> Parse:
+    def _read(self, found: Translation, words: Sequence[str], spelled: list[list[int]] | None) -> Parse:
+        """The trees of a sentence; ``spelled`` is how its words stand in outputs that the constraint has kept."""
         if found.error is not None or not words:
             return Parse(None, error=found.error)
         leaves = [escape(word) for word in words]
-        best, *others = (self._one(each, leaves, well_formed) for each in (found, *found.alternatives))
+        best, *others = (self._one(each, leaves, spelled) for each in (found, *found.alternatives))
         return replace(best, alternatives=tuple(others))
 
-    def _one(self, found: Translation, words: Sequence[str], well_formed: bool) -> Parse:
+    def _one(self, found: Translation, words: Sequence[str], spelled: list[list[int]] | None) -> Parse:
         known = found.log_probability, found.score
         symbols = [token.strip() for token in found.tokens]  # in a BPE they begin with a space
         if self._linearization.words:
-            symbols = [each for each in symbols if each in self._known]
+            symbols = self._without_words(symbols, spelled)
         try:
             return Parse(self._linearization.read(symbols, words), *known)
         except BadTreeError:
-            if well_formed:  # there was no way to a tree from the beginning
+            if spelled is not None:  # there was no way to a tree from the beginning
                 size = f"a tree of {len(words):,} words"
                 advice = "allow more (max_length, max_extra_length)"
                 return Parse(None, error=f"{size} does not fit in the length limit: {advice}")
             return Parse(self._linearization.repair(symbols, words), *known, repaired=True)
+
+    def _without_words(self, symbols: Sequence[str], spelled: list[list[int]] | None) -> list[str]:
+        """The symbols of the tree. A word may look like one: where words are known, so many symbols are passed over."""
+        if spelled is None:
+            return [each for each in symbols if each in self._known]
+        kept, rest, words = [], iter(symbols), iter(spelled)
+        for symbol in rest:
+            kept.append(symbol)
+            if isinstance(self._linearization.meaning(symbol), Leaf):
+                for _ in next(words, ()):
+                    next(rest, None)
+        return kept
 
 
 def _written_alone(tokenizer: Tokenizer) -> dict[int, str]:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal, NoReturn, Unpack, final, get_args, overload
 
 import torch
@@ -361,11 +362,16 @@ class Translator:
         if isinstance(sentences, str):
             raise BadInputError("parse: one string was given: give a list of sentences")
         words = [each.split() if isinstance(each, str) else list(each) for each in sentences]
-        parses = Parser(self).parse(words, beam_size, length_penalty, **changes)
+        parses = self._parser.parse(words, beam_size, length_penalty, **changes)
         for number, each in enumerate(parses, start=1):
             if each.error is not None:
                 raise BadInputError(f"sentence {number:,}: {each.error}")
         return [to_nltk(each.tree) for each in parses]
+
+    @cached_property
+    def _parser(self) -> Parser:
+        """Looks through the whole vocabulary: made once."""
+        return Parser(self)
 
     def count_tokens(self, texts: Iterable[str]) -> int:
         """How many symbols the texts have as targets, end symbols counted."""

@@ -73,10 +73,10 @@ class WellFormed:
 @final
 @dataclass(frozen=True)
 class _Phrases:
-    """The phrases that are open, each with its closing symbol and the state of what is around it.
+    """The phrases that are open, each by its closing symbol, the last one last.
 
     ``needed`` are the symbols that the words take from each of them on; ``first`` is the next word; ``due`` are the ids
-    of the last one that are to come; ``begun`` phrases in a row have no word yet; ``done``: the tree has ended.
+    of the last one that are to come; ``begun`` phrases in a row have no word yet.
     """
 
     constraint: WellFormed
@@ -84,25 +84,21 @@ class _Phrases:
     needed: tuple[int, ...]
     first: int = 0
     due: Sequence[int] = ()
-    open: "tuple[int, object] | None" = None
-    depth: int = 0
+    open: tuple[int, ...] = ()
     begun: int = 0
-    done: bool = False
 
     def restrict(self, written: Sequence[int], room: int) -> Restriction | None:
-        """What keeps a way to the end."""
+        """What keeps a way to the end; where there is nothing left to open or close, that is the end itself."""
         constraint = self.constraint
         if self.due:
             return constraint.only(leaf=False, opening=False, closing=self.due[0])
-        if self.done:
-            return constraint.only(leaf=False, opening=False, closing=None)
-        missing = self.first < len(self.words)
+        depth, missing = len(self.open), self.first < len(self.words)
         # What has to come yet at least, the end counted; a new phrase needs two symbols more.
-        needed = self.needed[self.first] + self.depth + 1
+        needed = self.needed[self.first] + depth + 1
         return constraint.only(
-            leaf=self.depth > 0 and missing,
+            leaf=depth > 0 and missing,
             opening=missing and self.begun < constraint.deepest and needed + 2 <= room,
-            closing=None if self.open is None or self.begun or (self.depth == 1 and missing) else self.open[0],
+            closing=None if depth == 0 or self.begun or (depth == 1 and missing) else self.open[-1],
         )
 
     def propose(self) -> Proposals | None:
@@ -117,10 +113,9 @@ class _Phrases:
         if (label := trees.opening.get(symbol)) is not None:
             closing = trees.closes(label)
             assert closing is not None
-            return replace(self, open=(closing, self.open), depth=self.depth + 1, begun=self.begun + 1)
-        if self.open is not None and symbol == self.open[0]:
-            around, depth = self.open[1], self.depth - 1
-            return replace(self, open=around, depth=depth, begun=0, done=depth == 0)  # type: ignore[arg-type]
+            return replace(self, open=(*self.open, closing), begun=self.begun + 1)
+        if self.open and symbol == self.open[-1]:
+            return replace(self, open=self.open[:-1], begun=0)
         if symbol == trees.end:
             return self
         return replace(self, first=self.first + 1, due=self.words[self.first], begun=0)
