@@ -80,8 +80,49 @@ def test_evaluate_counts_brackets(run, trained_parser):
     score, exact = out.splitlines()
     assert score.startswith("brackets ")
     assert float(score.split()[1]) > 80
-    assert "rules:COLLINS.prm|sentences:12|failures:0|precision:" in score
+    assert "rules:COLLINS.prm|sentences:12|" in score
+    assert "|precision:" in score
+    assert score.endswith("|failures:0.00")
     assert exact.startswith("exact ")
+
+
+def test_a_treebank_is_a_test_set_of_its_own(run, trained_parser, tmp_path):
+    treebank = tmp_path / "gold.trees"
+    treebank.write_text(
+        "( (S (NP-SBJ (NNP Luso)) (VP (VBZ fepi)) (. .)) )\n(S (NP (NNP Luso)) (VP (VBZ fepi)) (. .))\n",
+        encoding="utf-8",
+    )
+    status, out, err = run("evaluate", trained_parser, "--metric", "brackets", "--reference", treebank, "--json")
+    assert (status, err) == (0, "")
+    (score,) = json.loads(out)
+    assert score["value"] == 100
+    assert score["details"]["failures"] == 0
+    assert run("evaluate", trained_parser, "--reference", treebank)[0] == 2  # BLEU is of texts
+
+
+def test_trees_are_compared_with_another_parsers(run, trained_parser, tmp_path):
+    treebank, others = tmp_path / "gold.trees", tmp_path / "others"
+    tree = "(S (NP (NNP Luso)) (VP (VBZ fepi)) (. .))"
+    treebank.write_text(f"{tree}\n" * 4, encoding="utf-8")
+    # Right; nothing; one of two brackets right; right, for functions of phrases do not count.
+    wrong = "(S (NP (NNP Luso) (VBZ fepi)) (. .))"
+    others.write_text(f"{tree}\n\n{wrong}\n(TOP {tree.replace('NP', 'NP-SBJ', 1)})\n", encoding="utf-8")
+    compared = ("evaluate", trained_parser, "--metric", "brackets", "--reference", treebank, "--against")
+    for other, ours, theirs in ((others, 100, 70), (trained_parser, 100, 100)):
+        status, out, err = run(*compared, other, "--json", "--samples", "20")
+        assert (status, err) == (0, "")
+        (comparison,) = json.loads(out)
+        assert comparison["ours"]["value"] == pytest.approx(ours)
+        assert comparison["theirs"]["value"] == pytest.approx(theirs)
+    for lines, named in (
+        (f"{tree}\n" * 3, "3 lines for 4 sources"),
+        (f"{tree}\n{tree[:-1]}\n{tree}\n{tree}\n", "output 2: unbalanced"),
+        (f"{tree}\n{tree}\n(S (NNP Luso))\n{tree}\n", "output 3: the words differ"),
+    ):
+        others.write_text(lines, encoding="utf-8")
+        status, _, err = run(*compared, others)
+        assert status == 2
+        assert named in err
 
 
 def test_brackets_are_of_treebanks(run, trained_parser, tmp_path):
@@ -91,6 +132,3 @@ def test_brackets_are_of_treebanks(run, trained_parser, tmp_path):
     status, _, err = run("evaluate", trained_parser, "--metric", "brackets", *files)
     assert status == 2
     assert "the test set is no treebank" in err
-    status, _, err = run("evaluate", trained_parser, "--metric", "brackets", "--against", trained_parser)
-    assert status == 2
-    assert "brackets" in err

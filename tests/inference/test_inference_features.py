@@ -119,7 +119,7 @@ def test_lengths(translator):
         ({"coverage_penalty": -0.1}, "coverage penalty -0.1"),
         ({"stopping": "soon"}, "stopping 'soon'"),
         ({"min_length": 5, "max_length": 4}, "min_length = 5"),
-        ({"no_repeat_ngram": 0}, "no repeat ngram 0"),
+        ({"no_repeat_ngram": -1}, "no repeat ngram -1"),
         ({"prefixes": ["a", "b"]}, "2 prefixes for 1 texts"),
         ({"prefixes": "ti"}, "one string"),
         ({"must_contain": ["ti"]}, "one string"),

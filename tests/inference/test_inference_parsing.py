@@ -1,5 +1,8 @@
 """Sentences to trees by a trained model."""
 
+import json
+import shutil
+
 import nltk
 import pytest
 
@@ -91,6 +94,21 @@ def test_what_contradicts_trees_is_refused_by_name(parser):
         parser.parse([["a"]], min_length=2)
     with pytest.raises(BadInputError, match="prefixes"):
         parser.parse([["a"]], prefixes=["(S"])
+
+
+def test_what_a_models_own_settings_ask_of_texts_is_off(trained_parser, tmp_path):
+    shutil.copytree(trained_parser / "best", tmp_path / "model")
+    path = tmp_path / "model" / "generation_config.json"
+    settings = json.loads(path.read_text())
+    path.write_text(json.dumps(settings | {"no_repeat_ngram": 1, "min_length": 90}))
+    ours, usual = (load(model, "float32").parse(SENTENCES) for model in (tmp_path / "model", trained_parser))
+    assert ours == usual
+
+
+def test_words_are_leaves_to_the_letter(translator):
+    words = ["(", "-LRB-", r"a\/b", "a/b", "x\N{NO-BREAK SPACE}y"]
+    (tree,) = translator.parse([words])
+    assert tree.leaves() == words
 
 
 def test_one_string_is_refused(translator):

@@ -31,7 +31,11 @@ def evaluate(
     ] = None,
     reference: Annotated[
         Path | None,
-        typer.Option(metavar="F", help="Its reference translation, line by line.", rich_help_panel=FILES),
+        typer.Option(
+            metavar="F",
+            help="Its reference translation, line by line; alone, a treebank, for --metric brackets.",
+            rich_help_panel=FILES,
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.", rich_help_panel=FILES)] = False,
     metric: Annotated[
@@ -54,7 +58,7 @@ def evaluate(
         Path | None,
         typer.Option(
             metavar="OTHER",
-            help="Another system: its outputs in a text file, or a model or run directory.",
+            help="Another system: its outputs in a file, one a line, or a model or run directory.",
             rich_help_panel=_COMPARISON,
         ),
     ] = None,
@@ -75,7 +79,7 @@ def evaluate(
     from transduce.workflows.evaluate import evaluate as score
 
     measures = Measures(_read_metrics(metric), tokenize, comet_model)
-    examples = _read_examples(model, source, reference)
+    examples = _read_examples(model, source, reference, measures.metrics)
     use_threads(threads)
     translator = load(model, precision, device)
     results: Sequence[Score | Comparison]
@@ -105,19 +109,24 @@ def _read_metrics(text: str) -> list[MetricKey]:
     return metrics
 
 
-def _read_examples(model: Path, source: Path | None, reference: Path | None) -> "Examples":
-    from transduce.workflows.evaluate import read_examples, read_own_examples
+def _read_examples(
+    model: Path, source: Path | None, reference: Path | None, metrics: Sequence[MetricKey]
+) -> "Examples":
+    from transduce.workflows.evaluate import read_examples, read_own_examples, read_treebank_examples
 
     if source is not None and reference is not None:
         return read_examples(source, reference)
     if source is None and reference is None:
         return read_own_examples(model)
+    if reference is not None and metrics == ["brackets"]:
+        return read_treebank_examples(reference)
     missing = "--source" if source is None else "--reference"
     raise typer.BadParameter("missing: give both files, or neither for a run's own test set", param_hint=missing)
 
 
 def _line(score: "Score") -> str:
-    return f"{score.metric} {METRICS[score.metric].show(score.value)}  {score.signature}"
+    details = "".join(f"|{name}:{value:.2f}" for name, value in score.details.items())
+    return f"{score.metric} {METRICS[score.metric].show(score.value)}  {score.signature}{details}"
 
 
 def _block(comparison: "Comparison", *names: str) -> list[str]:

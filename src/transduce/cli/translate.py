@@ -184,7 +184,9 @@ def translate(
     no_repeat_ngram: Annotated[
         int | None,
         typer.Option(
-            metavar="N", help="No N tokens occur twice in an output. [default: the model's]", rich_help_panel=REQUIRED
+            metavar="N",
+            help="No N tokens occur twice in an output; 0: they may. [default: the model's]",
+            rich_help_panel=REQUIRED,
         ),
     ] = None,
     shortlist: Annotated[

@@ -62,9 +62,9 @@ class GenerationConfig(Section):
     min_length: int = Field(0, ge=0, le=MAX_TOKENS, description="shortest output in tokens")
     no_repeat_ngram: int | None = Field(
         None,
-        ge=1,
+        ge=0,
         le=MAX_TOKENS,
-        description="length of the n-grams of tokens that may occur only once in an output; left out: none",
+        description="length of the n-grams of tokens that may occur only once in an output; left out, or 0: none",
     )
     sampling: bool = Field(False, description="draw outputs by chance, in place of beam search")
     temperature: Annotated[float, _OF_SAMPLES] = Field(

@@ -15,7 +15,7 @@ class Metric:
 
     ``name`` is for people; files, options and settings call it by its key. ``decimals`` is how many are shown.
     ``needs`` is what it is computed from: the "probabilities" that a model gives the references, a model's "outputs"
-    beside the references, those with a "trained" model that judges them, or the "trees" of a parser and of a treebank.
+    beside the references, those with a "trained" model that judges them, or a parser's "trees" beside a treebank's.
     """
 
     name: str

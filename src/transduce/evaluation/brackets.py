@@ -6,7 +6,7 @@ which are punctuation. Every sentence counts: one without an output has no brack
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, final
 
 from transduce.config import BadInputError
@@ -28,7 +28,7 @@ class BracketCounts:
     """What is counted of a sentence, or of several together; by label where it says so.
 
     ``crossing`` are brackets of the output that cross one of the gold tree's; ``tagged`` are words with the right tag,
-    punctuation left out, of ``words``.
+    punctuation left out, of ``words``; ``length`` are words with punctuation.
     """
 
     sentences: int = 0
@@ -41,6 +41,7 @@ class BracketCounts:
     uncrossed: int = 0
     tagged: int = 0
     words: int = 0
+    length: int = 0
 
     def __add__(self, other: "BracketCounts") -> "BracketCounts":
         return BracketCounts(
@@ -54,6 +55,7 @@ class BracketCounts:
             self.uncrossed + other.uncrossed,
             self.tagged + other.tagged,
             self.words + other.words,
+            self.length + other.length,
         )
 
     def of(self, label: str) -> "BracketCounts":
@@ -107,7 +109,8 @@ def count_brackets(gold: Tree, output: Tree | None) -> BracketCounts:
     counted = [leaf.label not in _PUNCTUATION for leaf in leaves]
     expected = list(_brackets(gold, counted))
     if output is None:
-        return BracketCounts(1, 1, gold=_labels(expected), uncrossed=1, words=sum(counted))
+        missing = BracketCounts(sentences=1, failures=1, gold=_labels(expected), uncrossed=1)
+        return replace(missing, words=sum(counted), length=len(leaves))
     written = list(output.leaves())
     if [leaf.word for leaf in written] != [leaf.word for leaf in leaves]:
         raise BadInputError(f"the words differ: {_difference(gold.words, output.words)}")
@@ -127,6 +130,7 @@ def count_brackets(gold: Tree, output: Tree | None) -> BracketCounts:
             one.label == other.label for one, other, counts in zip(leaves, written, counted, strict=True) if counts
         ),
         words=sum(counted),
+        length=len(leaves),
     )
 
 

@@ -1,7 +1,7 @@
 """Scores of whole outputs against references, each with the signature that makes it comparable."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import assert_never
 
@@ -11,19 +11,21 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from transduce.config import BadInputError, MetricKey
+from transduce.evaluation.bracket_f1 import BracketF1
 from transduce.evaluation.comet import make_comet_scorer
 from transduce.evaluation.line_mean import LineMean
 
-Scorer = SacreMetric | LineMean
+Scorer = SacreMetric | LineMean | BracketF1
 
 
 @dataclass(frozen=True)
 class Score:
-    """A corpus-level score and how it was computed."""
+    """A corpus-level score, how it was computed, and ``details``: what else was counted on the way."""
 
     metric: MetricKey
     value: float
     signature: str
+    details: Mapping[str, float] = field(default_factory=dict)
 
 
 def corpus_score(
@@ -31,11 +33,11 @@ def corpus_score(
 ) -> Score:
     """Score a whole output, in 0 to 100 but for TER, which has no end; of TER alone lower is better.
 
-    ``exact`` is the share of outputs that equal their reference, ``ter`` the edits for each hundred words of it.
-    ``tokenize`` is BLEU's; "none" is for text that is tokenized already.
+    ``exact`` is the share of outputs that equal their reference, ``ter`` the edits for each hundred words of it;
+    ``brackets`` are of trees as text. ``tokenize`` is BLEU's; "none" is for text that is tokenized already.
 
     Raises:
-        BadInputError: The two differ in length, or are empty.
+        BadInputError: The two differ in length, or are empty, or a text is not of what the metric is of.
     """
     return score_with(make_scorer(metric, tokenize), metric, hypotheses, references)
 
@@ -44,7 +46,8 @@ def score_with(scorer: Scorer, metric: MetricKey, hypotheses: Sequence[str], ref
     """As ``corpus_score``, by a scorer that is there already; the score goes by the name ``metric``."""
     check_pairs(hypotheses, references)
     score = scorer.corpus_score(list(hypotheses), [list(references)])
-    return Score(metric, score.score, str(scorer.get_signature()))
+    details = scorer.details if isinstance(scorer, BracketF1) else {}
+    return Score(metric, score.score, str(scorer.get_signature()), details)
 
 
 def make_scorer(
@@ -74,7 +77,7 @@ def make_scorer(
         case "loss" | "perplexity":
             raise BadInputError(f"{metric} is of a model and not of its outputs: they alone cannot be scored by it")
         case "brackets":
-            raise BadInputError(f"{metric} is of trees and not of texts: these alone cannot be scored by it")
+            return BracketF1()
         case _:
             assert_never(metric)
 

@@ -14,8 +14,8 @@ from transduce.text.linearization import Closing, Leaf, Opening
 if TYPE_CHECKING:
     import nltk
 
-# What would contradict the shape of a tree.
-_AGAINST: Final = ("no_repeat_ngram", "min_length")
+# What would contradict the shape of a tree: asked for, it is refused; where a model's own settings have it, it is off.
+_AGAINST: Final = {"no_repeat_ngram": 0, "min_length": 0}
 
 
 @final
@@ -104,8 +104,7 @@ class Parser:
         texts = [" ".join(map(unescape, words)) for words in several]
         first = 1 if first_number is None else first_number
         spelled = [self._spell(words) for words in several]
-        options: dict[str, Any] = {**changes, **dict.fromkeys(_AGAINST)}
-        options["min_length"] = 0
+        options: dict[str, Any] = {**changes, **_AGAINST}
         if well_formed:
             options["constraints"] = [WellFormed(self._symbols, dict(enumerate(spelled, first)))]
         found = self._translator.translate(
@@ -227,6 +226,12 @@ def to_nltk(tree: Tree | None) -> "nltk.Tree":
             done.append([])
             waiting += [node.label, *reversed(node.parts)]
     return done[0][0] if done[0] else nltk.Tree("", [])
+
+
+def put_words(tree: "nltk.Tree", words: Sequence[str]) -> None:
+    """Give a tree's leaves other words, so many as it has: those of a sentence, to the letter."""
+    for place, word in zip(tree.treepositions("leaves"), words, strict=True):
+        tree[place] = word
 
 
 def from_nltk(tree: "nltk.Tree") -> Tree:

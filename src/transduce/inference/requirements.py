@@ -50,7 +50,7 @@ def search_settings(
         coverage=generation.coverage_penalty,
         diversity=generation.diversity,
         sampling=sampling,
-        constraints=() if no_repeat is None else (NoRepeat(no_repeat),),
+        constraints=(NoRepeat(no_repeat),) if no_repeat else (),
         shortlist=shortlist,
     )
 

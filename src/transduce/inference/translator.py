@@ -25,7 +25,7 @@ from transduce.inference.arguments import (
 from transduce.inference.encoding import encode_within
 from transduce.inference.engine import Attention, Engine
 from transduce.inference.paragraphs import check_options, translate_paragraphs
-from transduce.inference.parsing import Parser, to_nltk
+from transduce.inference.parsing import Parser, put_words, to_nltk
 from transduce.inference.requirements import OutputRequirements, search_settings
 from transduce.inference.translation import (
     EMPTY,
@@ -366,7 +366,10 @@ class Translator:
         for number, each in enumerate(parses, start=1):
             if each.error is not None:
                 raise BadInputError(f"sentence {number:,}: {each.error}")
-        return [to_nltk(each.tree) for each in parses]
+        trees = [to_nltk(each.tree) for each in parses]
+        for tree, own in zip(trees, words, strict=True):
+            put_words(tree, own)
+        return trees
 
     @cached_property
     def _parser(self) -> Parser:

@@ -10,18 +10,7 @@ from pathlib import Path
 from transduce.bundle import find_model
 from transduce.config import METRICS, BadInputError, Corpus, MetricKey, Precision, read_run
 from transduce.data import name_corpus, read_corpus, read_lines, read_pairs, read_treebank
-from transduce.evaluation import (
-    SAMPLES,
-    SEED,
-    SHORT,
-    Comparison,
-    Score,
-    Scorer,
-    count_all,
-    make_scorer,
-    paired_bootstrap,
-    score_with,
-)
+from transduce.evaluation import SAMPLES, SEED, Comparison, Score, Scorer, make_scorer, paired_bootstrap, score_with
 from transduce.inference import Parser, Translator, load
 from transduce.text import Tree
 from transduce.workflows.run_directory import RunDirectory
@@ -31,11 +20,26 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Examples:
-    """A test set: line i of the sources should become line i of the references, which may be of ``trees``."""
+    """A test set: line i of the sources should become line i of the references; of a treebank, ``trees`` are given."""
 
     sources: list[str]
     references: list[str]
     trees: list[Tree] | None = None
+
+    def references_of(self, metric: MetricKey) -> list[str]:
+        """What outputs are compared with: texts, or trees in brackets.
+
+        Raises:
+            BadInputError: The metric is of trees, and the test set is no treebank.
+        """
+        if METRICS[metric].needs != "trees":
+            return self.references
+        if self.trees is None:
+            raise BadInputError(
+                f"{metric}: the test set is no treebank: give one as --reference, without --source, or name one in the "
+                f'run file (trees = "FILE")'
+            )
+        return [str(tree) for tree in self.trees]
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,15 @@ def read_examples(source: Path, reference: Path) -> Examples:
         BadInputError: A file cannot be read, or the two differ in length, or are empty.
     """
     return _examples(read_pairs(source, reference), source)
+
+
+def read_treebank_examples(treebank: Path) -> Examples:
+    """The test set of a treebank: a file of trees, or a folder of such.
+
+    Raises:
+        BadInputError: It cannot be read, or a tree in it is none.
+    """
+    return read_corpus_examples(Corpus(trees=str(treebank.absolute())), treebank.parent)
 
 
 def read_own_examples(run: Path) -> Examples:
@@ -95,44 +108,14 @@ def evaluate(
         BadInputError: A setting of the measures is wrong.
         TransduceError: A metric's extra is not installed.
     """
-    scorers = _scorers(measures, examples.sources)
-    outputs = translate_all(translator, examples.sources, beam_size) if scorers else []
+    scorers = _scorers(measures, examples)
+    outputs = _outputs_for(scorers, translator, examples, beam_size)
     return [
-        score_with(scorers[metric], metric, outputs, examples.references)
+        score_with(scorers[metric], metric, outputs[metric], examples.references_of(metric))
         if metric in scorers
-        else score_trees(translator, examples, beam_size)
-        if METRICS[metric].needs == "trees"
         else _of_probabilities(metric, translator, examples)
         for metric in measures.metrics
     ]
-
-
-def score_trees(
-    translator: Translator, examples: Examples, beam_size: int | None = None, *, first_number: int | None = 1
-) -> Score:
-    """Parse the sentences of a treebank and count the brackets; a sentence without a tree has none right.
-
-    ``first_number`` is as in ``Translator.translate``.
-
-    Raises:
-        BadInputError: The test set is no treebank, or the model writes no trees.
-    """
-    if examples.trees is None:
-        raise BadInputError('brackets: the test set is no treebank: name one in the run file (trees = "FILE")')
-    parses = Parser(translator).parse([tree.words for tree in examples.trees], beam_size, first_number=first_number)
-    trees = [each.tree for each in parses]
-    counts = count_all(zip(examples.trees, trees, strict=True))
-    short = count_all(pair for pair in zip(examples.trees, trees, strict=True) if len(pair[0].words) <= SHORT)
-    figures = {
-        "precision": counts.precision,
-        "recall": counts.recall,
-        "exact": counts.exact_match,
-        "no-crossing": counts.no_crossing,
-        f"f1-to-{SHORT}-words": short.f1,
-    }
-    shown = "|".join(f"{name}:{value:.2f}" for name, value in figures.items())
-    rules = f"rules:COLLINS.prm|sentences:{counts.sentences}|failures:{counts.failures}"
-    return Score("brackets", counts.f1, f"{rules}|{shown}")
 
 
 def compare(
@@ -149,45 +132,83 @@ def compare(
 ) -> list[Comparison]:
     """Score the outputs beside another system's of the same sources, by paired bootstrap resampling.
 
-    ``other`` is a text file of the other's outputs, or a model or run directory, which then translates too, in the same
-    number format (``precision``) and on the same ``device``.
+    ``other`` is a file of the other's outputs (texts, or trees in brackets, one a line), or a model or run directory,
+    which then translates too, in the same number format (``precision``) and on the same ``device``.
 
     Raises:
         BadInputError: As ``evaluate`` and ``paired_bootstrap``; or a metric is none of outputs; or the other can be
             neither read nor loaded, or has more or fewer outputs than there are sources.
         TransduceError: A metric's extra is not installed.
     """
-    if of_models := [metric for metric in measures.metrics if METRICS[metric].needs in {"probabilities", "trees"}]:
+    if of_models := [metric for metric in measures.metrics if METRICS[metric].needs == "probabilities"]:
         raise BadInputError(
             f"{of_models[0]} is of a model and not of its outputs: leave it out of --metric with --against"
         )
-    scorers = _scorers(measures, examples.sources)
-    theirs = _other_outputs(other, examples.sources, precision, device, beam_size)
-    ours = translate_all(translator, examples.sources, beam_size)
-    return paired_bootstrap(scorers, examples.references, ours, theirs, samples=samples, seed=seed)
-
-
-def _other_outputs(
-    other: Path, sources: list[str], precision: Precision, device: str | None, beam_size: int | None
-) -> list[str]:
+    scorers = _scorers(measures, examples)
     if other.is_dir():
-        return translate_all(load(other, precision, device), sources, beam_size)
-    outputs = list(read_lines(other))
-    if len(outputs) != len(sources):
+        theirs = _outputs_for(scorers, load(other, precision, device), examples, beam_size)
+    else:
+        theirs = dict.fromkeys(scorers, _read_outputs(other, len(examples.sources)))
+    ours = _outputs_for(scorers, translator, examples, beam_size)
+    return [
+        comparison
+        for metric, scorer in scorers.items()
+        for comparison in paired_bootstrap(
+            {metric: scorer},
+            examples.references_of(metric),
+            ours[metric],
+            theirs[metric],
+            samples=samples,
+            seed=seed,
+        )
+    ]
+
+
+def _read_outputs(path: Path, count: int) -> list[str]:
+    outputs = list(read_lines(path))
+    if len(outputs) != count:
         raise BadInputError(
-            f"{other}: has {len(outputs):,} lines for {len(sources):,} sources: line i is the output for source i"
+            f"{path}: has {len(outputs):,} lines for {count:,} sources: line i is the output for source i"
         )
     return outputs
 
 
+def _outputs_for(
+    metrics: Iterable[MetricKey], translator: Translator, examples: Examples, beam_size: int | None
+) -> dict[MetricKey, list[str]]:
+    """What each metric compares with references: a test set is translated once, and parsed once."""
+    made: dict[bool, list[str]] = {}
+    for metric in metrics:
+        trees = METRICS[metric].needs == "trees"
+        if trees not in made:
+            make = parse_all if trees else translate_all
+            made[trees] = make(translator, examples, beam_size)
+    return {metric: made[METRICS[metric].needs == "trees"] for metric in metrics}
+
+
+def parse_all(
+    translator: Translator, examples: Examples, beam_size: int | None = None, *, first_number: int | None = 1
+) -> list[str]:
+    """The trees of a treebank's sentences, in brackets; where there is none, an empty line counts.
+
+    ``first_number`` is as in ``Translator.translate``.
+
+    Raises:
+        BadInputError: The model writes no trees.
+    """
+    words = [tree.words for tree in examples.trees or ()]
+    parses = Parser(translator).parse(words, beam_size, first_number=first_number)
+    return ["" if each.tree is None else str(each.tree) for each in parses]
+
+
 def translate_all(
-    translator: Translator, sources: list[str], beam_size: int | None = None, *, first_number: int | None = 1
+    translator: Translator, examples: Examples, beam_size: int | None = None, *, first_number: int | None = 1
 ) -> list[str]:
     """The outputs of a test set's sources; where there is none, an empty one counts, and a warning says so.
 
     ``first_number`` is as in ``Translator.translate``.
     """
-    found = translator.translate(sources, beam_size, first_number=first_number, errors="return")
+    found = translator.translate(examples.sources, beam_size, first_number=first_number, errors="return")
     failed = [f"source {number:,}: {each.error}" for number, each in enumerate(found, 1) if each.error is not None]
     if failed:
         more = f" (and {len(failed) - 1:,} more)" if len(failed) > 1 else ""
@@ -203,13 +224,16 @@ def _examples(pairs: Iterable[tuple[str, str]], name: object) -> Examples:
     return Examples(sources, references)
 
 
-def _scorers(measures: Measures, sources: Sequence[str]) -> dict[MetricKey, Scorer]:
+def _scorers(measures: Measures, examples: Examples) -> dict[MetricKey, Scorer]:
     """What compares outputs with references; made before anything is translated, so that errors come first."""
-    return {
-        metric: make_scorer(metric, measures.tokenize, measures.comet_model, sources)
+    scorers = {
+        metric: make_scorer(metric, measures.tokenize, measures.comet_model, examples.sources)
         for metric in measures.metrics
-        if METRICS[metric].needs in {"outputs", "trained"}
+        if METRICS[metric].needs != "probabilities"
     }
+    for metric in scorers:
+        examples.references_of(metric)
+    return scorers
 
 
 def _of_probabilities(metric: MetricKey, translator: Translator, examples: Examples) -> Score:

@@ -53,7 +53,7 @@ from transduce.training import (
 )
 from transduce.workflows.changes import fix, tell_changes, tell_circumstances
 from transduce.workflows.cost import describe_cost
-from transduce.workflows.evaluate import read_corpus_examples, score_trees, translate_all
+from transduce.workflows.evaluate import parse_all, read_corpus_examples, translate_all
 from transduce.workflows.initialize import began_with, check_init, initialize, name_init
 from transduce.workflows.prepare import Prepared, load_prepared, prepare
 from transduce.workflows.run_directory import RunDirectory, lock
@@ -338,16 +338,17 @@ def _dev_scores(
     """
     usual: MetricKey = "bleu" if config.data.dev.trees is None else "brackets"
     wanted = dict.fromkeys((usual, config.train.best_metric))
-    metrics: list[MetricKey] = [key for key in wanted if METRICS[key].needs == "outputs"]
+    makers = {
+        key: parse_all if METRICS[key].needs == "trees" else translate_all
+        for key in wanted
+        if METRICS[key].needs in {"outputs", "trees"}
+    }
     dev = read_corpus_examples(config.data.dev, config.data.folder)
 
     def measure(model: TrainableModel) -> dict[str, float]:
         translator = Translator(bundle(model), precision, next(model.parameters()).device)
         # A model that has just begun to learn finds no end: no reason to warn.
-        outputs = translate_all(translator, dev.sources, beam_size=1, first_number=None) if metrics else []
-        scores: dict[str, float] = {key: corpus_score(key, outputs, dev.references).value for key in metrics}
-        if "brackets" in wanted:
-            scores["brackets"] = score_trees(translator, dev, beam_size=1, first_number=None).value
-        return scores
+        outputs = {make: make(translator, dev, beam_size=1, first_number=None) for make in {*makers.values()}}
+        return {key: corpus_score(key, outputs[make], dev.references_of(key)).value for key, make in makers.items()}
 
     return measure
