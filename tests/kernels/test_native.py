@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from transduce.kernels import Dropped, add_norm, native, projected_cross_entropy, rank_continuations
+from transduce.kernels import Choices, Dropped, add_norm, native, projected_cross_entropy, rank_continuations
 
 
 @pytest.fixture(autouse=True)
@@ -154,6 +154,10 @@ def test_what_leads_outside_is_refused():
     for banned, end in (([0, 7], 3), ([0, -1], 3), ([0], 7)):
         with pytest.raises(IndexError, match="rank"):
             rank_continuations(logits.clone(), torch.zeros(2, 1), banned, must_end, end, 2)
+    for which, first, symbols in (([0, 1], [0, 2], [1, 2]), ([-2, 0], [0, 2], [1, 2]), ([0, 0], [0, 2], [1, 7])):
+        choices = Choices(*map(torch.tensor, (which, first, symbols)))
+        with pytest.raises(IndexError, match="rank"):
+            rank_continuations(logits.clone(), torch.zeros(2, 1), [0], must_end, 3, 2, choices=choices)
 
 
 TOO_LITTLE = """

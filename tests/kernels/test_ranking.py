@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from transduce.kernels import rank_continuations
+from transduce.kernels import Choices, rank_continuations
 
 SENTENCES, BEAM, SYMBOLS, END = 3, 2, 131, 7
 BANNED = [0, 5]
@@ -17,8 +17,8 @@ def problem(*, must_end=(False, False, True)):
     return logits, -torch.rand(SENTENCES, BEAM), BANNED, torch.tensor(must_end), END
 
 
-def by_hand(logits, so_far, banned, must_end, end):
-    """Every allowed continuation of each sentence, best first."""
+def by_hand(logits, so_far, banned, must_end, end, choices=None):
+    """Every allowed continuation of each sentence, best first; ``choices`` are each row's, or None."""
     for sentence in range(SENTENCES):
         every = []
         for beam in range(BEAM):
@@ -28,6 +28,7 @@ def by_hand(logits, so_far, banned, must_end, end):
                 (so_far[sentence, beam].item() + row[symbol].item() - total, beam * SYMBOLS + symbol)
                 for symbol in range(SYMBOLS)
                 if symbol not in banned and (not must_end[sentence] or symbol == end)
+                if not choices or (own := choices[sentence * BEAM + beam]) is None or symbol in own
             ]
         yield sorted(every, reverse=True)
 
@@ -39,6 +40,19 @@ def test_the_best_come_first(count):
     values, places = rank_continuations(*problem(), count)
     for sentence, best in enumerate(expected):
         possible = min(count, len(best))
+        assert values[sentence, :possible].tolist() == pytest.approx([value for value, _ in best[:possible]], abs=1e-5)
+        assert places[sentence, :possible].tolist() == [place for _, place in best[:possible]]
+        assert values[sentence, possible:].isneginf().all()
+
+
+@pytest.mark.usefixtures("way")
+def test_rows_have_choices_of_their_own():
+    some, one, none = [2, 5, 90, 130], [11], []  # the second of the first is banned
+    which, rows = [0, -1, 2, 1, 0, 3], [some, None, none, one, some, [END, 8]]
+    first, symbols = torch.tensor([0, 4, 5, 5, 7]), torch.tensor([*some, *one, *none, END, 8])
+    values, places = rank_continuations(*problem(), 6, choices=Choices(torch.tensor(which), first, symbols))
+    for sentence, best in enumerate(by_hand(*problem(), rows)):
+        possible = min(6, len(best))
         assert values[sentence, :possible].tolist() == pytest.approx([value for value, _ in best[:possible]], abs=1e-5)
         assert places[sentence, :possible].tolist() == [place for _, place in best[:possible]]
         assert values[sentence, possible:].isneginf().all()

@@ -10,6 +10,7 @@ import torch
 from transduce.config import ModelConfig
 from transduce.kernels import (
     AllowedTokens,
+    Choices,
     Dropped,
     Heads,
     LogitColumns,
@@ -82,9 +83,16 @@ def try_ranking(draw):
     must_end = torch.rand(sentences) < 0.3
     count = draw.randint(1, min(2 * beam, beam * vocabulary))
     banned = [0, 1]
-    found = rank_continuations(logits.clone(), so_far, banned, must_end, 3, count, columns)
+    choices = None
+    if draw.random() < 0.5:
+        lists = [sorted(draw.sample(range(vocabulary), draw.randint(0, 4))) for _ in range(draw.randint(1, 5))]
+        first = torch.tensor([0, *map(len, lists)]).cumsum(0)
+        symbols = torch.tensor([symbol for each in lists for symbol in each], dtype=torch.long)
+        choices = Choices(torch.randint(-1, len(lists), (sentences * beam,)), first, symbols)
+    given = so_far, banned, must_end, 3, count, columns, choices
+    found = rank_continuations(logits.clone(), *given)
     with plainly():
-        expected = rank_continuations(logits.clone(), so_far, banned, must_end, 3, count, columns)
+        expected = rank_continuations(logits.clone(), *given)
     torch.testing.assert_close(found[0], expected[0], rtol=1e-4, atol=1e-4)
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.tiny_search import END, SOURCE, best, search_all, settings, tiny
-from transduce.search import Sampling, TreeSymbols, WellFormed
+from transduce.search import Restriction, Sampling, TreeSymbols, WellFormed
 from transduce.text import BadTreeError, Linearization
 
 # Of the model's three symbols: a phrase begins, ends, and a word.
@@ -118,3 +118,35 @@ def test_words_of_several_ids_stand_whole_behind_their_leaves(beam):
                         assert tuple(rest[: len(word)]) == word
                         del rest[: len(word)]
                 assert is_tree(ids, 2)
+
+
+class Idle:
+    """Bans the begin symbol, which no tree has: beside it, all log-probabilities are masked."""
+
+    def symbols(self, number):
+        return ()
+
+    def start(self, number):
+        return self
+
+    def restrict(self, written, room):
+        return Restriction((1,))
+
+    def propose(self):
+        return None
+
+    def advance(self, symbol):
+        return self
+
+
+@pytest.mark.parametrize("beam", [1, 4, 21])
+def test_choosing_among_few_symbols_is_masking_all_others(beam):
+    constraint = WellFormed(TREES, unspelled(NUMBERS, (4, 2)))
+    limits = torch.tensor([30] * 2)
+    few, masked = (
+        search_all(tiny(2), SOURCE, limits, settings(constraints=constraints, beam_size=beam), NUMBERS)
+        for constraints in ((constraint,), (constraint, Idle()))
+    )
+    for one, other in zip(few, masked, strict=True):
+        assert [each.ids for each in one] == [each.ids for each in other]
+        assert [each.score for each in one] == pytest.approx([each.score for each in other], abs=1e-5)

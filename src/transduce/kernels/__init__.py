@@ -1,7 +1,7 @@
 """The operations worth writing by hand, each with its plain formula."""
 
 from transduce.kernels.add_norm import add_norm
-from transduce.kernels.allowed import AllowedTokens, LogitColumns, join_allowed
+from transduce.kernels.allowed import AllowedTokens, Choices, LogitColumns, join_allowed
 from transduce.kernels.attention import attend, attention_weights
 from transduce.kernels.device import is_out_of_memory, send
 from transduce.kernels.dropout import WHOLE, Dropped, dropout
@@ -32,6 +32,7 @@ from transduce.kernels.transformer import (
 __all__ = [
     "WHOLE",
     "AllowedTokens",
+    "Choices",
     "Dropped",
     "Format",
     "Heads",

@@ -69,6 +69,33 @@ class LogitColumns:
         return nothing.scatter(1, symbols, scores.gather(1, self.columns[symbols]))
 
 
+@final
+@dataclass(frozen=True)
+class Choices:
+    """What each row of a beam may be continued with, where that is little: one of a few lists, which rows share.
+
+    Row i may be continued with nothing but list ``which[i]``, or with anything where that is -1. List k is
+    ``symbols[first[k] : first[k + 1]]``, in ascending order.
+    """
+
+    which: Int64[Tensor, " rows"]
+    first: Int64[Tensor, " bounds"]
+    symbols: Int64[Tensor, " listed"]
+
+    def keep(self, scores: Float[Tensor, "rows vocabulary"]) -> Float[Tensor, "rows vocabulary"]:
+        """The scores, minus infinity where a row may not be continued with a symbol."""
+        bound = self.which >= 0
+        kinds = self.which[bound]
+        lengths = self.first.diff()[kinds]
+        rows = bound.nonzero().squeeze(1).repeat_interleave(lengths)
+        # The place of each cell in `symbols`: where its list begins, and how far behind that it is.
+        begins = self.first[kinds] - (lengths.cumsum(0) - lengths)
+        places = begins.repeat_interleave(lengths) + torch.arange(len(rows))
+        cells = rows.to(scores.device), self.symbols[places].to(scores.device)
+        kept = torch.where(bound.to(scores.device).unsqueeze(1), -torch.inf, scores)
+        return kept.index_put(cells, scores[cells])
+
+
 def join_allowed(one: AllowedTokens | None, other: AllowedTokens | None) -> AllowedTokens | None:
     """The lists of two groups of sentences, where such are known; of both or of neither."""
     assert (one is None) == (other is None), "some sentences have lists and some have none"

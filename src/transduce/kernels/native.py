@@ -27,7 +27,7 @@ _LOW_PRECISION_LIBRARY: Final = "native_avx512vnni"
 _NAMES: Final = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
 
 # Counts up with every change of what follows; interface.cpp has the same number.
-_INTERFACE: Final = 4
+_INTERFACE: Final = 5
 _WHOLE, _REAL, _ARRAY = ctypes.c_int64, ctypes.c_float, ctypes.c_void_p
 
 
@@ -161,6 +161,8 @@ class RankingAddress(ctypes.Structure):
         ("bans", _WHOLE),
         ("must_end", _ARRAY),
         *((name, _WHOLE) for name in ("end", "count")),
+        *((name, _ARRAY) for name in ("which", "first", "choices")),
+        ("kinds", _WHOLE),
         *((name, _ARRAY) for name in ("values", "indices")),
     )
 

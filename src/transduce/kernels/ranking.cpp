@@ -40,9 +40,21 @@ float log_sum(const float* x, std::int64_t n) {
   return top + std::log(total) + check;
 }
 
+// What a row may be continued with; a count of -1 says anything.
+struct Choices {
+  const std::int64_t* symbols = nullptr;
+  std::int64_t count = -1;
+
+  static Choices of(const Ranking& r, std::int64_t row) {
+    if (!r.which || r.which[row] < 0) return {};
+    const std::int64_t* first = r.first + r.which[row];
+    return {r.choices + first[0], first[1] - first[0]};
+  }
+};
+
 // Row `row` of a sentence's beam: all that it can be continued with, or one symbol alone.
 void rank_row(float* logits, float so_far, std::int64_t symbols, const std::int64_t* banned, std::int64_t bans, std::int64_t only,
-              std::int64_t row, const Best& best) {
+              const Choices& choices, std::int64_t row, const Best& best) {
   constexpr std::int64_t kBlock = 64;
   const float total = log_sum(logits, symbols), &least = best.values[best.count - 1];
   if (std::isnan(total)) {
@@ -54,6 +66,11 @@ void rank_row(float* logits, float so_far, std::int64_t symbols, const std::int6
     const float value = (logits[i] - total) + so_far;
     if (value > least) best.insert(value, row * symbols + i);
   };
+  if (choices.count >= 0) {
+    for (std::int64_t i = 0; i < choices.count; ++i)
+      if (only < 0 || choices.symbols[i] == only) consider(choices.symbols[i]);
+    return;
+  }
   if (only >= 0) return consider(only);
   std::int64_t i = 0;
   for (; i + kBlock <= symbols; i += kBlock) {
@@ -69,7 +86,7 @@ void rank_row(float* logits, float so_far, std::int64_t symbols, const std::int6
 // does not depend on what other sentences may write.
 void rank_listed(const Ranking& r, const Lists& lists, std::int64_t sentence, const Best& best) {
   static thread_local std::vector<float> own;
-  static thread_local std::vector<std::int64_t> from, own_banned;
+  static thread_local std::vector<std::int64_t> from, own_banned, own_choices;
   const std::int64_t *list = lists.symbols + sentence * lists.longest, n = lists.lengths[sentence];
   const float* logits = r.logits + sentence * r.beam * r.width;
   const auto find = [&](std::int64_t symbol) {
@@ -90,7 +107,14 @@ void rank_listed(const Ranking& r, const Lists& lists, std::int64_t sentence, co
   }
   for (std::int64_t b = 0; b < r.beam; ++b) {
     for (std::int64_t j = 0; j < n; ++j) own[j] = logits[b * r.width + from[j]];
-    rank_row(own.data(), r.so_far[sentence * r.beam + b], n, own_banned.data(), own_banned.size(), only, b, best);
+    Choices choices = Choices::of(r, sentence * r.beam + b);
+    if (choices.count >= 0) {
+      own_choices.clear();
+      for (std::int64_t k = 0; k < choices.count; ++k)
+        if (const std::int64_t at = find(choices.symbols[k]); at >= 0) own_choices.push_back(at);
+      choices = {own_choices.data(), static_cast<std::int64_t>(own_choices.size())};
+    }
+    rank_row(own.data(), r.so_far[sentence * r.beam + b], n, own_banned.data(), own_banned.size(), only, choices, b, best);
   }
   for (std::int64_t k = 0; k < best.count; ++k) best.indices[k] = best.indices[k] / n * lists.vocabulary + list[best.indices[k] % n];
 }
@@ -99,6 +123,12 @@ void rank_all(const Ranking& r, const Lists* lists) {
   const std::int64_t symbols = lists ? lists->vocabulary : r.width;
   require_index(r.end, symbols);
   for (std::int64_t i = 0; i < r.bans; ++i) require_index(r.banned[i], symbols);
+  if (r.which) {
+    for (std::int64_t i = 0; i < r.sentences * r.beam; ++i)
+      if (r.which[i] != -1) require_index(r.which[i], r.kinds);
+    for (std::int64_t i = 0; i < r.kinds; ++i) require_index(r.first[i], r.first[i + 1] + 1);
+    for (std::int64_t i = 0; i < r.first[r.kinds]; ++i) require_index(r.choices[i], symbols);
+  }
   for (std::int64_t i = 0; i < r.sentences; ++i) {
     const Best best{r.values + i * r.count, r.indices + i * r.count, r.count};
     std::fill(best.values, best.values + r.count, -INFINITY);
@@ -108,7 +138,8 @@ void rank_all(const Ranking& r, const Lists* lists) {
       continue;
     }
     for (std::int64_t b = i * r.beam; b < (i + 1) * r.beam; ++b)
-      rank_row(r.logits + b * r.width, r.so_far[b], r.width, r.banned, r.bans, r.must_end[i] ? r.end : -1, b - i * r.beam, best);
+      rank_row(r.logits + b * r.width, r.so_far[b], r.width, r.banned, r.bans, r.must_end[i] ? r.end : -1, Choices::of(r, b),
+               b - i * r.beam, best);
   }
 }
 

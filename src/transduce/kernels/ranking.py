@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from transduce.kernels.allowed import LogitColumns
+from transduce.kernels.allowed import Choices, LogitColumns
 from transduce.kernels.native import ListsAddress, RankingAddress, address, call, has_native
 
 
@@ -19,12 +19,14 @@ def rank_continuations(
     end: int,
     count: int,
     columns: LogitColumns | None = None,
+    choices: Choices | None = None,
 ) -> tuple[Float[Tensor, "sentences count"], Int[Tensor, "sentences count"]]:
     """The ``count`` largest of so_far + log softmax(logits) of each sentence, and where: beam x vocabulary + symbol.
 
     ``banned`` symbols are never among them; where a sentence ``must_end``, nothing but ``end`` is. What is not possible
     has minus infinity for its value. ``columns`` says of which symbols the logits are, where they are not those of the
-    vocabulary in their order, and which a sentence may write: its softmax is over these. May use ``logits`` up.
+    vocabulary in their order, and which a sentence may write: its softmax is over these. ``choices`` say which of all
+    these a row may be continued with, and change no softmax; they are on the CPU. May use ``logits`` up.
     """
     if logits.dtype == torch.float32 and has_native(logits) and logits.is_contiguous():
         (sentences, beam), width = so_far.shape, logits.shape[1]
@@ -41,13 +43,15 @@ def rank_continuations(
             must_end=address(must_end, torch.bool, sentences),
             end=end,
             count=count,
+            **_lists_of(choices, sentences * beam),
             values=address(values, torch.float32, sentences, count),
             indices=address(indices, torch.long, sentences, count),
         )
         call("rank", None, ranking, None if columns is None else _lists(columns, sentences))
         return values, indices
     logits = logits if columns is None else columns.spread(logits)
-    scores = torch.log_softmax(logits.float(), dim=-1).view(*so_far.shape, -1)
+    scores = torch.log_softmax(logits.float(), dim=-1)
+    scores = (scores if choices is None else choices.keep(scores)).view(*so_far.shape, -1)
     scores[:, :, list(banned)] = -torch.inf
     others = torch.arange(scores.shape[2], device=scores.device) != end
     scores = scores.masked_fill(must_end.view(-1, 1, 1) & others, -torch.inf)
@@ -59,6 +63,19 @@ def rank_continuations(
 def _symbols(banned: tuple[int, ...]) -> Int[Tensor, " banned"]:
     """Nobody writes into it: every step of a search asks for the same."""
     return torch.tensor(banned, dtype=torch.long)
+
+
+def _lists_of(choices: Choices | None, rows: int) -> dict[str, int]:
+    """What the C++ kernel has to know of choices; they must outlive its use."""
+    if choices is None:
+        return {}
+    kinds = len(choices.first) - 1
+    return {
+        "which": address(choices.which, torch.long, rows),
+        "first": address(choices.first, torch.long, kinds + 1),
+        "choices": address(choices.symbols, torch.long, len(choices.symbols)),
+        "kinds": kinds,
+    }
 
 
 def _lists(columns: LogitColumns, sentences: int) -> ListsAddress:

@@ -42,8 +42,9 @@ struct Lists {
 };
 
 // What `rank` reads and writes: the logits of `sentences` x `beam` rows of `width` columns, which it overwrites; each row's score so
-// far; the tokens that are banned, and the sentences that must end. Without `lists`, the columns are the vocabulary. To
-// `values` and `indices` go the best `count` continuations of each sentence.
+// far; the tokens that are banned, and the sentences that must end. Without `lists`, the columns are the vocabulary. Unless `which`
+// is missing, row i is continued with nothing but choices[first[which[i]]] up to choices[first[which[i] + 1]], or with anything where
+// which[i] is -1; there are so many `kinds` of choices. To `values` and `indices` go the best `count` continuations of each sentence.
 struct Ranking {
   float* logits;
   const float* so_far;
@@ -52,6 +53,8 @@ struct Ranking {
   std::int64_t bans;
   const bool* must_end;
   std::int64_t end, count;
+  const std::int64_t *which, *first, *choices;
+  std::int64_t kinds;
   float* values;
   std::int64_t* indices;
 };

@@ -29,8 +29,8 @@ class Restriction:
 
     @cached_property
     def index(self) -> Int64[Tensor, " symbols"]:
-        """The symbols as a tensor, on the CPU."""
-        return torch.tensor(list(self.symbols), dtype=torch.long)
+        """The symbols as a tensor, in ascending order, on the CPU."""
+        return torch.tensor(sorted({*self.symbols}), dtype=torch.long)
 
 
 @final

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from transduce.config import BadInputError, TransduceError
-from transduce.kernels import rank_continuations
+from transduce.kernels import Choices, rank_continuations
 from transduce.models import State, Step
 from transduce.search.constraint import Proposals, Restriction
 from transduce.search.hypotheses import Candidate, Sentence
@@ -87,7 +87,8 @@ class _Way(NamedTuple):  # one is made for every sentence in every round: a data
 class _Next(NamedTuple):
     """A sentence and what its constraints say of its next symbols, for each hypothesis; empty where they say nothing.
 
-    ``banned`` is what they ban, where the ``fast`` way leaves it out.
+    ``banned`` is what they ban, where the ``fast`` way leaves it out; ``only`` is the one restriction that bounds a
+    hypothesis, where each has one or none at all.
     """
 
     sentence: Sentence
@@ -95,6 +96,7 @@ class _Next(NamedTuple):
     restrictions: Sequence[Sequence[Restriction]] = ()
     proposals: Sequence[Sequence[Proposals]] = ()
     banned: Sequence[Collection[int]] = ()
+    only: Sequence[Restriction | None] = ()
 
     @classmethod
     def of(cls, sentence: Sentence, way: _Way) -> "_Next":
@@ -103,12 +105,15 @@ class _Next(NamedTuple):
             return cls(sentence, way)
         restrictions = sentence.restrictions()
         proposals = [] if isinstance(way.by, Sampling) else sentence.proposals()
-        banned = _banned(restrictions) if way.by == "fast" else ()
         if proposals:
-            way = way._replace(by="banks")
-        elif banned is None:
-            way = way._replace(by="masked")
-        return cls(sentence, way, restrictions, proposals, banned or ())
+            return cls(sentence, way._replace(by="banks"), restrictions, proposals)
+        if way.by != "fast" or not any(restrictions):
+            return cls(sentence, way, restrictions)
+        if (only := _only(restrictions)) is not None:
+            return cls(sentence, way, only=only)
+        if (banned := _banned(restrictions)) is not None:
+            return cls(sentence, way, banned=banned)
+        return cls(sentence, way._replace(by="masked"), restrictions)
 
     @property
     def left_out(self) -> int:
@@ -193,14 +198,39 @@ def _rank_fast(step: Step[S], so_far: Float[Tensor, "sentences beam"], group: Se
     left_out = max((each.left_out for each in group if each.banned or not each.sentence.may_end), default=0)
     count = min(2 * beam + left_out, beam * vocabulary)
     limits = way.forbidden, must_end, way.end_id, count
-    values, index = rank_continuations(step.logits, so_far, *limits, step.columns)
+    values, index = rank_continuations(step.logits, so_far, *limits, step.columns, _choices(group, beam, vocabulary))
     return Ranked(values, index // vocabulary, index % vocabulary)
 
 
+def _only(restrictions: Sequence[Sequence[Restriction]]) -> Sequence[Restriction | None] | None:
+    """The restriction of each hypothesis, where none has several and none bans; else None."""
+    if any(len(row) > 1 or (row and not row[0].only) for row in restrictions):
+        return None
+    return [row[0] if row else None for row in restrictions]
+
+
+def _choices(group: Sequence[_Next], beam: int, vocabulary: int) -> Choices | None:
+    """What each row may be continued with: hypotheses in the same state share a list."""
+    if not any(each.only for each in group):
+        return None
+    kinds: dict[int, int] = {}  # by what the restriction is and not by what it says: much sooner found
+    lists = [torch.zeros(0, dtype=torch.long)]
+    which: list[int] = []
+    for restriction in chain.from_iterable(each.only or [None] * beam for each in group):
+        if restriction is None:
+            which.append(-1)
+            continue
+        which.append(kind := kinds.setdefault(id(restriction), len(kinds)))
+        if kind == len(lists) - 1:
+            lists.append(restriction.index)
+    symbols = torch.cat(lists)
+    _check_symbols(symbols, vocabulary)
+    first = np.cumsum([len(each) for each in lists])
+    return Choices(torch.tensor(which), torch.from_numpy(first), symbols)
+
+
 def _banned(restrictions: Sequence[Sequence[Restriction]]) -> Sequence[Collection[int]] | None:
-    """What each hypothesis must not be continued with; empty for nothing, None where that is no short list."""
-    if not any(restrictions):
-        return ()
+    """What each hypothesis must not be continued with; None where that is no short list."""
     if any(each.only for row in restrictions for each in row):
         return None
     if sum(len(each.symbols) for row in restrictions for each in row) > _FEW_BANNED:
@@ -238,12 +268,7 @@ def _restrict(
     rows = torch.tensor([row for row, _ in restrictions])
     lengths = torch.tensor([len(restriction.index) for _, restriction in restrictions])
     symbols = torch.cat([restriction.index for _, restriction in restrictions])
-    unknown = symbols[(symbols < 0) | (symbols >= scores.shape[1])]
-    if len(unknown):
-        raise BadInputError(
-            f"a constraint names symbol {int(unknown[0])}, but the vocabulary has those from 0 to "
-            f"{scores.shape[1] - 1}: take ids of the model's own target tokenizer"
-        )
+    _check_symbols(symbols, scores.shape[1])
     cells = rows.repeat_interleave(lengths).to(scores.device), symbols.to(scores.device)
     if only:
         kept = scores[cells]
@@ -251,6 +276,15 @@ def _restrict(
         scores[cells] = kept
     else:
         scores[cells] = -torch.inf
+
+
+def _check_symbols(symbols: Int[Tensor, " symbols"], vocabulary: int) -> None:
+    unknown = symbols[(symbols < 0) | (symbols >= vocabulary)]
+    if len(unknown):
+        raise BadInputError(
+            f"a constraint names symbol {int(unknown[0])}, but the vocabulary has those from 0 to "
+            f"{vocabulary - 1}: take ids of the model's own target tokenizer"
+        )
 
 
 def rank_by_probability(total: Scores) -> Ranked:

@@ -1,8 +1,8 @@
 """Outputs that are trees over a sentence's words, each phrase closed and none empty: a pushdown automaton over ids."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final, final
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, final
 
 from transduce.search.constraint import Proposals, Restriction
 
@@ -71,8 +71,7 @@ class WellFormed:
 
 
 @final
-@dataclass(frozen=True)
-class _Phrases:
+class _Phrases(NamedTuple):  # one is made for every symbol of every hypothesis: a dataclass takes longer
     """The phrases that are open, each by its closing symbol, the last one last.
 
     ``needed`` are the symbols that the words take from each of them on; ``first`` is the next word; ``due`` are the ids
@@ -107,15 +106,16 @@ class _Phrases:
 
     def advance(self, symbol: int) -> "_Phrases":
         """A phrase begins or ends, or a word comes, or what stands for it."""
-        trees = self.constraint.trees
-        if self.due:
-            return replace(self, due=self.due[1:])
+        constraint, words, needed, first, due, open_, begun = self
+        trees = constraint.trees
+        if due:
+            return _Phrases(constraint, words, needed, first, due[1:], open_, begun)
         if (label := trees.opening.get(symbol)) is not None:
             closing = trees.closes(label)
             assert closing is not None
-            return replace(self, open=(*self.open, closing), begun=self.begun + 1)
-        if self.open and symbol == self.open[-1]:
-            return replace(self, open=self.open[:-1], begun=0)
+            return _Phrases(constraint, words, needed, first, due, (*open_, closing), begun + 1)
+        if open_ and symbol == open_[-1]:
+            return _Phrases(constraint, words, needed, first, due, open_[:-1], 0)
         if symbol == trees.end:
             return self
-        return replace(self, first=self.first + 1, due=self.words[self.first], begun=0)
+        return _Phrases(constraint, words, needed, first + 1, words[first], open_, 0)

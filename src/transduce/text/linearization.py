@@ -9,6 +9,7 @@ With ``words``, each word stands behind its symbol, which is then ``WORD`` or ``
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, final
 
 from transduce.config.corpora import LinearizationKind, TreeTags
@@ -85,6 +86,7 @@ class Linearization:
                     symbols.append(unescape(node.word))
         return symbols
 
+    @lru_cache(maxsize=4096)  # noqa: B019 - of equal ones, of which a process has few
     def meaning(self, symbol: str) -> Action | None:
         """What a symbol says; None where it is no part of trees."""
         if self.words:
