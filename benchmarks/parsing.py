@@ -3,9 +3,10 @@
     python -m benchmarks.parsing RUN [--beams 1,4,21] [--rounds 3] [--sentences N] [--name NAME]
 
 With the constraint every output is a tree over the sentence's words; without it, what is none is repaired. Both take
-turns at every beam; the speed is the median of the rounds, over the first N sentences of dev. Brackets are counted on
-all of it, at the first beam by length and label too, beside a baseline: every phrase an NP whose second part is all
-that follows. Writes benchmarks/results/parsing-NAME.md.
+turns at every beam; the speed is the median of the rounds, over the first N sentences of dev, in sentences and in
+symbols a second: without the constraint, outputs may end too soon. Brackets are counted on all of dev, at the first
+beam by length and label too, beside a baseline: every phrase an NP whose second part is all that follows. Writes
+benchmarks/results/parsing-NAME.md.
 """
 
 import argparse
@@ -13,14 +14,14 @@ import statistics
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, final
 
 from benchmarks.page import circumstances, table
 from benchmarks.rounds import alternate
 from transduce.config import read_run
 from transduce.data import read_treebank
 from transduce.evaluation import BracketCounts, count_all
-from transduce.inference import Parse, Parser, load
+from transduce.inference import Parse, Parser, Translation, Translator, load
 from transduce.text import Tree
 from transduce.workflows.run_directory import RunDirectory
 
@@ -28,6 +29,22 @@ RESULTS: Final = Path(__file__).parent / "results"
 LENGTHS: Final = (10, 20, 30, 40, 60, 10_000)
 LABELS: Final = 15
 WAYS: Final = {"constraint": True, "repair": False}
+
+
+@final
+class Counting:
+    """A translator that counts the symbols of its outputs."""
+
+    def __init__(self, translator: Translator) -> None:
+        self._translator = translator
+        self.tokenizers = translator.tokenizers
+        self.symbols = 0
+
+    def translate(self, *given: Any, **options: Any) -> list[Translation]:  # noqa: ANN401 - as the translator takes it
+        """Translate, and count the best outputs' symbols, end symbols too."""
+        found: list[Translation] = self._translator.translate(*given, **options)
+        self.symbols += sum(len(each.tokens) + 1 for each in found)
+        return found
 
 
 def right_branching(tree: Tree) -> Tree:
@@ -74,16 +91,17 @@ def main() -> None:
     given = parser.parse_args()
     data = read_run(RunDirectory(given.run).config).data
     gold = [placed.tree for placed in read_treebank(data.dev, data.folder)]
-    model = Parser(load(given.run))
-    lines = list(measure(model, gold, given.beams, given.rounds, given.sentences))
+    lines = list(measure(Counting(load(given.run)), gold, given.beams, given.rounds, given.sentences))
     text = "\n".join([f"{circumstances()}; {len(gold):,} sentences of dev.", *lines]) + "\n"
     print(text)
     (RESULTS / f"parsing-{given.name or given.run.name}.md").write_text(text, encoding="utf-8")
 
 
-def measure(model: Parser, gold: Sequence[Tree], beams: Sequence[int], rounds: int, sentences: int) -> Iterable[str]:
+def measure(
+    translator: Counting, gold: Sequence[Tree], beams: Sequence[int], rounds: int, sentences: int
+) -> Iterable[str]:
     """The tables' lines."""
-    words = [tree.words for tree in gold]
+    model, words = Parser(translator), [tree.words for tree in gold]
     brackets = [row("right-branching", count_all((tree, right_branching(tree)) for tree in gold))]
     speeds: list[list[str]] = []
     found: dict[tuple[int, str], list[Parse]] = {}
@@ -94,16 +112,30 @@ def measure(model: Parser, gold: Sequence[Tree], beams: Sequence[int], rounds: i
             brackets.append(row(f"beam {beam}, {way}", counts))
         repaired = sum(each.repaired for each in found[beam, "repair"])
         some = words[:sentences]
-        calls = {
-            way: partial(model.parse, some, beam, well_formed=kept, first_number=None) for way, kept in WAYS.items()
-        }
-        taken = alternate(calls, rounds)
+        written: dict[str, int] = {}
+
+        def run(way: str, some: list[list[str]] = some, beam: int = beam, written: dict[str, int] = written) -> None:
+            before = translator.symbols
+            model.parse(some, beam, well_formed=WAYS[way], first_number=None)
+            written[way] = translator.symbols - before
+
+        taken = alternate({way: partial(run, way) for way in WAYS}, rounds)
         ratio = statistics.median(free / kept for kept, free in zip(*taken.values(), strict=True))
-        middle = [f"{len(some) / statistics.median(each):.1f}" for each in taken.values()]
-        speeds.append([str(beam), *middle, f"{ratio:.2f}", f"{repaired:,} ({100 * repaired / len(gold):.1f}%)"])
+        middle = {way: statistics.median(each) for way, each in taken.items()}
+        speeds.append(
+            [
+                str(beam),
+                *(f"{len(some) / middle[way]:.1f}" for way in WAYS),
+                f"{ratio:.2f}",
+                *(f"{written[way] / middle[way]:,.0f}" for way in WAYS),
+                f"{ratio * written['constraint'] / written['repair']:.2f}",
+                f"{repaired:,} ({100 * repaired / len(gold):.1f}%)",
+            ]
+        )
     head = ["", "F1", "precision", "recall", "exact match", "no crossing", "tagging", "no tree"]
     yield from ("", *table(head, brackets))
-    head = ["beam", "sentences/s, constraint", "sentences/s, free", "as fast", "free outputs that were no tree"]
+    head = ["beam", *(f"{what}/s, {way}" for what in ("sentences", "symbols") for way in (*WAYS, "ratio"))]
+    head = [each.replace("/s, ratio", ", ratio") for each in head] + ["repaired"]
     yield from ("", *table(head, speeds))
     pairs = list(zip(gold, (each.tree for each in found[beams[0], "constraint"]), strict=True))
     yield from ("", *table(["words", "sentences", "F1"], list(by_length(pairs))))

@@ -2,6 +2,8 @@
 
 import gzip
 import logging
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,8 @@ import pytest
 from transduce.config import BadInputError, read_run
 from transduce.config.corpora import Corpus
 from transduce.data import corpus_paths, read_corpus, read_treebank
+from transduce.workflows.prepare import prepare
+from transduce.workflows.run_directory import RunDirectory
 from transduce.workflows.vocabulary import make_tokenizers
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -127,3 +131,17 @@ def test_words_need_word_pieces(treebank, tmp_path):
     (tmp_path / "run.toml").write_text(run, encoding="utf-8")
     with pytest.raises(BadInputError, match=r'words = true: .* take kind = "bpe"'):
         make_tokenizers(read_run(tmp_path / "run.toml", [f"data.root={treebank}"]))
+
+
+def test_the_report_of_a_preparation_counts_bad_trees(treebank, tmp_path):
+    for section in ("wsj/02", "wsj/22", "wsj/23"):
+        shutil.copytree(treebank / section, tmp_path / section)
+    (tmp_path / "wsj/02/bad.mrg").write_text("(S (NP) (NN a))\n(S (NN a)\n", encoding="utf-8")
+    run = (treebank / "run.toml").read_text(encoding="utf-8")
+    own = re.sub(r"trees = \[[^]]*\]", 'trees = ["wsj/02"], bad_trees = "drop"', run)
+    (tmp_path / "run.toml").write_text(own, encoding="utf-8")
+    report = "\n".join(prepare(read_run(tmp_path / "run.toml"), RunDirectory(tmp_path / "run")).report)
+    assert "12 of 14 pairs kept" in report
+    assert "2 dropped: no tree" in report
+    assert re.search(r"bad\.mrg line 1: tree 1: the phrase \(NP\) is empty", report)
+    assert re.search(r"bad\.mrg line 2: tree 2: unbalanced", report)

@@ -15,7 +15,7 @@ from pyarrow import parquet
 from transduce.config import BadInputError, Corpus
 from transduce.config.corpora import MadeUpTask
 from transduce.data.lines import Bare, is_text, read_lines, read_pairs, tell_once
-from transduce.data.treebank import read_tree_pairs, treebank_files
+from transduce.data.treebank import OnBad, read_tree_pairs, treebank_files
 
 _COMPRESSED: Final = (".gz", ".zst")
 
@@ -51,9 +51,14 @@ def read_corpus(corpus: Corpus, root: Path, *, keep_invalid: bool = False) -> Pa
         yield corpus.source_prefix + source, target
 
 
-def read_numbered(corpus: Corpus, root: Path, *, keep_invalid: bool = False) -> Iterator[tuple[int, str, str]]:
-    """As ``read_corpus``, without the tag, each pair behind the number of its line or row, counted from 1."""
-    pairs = _read(corpus, root, keep_invalid)
+def read_numbered(
+    corpus: Corpus, root: Path, *, keep_invalid: bool = False, on_bad_tree: OnBad | None = None
+) -> Iterator[tuple[int, str, str]]:
+    """As ``read_corpus``, without the tag, each pair behind the number of its line or row, counted from 1.
+
+    ``on_bad_tree`` is told of what a treebank leaves out.
+    """
+    pairs = _read(corpus, root, keep_invalid, on_bad_tree)
     first, last = corpus.lines or (1, None)
     reached = first - 1
     for reached, (source, target) in enumerate(islice(pairs, first - 1, last), start=first):
@@ -79,11 +84,11 @@ def name_corpus(corpus: Corpus, root: Path) -> str:
     return str(root / (name if isinstance(name, str) else name[0]))
 
 
-def _read(corpus: Corpus, root: Path, keep_invalid: bool) -> Pairs:
+def _read(corpus: Corpus, root: Path, keep_invalid: bool, on_bad_tree: OnBad | None) -> Pairs:
     if corpus.made_up is not None:
         return make_task(corpus.made_up, corpus.count, corpus.seed)
     if corpus.trees is not None:
-        return read_tree_pairs(corpus, root, keep_invalid=keep_invalid)
+        return read_tree_pairs(corpus, root, keep_invalid=keep_invalid, on_bad=on_bad_tree)
     paths = corpus_paths(corpus, root)
     if corpus.pairs is None:
         return read_pairs(*paths, keep_invalid=keep_invalid)

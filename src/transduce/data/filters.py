@@ -10,7 +10,7 @@ from typing import Final, Literal, final
 from transduce.config import DataConfig
 from transduce.data.lines import is_text
 
-Reason = Literal["invalid UTF-8", "empty side", "duplicate", "in dev", "too long", "length ratio"]
+Reason = Literal["no tree", "invalid UTF-8", "empty side", "duplicate", "in dev", "too long", "length ratio"]
 
 _EXAMPLES: Final = 3
 _SHOWN: Final = 60
@@ -44,6 +44,12 @@ class Tally:
         if len(self.examples[reason]) < _EXAMPLES:
             shown = "  |  ".join(_shorten(side) for side in pair)
             self.examples[reason].append(f"line {number:,}: {shown}")
+
+    def leave_out_tree(self, message: str) -> None:
+        """Count a tree that is none; the message names its place and what is wrong."""
+        self.dropped["no tree"] += 1
+        if len(self.examples["no tree"]) < _EXAMPLES:
+            self.examples["no tree"].append(message)
 
     def lines(self) -> list[str]:
         """The report, for people."""

@@ -1,6 +1,6 @@
 """Treebanks: files of trees in Penn brackets, as pairs of a sentence and its tree's symbols."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
@@ -12,6 +12,9 @@ from transduce.text import BadTreeError, Linearization, Tree, clean, read_trees,
 # What files of trees are called, compression aside; others in a folder (READMEs, lists) are left alone.
 _SUFFIXES: Final = frozenset({".mrg", ".trees", ".tree", ".ptb", ".parse", ".brackets"})
 _COMPRESSED: Final = frozenset({".gz", ".zst"})
+
+# Told of a tree that is none: where it stands, and what is wrong with it.
+OnBad = Callable[[str], None]
 
 
 @final
@@ -51,25 +54,32 @@ def treebank_files(corpus: Corpus, root: Path) -> list[Path]:
     return found
 
 
-def read_treebank(corpus: Corpus, root: Path, *, keep_invalid: bool = False) -> Iterator[PlacedTree]:
+def read_treebank(
+    corpus: Corpus, root: Path, *, keep_invalid: bool = False, on_bad: OnBad | None = None
+) -> Iterator[PlacedTree]:
     """All trees of a treebank, cleaned.
+
+    Where bad trees are to be left out, ``on_bad`` is told of each; without it, a warning for each file says how many
+    there were.
 
     Raises:
         BadInputError: A file cannot be read or has no tree, or a tree is none and bad trees are not to be left out;
             file, line and tree are named.
     """
     for path in treebank_files(corpus, root):
-        yield from _read_file(path, corpus, keep_invalid)
+        yield from _read_file(path, corpus, keep_invalid, on_bad)
 
 
-def read_tree_pairs(corpus: Corpus, root: Path, *, keep_invalid: bool = False) -> Iterator[tuple[str, str]]:
+def read_tree_pairs(
+    corpus: Corpus, root: Path, *, keep_invalid: bool = False, on_bad: OnBad | None = None
+) -> Iterator[tuple[str, str]]:
     """The sentences of a treebank and the symbols of their trees."""
     how = Linearization(corpus.linearization, corpus.tags, corpus.words)
-    for placed in read_treebank(corpus, root, keep_invalid=keep_invalid):
+    for placed in read_treebank(corpus, root, keep_invalid=keep_invalid, on_bad=on_bad):
         yield placed.sentence, " ".join(how.write(placed.tree))
 
 
-def _read_file(path: Path, corpus: Corpus, keep_invalid: bool) -> Iterator[PlacedTree]:
+def _read_file(path: Path, corpus: Corpus, keep_invalid: bool, on_bad: OnBad | None) -> Iterator[PlacedTree]:
     number, left_out, first = 0, 0, ""
     lines = enumerate(read_lines(path, keep_invalid=keep_invalid), start=1)
     for number, (line, found) in enumerate(read_trees(lines), start=1):
@@ -81,6 +91,9 @@ def _read_file(path: Path, corpus: Corpus, keep_invalid: bool) -> Iterator[Place
         message = f"{path} line {line}: tree {number:,}: {reason}"
         if corpus.bad_trees == "refuse":
             raise BadInputError(f'{message} (bad_trees = "drop" leaves such trees out)')
+        if on_bad is not None:
+            on_bad(message)
+            continue
         left_out, first = left_out + 1, first or message
     if not number:
         raise BadInputError(f"{path}: has no tree")

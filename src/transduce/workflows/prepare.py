@@ -183,7 +183,7 @@ def _fits(dev: Store, config: RunConfig) -> bool:
 def _encode_dev(config: RunConfig, tokenizers: TokenizerPair, tally: Tally) -> Iterator[EncodedPair]:
     """Dev is scored whole: only what is no pair at all is left out."""
     corpus, root = config.data.dev, config.data.folder
-    for block in _blocks(read_numbered(corpus, root)):
+    for block in _blocks(read_numbered(corpus, root, on_bad_tree=tally.leave_out_tree)):
         full = []
         for number, pair in block:
             if (flaw := text_flaw(pair)) is None:
@@ -220,7 +220,9 @@ def _accepted(
 ) -> Iterator[EncodedPair]:
     data = config.data
     for index, (corpus, tally) in enumerate(zip(data.train, tallies, strict=True)):
-        numbered = read_numbered(corpus, data.folder, keep_invalid=data.invalid_utf8 == "drop")
+        numbered = read_numbered(
+            corpus, data.folder, keep_invalid=data.invalid_utf8 == "drop", on_bad_tree=tally.leave_out_tree
+        )
         for block in _blocks(numbered):
             full = [(number, pair) for number, pair in block if accepted.accepts_text(number, pair, tally)]
             for line, (source, target) in zip(full, _tokenize(corpus, full, tokenizers), strict=True):
