@@ -228,10 +228,32 @@ def to_nltk(tree: Tree | None) -> "nltk.Tree":
     return done[0][0] if done[0] else nltk.Tree("", [])
 
 
-def put_words(tree: "nltk.Tree", words: Sequence[str]) -> None:
-    """Give a tree's leaves other words, so many as it has: those of a sentence, to the letter."""
-    for place, word in zip(tree.treepositions("leaves"), words, strict=True):
-        tree[place] = word
+def parse_to_nltk(
+    parser: Parser,
+    sentences: Iterable[str | Sequence[str]],
+    beam_size: int | None = None,
+    length_penalty: float | None = None,
+    **changes: Unpack[GenerationChanges],
+) -> "list[nltk.Tree]":
+    """The tree of each sentence, which is words separated by white space, or in a list; they are leaves to the letter.
+
+    Raises:
+        BadInputError: As ``Parser.parse``; or a sentence has no tree.
+        TransduceError: The extra ``parsing`` is not installed.
+    """
+    if isinstance(sentences, str):
+        raise BadInputError("parse: one string was given: give a list of sentences")
+    words = [each.split() if isinstance(each, str) else list(each) for each in sentences]
+    parses = parser.parse(words, beam_size, length_penalty, **changes)
+    trees = []
+    for number, (found, own) in enumerate(zip(parses, words, strict=True), start=1):
+        if found.error is not None:
+            raise BadInputError(f"sentence {number:,}: {found.error}")
+        tree = to_nltk(found.tree)
+        for place, word in zip(tree.treepositions("leaves"), own, strict=True):
+            tree[place] = word
+        trees.append(tree)
+    return trees
 
 
 def from_nltk(tree: "nltk.Tree") -> Tree:

@@ -1,6 +1,5 @@
 """The Translator: text in, text out."""
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -25,8 +24,9 @@ from transduce.inference.arguments import (
 from transduce.inference.encoding import encode_within
 from transduce.inference.engine import Attention, Engine
 from transduce.inference.paragraphs import check_options, translate_paragraphs
-from transduce.inference.parsing import Parser, put_words, to_nltk
+from transduce.inference.parsing import Parser, parse_to_nltk
 from transduce.inference.requirements import OutputRequirements, search_settings
+from transduce.inference.scoring import score_pairs
 from transduce.inference.translation import (
     EMPTY,
     Translation,
@@ -300,45 +300,15 @@ class Translator:
         if one != isinstance(targets, str):
             raise BadInputError("score takes a source and a target, or several of each: one string was given")
         limit = self._defaults.changed({"max_source_length": max_source_length}).max_source_length
-        sides = [
-            (name, tokenizer, [texts] if isinstance(texts, str) else read_texts(texts, name, first))
-            for name, tokenizer, texts in (("source", self._source, sources), ("target", self._target, targets))
-        ]
-        if len(sides[0][2]) != len(sides[1][2]):
-            raise BadInputError(
-                f"{len(sides[0][2]):,} sources and {len(sides[1][2]):,} targets: give one target for each source"
-            )
-        failures: dict[int, TransduceError] = {}
-        encoded = []
-        for name, tokenizer, texts in sides:
-            found = encode_within(
-                tokenizer, [bare(text) for text in texts], limit, self._engine.longest, "leave the pair out"
-            )
-            wrong = {index: each for index, each in enumerate(found) if isinstance(each, TransduceError)}
-            failures = {
-                index: type(each)(f"{name} {first + index:,}: {each}") for index, each in wrong.items()
-            } | failures
-            encoded.append(found)
-        if failures and errors == "raise":
-            raise failures[min(failures)]
-        pairs = {
-            index: (source, target)
-            for index, (source, target) in enumerate(zip(*encoded, strict=True))
-            if isinstance(source, list) and isinstance(target, list)
-        }
-        scores = self._engine.score(*([pair[side] for pair in pairs.values()] for side in (0, 1)))
-        results = [math.nan] * len(sides[0][2])
-        for index, score in zip(pairs, scores, strict=True):
-            if isinstance(score, float):
-                results[index] = score
-            else:
-                symbols = sum(map(len, pairs[index]))
-                reason = f"too little memory for {symbols:,} symbols ({score.reason}): leave the pair out"
-                failures[index] = TransduceError(f"pair {first + index:,}: {reason}")
-        if failures and errors == "raise":
-            raise failures[min(failures)]
-        warn_of_failures([str(failures[index]) for index in sorted(failures)])
-        return results[0] if one else results
+        sides = (
+            [sources] if isinstance(sources, str) else read_texts(sources, "source", first),
+            [targets] if isinstance(targets, str) else read_texts(targets, "target", first),
+        )
+        found = score_pairs(self._engine, self._tokenizers, sides, limit, first, hurry=errors == "raise")
+        if found.failures and errors == "raise":
+            raise next(iter(found.failures.values()))
+        warn_of_failures([str(each) for each in found.failures.values()])
+        return found.values[0] if one else found.values
 
     def parse(
         self,
@@ -359,17 +329,7 @@ class Translator:
             BadInputError: The model writes no trees, or as ``translate``.
             TransduceError: The extra ``parsing`` is not installed, or memory is too small for a sentence.
         """
-        if isinstance(sentences, str):
-            raise BadInputError("parse: one string was given: give a list of sentences")
-        words = [each.split() if isinstance(each, str) else list(each) for each in sentences]
-        parses = self._parser.parse(words, beam_size, length_penalty, **changes)
-        for number, each in enumerate(parses, start=1):
-            if each.error is not None:
-                raise BadInputError(f"sentence {number:,}: {each.error}")
-        trees = [to_nltk(each.tree) for each in parses]
-        for tree, own in zip(trees, words, strict=True):
-            put_words(tree, own)
-        return trees
+        return parse_to_nltk(self._parser, sentences, beam_size, length_penalty, **changes)
 
     @cached_property
     def _parser(self) -> Parser:
