@@ -61,6 +61,20 @@ def test_repair_counts(run, trained_parser):
     assert "1 of 2 trees had to be repaired" in err
 
 
+def test_trees_that_the_model_is_not_sure_of_are_left_out(run, trained_parser):
+    sentences = b"Luso fepi .\n\nX Y Z . . Luso\n"
+    _, out, _ = run("parse", trained_parser, "--format", "jsonl", stdin=sentences)
+    sure, none, unsure = (json.loads(line)["confidence"] for line in out.splitlines())
+    assert none is None
+    assert 0 < unsure < sure <= 1
+    bound = str((sure + unsure) / 2)
+    status, out, err = run("parse", trained_parser, "--min-confidence", bound, stdin=sentences)
+    assert status == 0
+    assert [bool(line) for line in out.split("\n")] == [True, False, False, False]
+    assert f"1 of 3 trees were left out: their confidence is below {bound}" in err
+    assert run("parse", trained_parser, "--min-confidence", "1.5", stdin=sentences)[0] == 2
+
+
 def test_a_line_that_is_too_long_is_named(run, trained_parser):
     status, out, err = run("parse", trained_parser, "--max-source-length", "3", stdin=b"Luso fepi .\na b c d\n")
     assert status == 1

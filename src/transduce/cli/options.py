@@ -30,6 +30,15 @@ BeamSize = Annotated[
     int | None,
     typer.Option(metavar="N", help="Hypotheses kept open by beam search; 1 is greedy search.", rich_help_panel=SEARCH),
 ]
+LengthPenaltyOption = Annotated[
+    float | None, typer.Option(metavar="X", help="Alpha of the length penalty.", rich_help_panel=SEARCH)
+]
+MaxLength = Annotated[int | None, typer.Option(metavar="N", help="Longest output, in tokens.", rich_help_panel=SEARCH)]
+MaxExtraLength = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Longest output, in tokens more than the input has.", rich_help_panel=SEARCH),
+]
+NBest = Annotated[int, typer.Option(metavar="N", help="Outputs for each line, best first.", rich_help_panel=SEVERAL)]
 MaxSourceLength = Annotated[
     int | None,
     typer.Option(

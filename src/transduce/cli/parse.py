@@ -10,11 +10,13 @@ import typer
 
 from transduce.cli.options import (
     FILES,
-    SEARCH,
-    SEVERAL,
     BeamSize,
     Device,
+    LengthPenaltyOption,
+    MaxExtraLength,
+    MaxLength,
     MaxSourceLength,
+    NBest,
     PrecisionOption,
     Threads,
     use_threads,
@@ -62,18 +64,22 @@ def parse(
             rich_help_panel=_TREES,
         ),
     ] = False,
+    min_confidence: Annotated[
+        float | None,
+        typer.Option(
+            metavar="P",
+            min=0,
+            max=1,
+            help="Leave trees out that the model is less sure of: mean probability of a symbol; an empty line is left.",
+            rich_help_panel=_TREES,
+        ),
+    ] = None,
     max_source_length: MaxSourceLength = None,
     beam_size: BeamSize = None,
-    length_penalty: Annotated[
-        float | None, typer.Option(metavar="X", help="Alpha of the length penalty.", rich_help_panel=SEARCH)
-    ] = None,
-    max_extra_length: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Longest output, in tokens more than the input has.", rich_help_panel=SEARCH),
-    ] = None,
-    n_best: Annotated[
-        int, typer.Option(metavar="N", help="Trees for each line, best first.", rich_help_panel=SEVERAL)
-    ] = 1,
+    length_penalty: LengthPenaltyOption = None,
+    max_length: MaxLength = None,
+    max_extra_length: MaxExtraLength = None,
+    n_best: NBest = 1,
     precision: PrecisionOption = "auto",
     device: Device = None,
     threads: Threads = None,
@@ -83,29 +89,32 @@ def parse(
     Every tree is over exactly the sentence's words. A line without a tree gives an empty one and is named at the end.
     """
     from transduce.data import open_binary
-    from transduce.inference import Parser, load, split_words
+    from transduce.inference import Parse, Parser, load, split_words
     from transduce.workflows.requests import Failures
     from transduce.workflows.translate import translate_stream
 
     failures = Failures()
     use_threads(threads)
     parser = Parser(load(model, precision, device))
-    repaired = 0
+    repaired = unsure = 0
     with ExitStack() as files:
         source: BinaryIO = sys.stdin.buffer if input_ == "-" else files.enter_context(open_binary(Path(input_)))
         target = sys.stdout.buffer if output == "-" else files.enter_context(create_output(Path(output), input_))
         typed = (input_ == "-" and sys.stdin.isatty()) or (output == "-" and sys.stdout.isatty())
         advance = files.enter_context(line_bar(lambda: count_lines(input_), beside_terminal=typed))
 
-        def write(found: "Parse") -> None:
-            nonlocal repaired
+        def write(found: Parse) -> None:
+            nonlocal repaired, unsure
             repaired += found.repaired
+            if min_confidence is not None and found.tree is not None and found.confidence < min_confidence:
+                unsure += 1
+                found = Parse(None)
             target.write(("\n".join(_lines(found, format_, n_best)) + "\n").encode())
             target.flush()
             failures.count(found.error)
             advance()
 
-        def parse_texts(texts: list[str], first_number: int) -> "list[Parse]":
+        def parse_texts(texts: list[str], first_number: int) -> list[Parse]:
             return parser.parse(
                 [split_words(text) if raw else text.split() for text in texts],
                 beam_size,
@@ -113,11 +122,14 @@ def parse(
                 n_best,
                 well_formed=not repair,
                 first_number=first_number,
+                max_length=max_length,
                 max_extra_length=max_extra_length,
                 max_source_length=max_source_length,
             )
 
         count = translate_stream(source, parse_texts, write)
+    if min_confidence is not None:
+        typer.echo(f"{unsure:,} of {count:,} trees were left out: their confidence is below {min_confidence}", err=True)
     if repaired:
         typer.echo(f"{repaired:,} of {count:,} trees had to be repaired", err=True)
     failures.check("have no tree", "an empty line stands for each")
@@ -141,6 +153,7 @@ def _describe(found: "Parse") -> dict[str, Any]:
         "tree": "" if none else str(found.tree),
         "score": None if none else found.score,
         "log_probability": None if none else found.log_probability,
+        "confidence": None if none else found.confidence,
     }
     if found.repaired:
         described["repaired"] = True

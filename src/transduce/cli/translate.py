@@ -17,7 +17,11 @@ from transduce.cli.options import (
     SPEED,
     BeamSize,
     Device,
+    LengthPenaltyOption,
+    MaxExtraLength,
+    MaxLength,
     MaxSourceLength,
+    NBest,
     PrecisionOption,
     Threads,
     use_threads,
@@ -79,9 +83,7 @@ def translate(
     ] = None,
     max_source_length: MaxSourceLength = None,
     beam_size: BeamSize = None,
-    length_penalty: Annotated[
-        float | None, typer.Option(metavar="X", help="Alpha of the length penalty.", rich_help_panel=SEARCH)
-    ] = None,
+    length_penalty: LengthPenaltyOption = None,
     length_penalty_kind: Annotated[
         Literal["gnmt", "marian", "none"] | None,
         typer.Option(
@@ -101,16 +103,9 @@ def translate(
             rich_help_panel=SEARCH,
         ),
     ] = None,
-    max_length: Annotated[
-        int | None, typer.Option(metavar="N", help="Longest output, in tokens.", rich_help_panel=SEARCH)
-    ] = None,
-    max_extra_length: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Longest output, in tokens more than the input has.", rich_help_panel=SEARCH),
-    ] = None,
-    n_best: Annotated[
-        int, typer.Option(metavar="N", help="Outputs for each line, best first.", rich_help_panel=SEVERAL)
-    ] = 1,
+    max_length: MaxLength = None,
+    max_extra_length: MaxExtraLength = None,
+    n_best: NBest = 1,
     diversity: Annotated[
         float | None,
         typer.Option(

@@ -1,5 +1,6 @@
 """Sentences to trees: a translator whose outputs are linearised trees, kept well-formed by a constraint."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack, final
@@ -23,13 +24,15 @@ _AGAINST: Final = {"no_repeat_ngram": 0, "min_length": 0}
 class Parse:
     """The tree of a sentence, or why it has none.
 
-    ``repaired`` says that the model's symbols were of no tree over the sentence's words. An empty line has neither tree
-    nor error. Of ``alternatives``, the next best are first.
+    ``confidence`` is the (geometric) mean probability of a symbol, in 0 to 1. ``repaired`` says that the model wrote no
+    tree over the sentence's words. An empty line has neither tree nor error. Of ``alternatives``, the next best are
+    first.
     """
 
     tree: Tree | None
     log_probability: float = 0.0
     score: float = 0.0
+    confidence: float = 0.0
     repaired: bool = False
     error: str | None = None
     alternatives: tuple["Parse", ...] = ()
@@ -136,7 +139,8 @@ class Parser:
         return replace(best, alternatives=tuple(others))
 
     def _one(self, found: Translation, words: Sequence[str], spelled: list[list[int]] | None) -> Parse:
-        known = found.log_probability, found.score
+        symbols_and_end = len(found.tokens) + 1
+        known = found.log_probability, found.score, math.exp(found.log_probability / symbols_and_end)
         symbols = [token.strip() for token in found.tokens]  # in a BPE they begin with a space
         if self._linearization.words:
             symbols = self._without_words(symbols, spelled)
