@@ -15,11 +15,21 @@ from transduce.data import pad
 from transduce.inference.queue import RequestQueue
 from transduce.inference.workers import Workers
 from transduce.kernels import is_out_of_memory, resolve_format, run_safely
-from transduce.models import AttentionRequest, Ensemble, Model, Tokens, TrainableModel, can_run_natively, make_ready
+from transduce.models import (
+    AttentionRequest,
+    AttentionWeights,
+    Ensemble,
+    Model,
+    Tokens,
+    TrainableModel,
+    can_run_natively,
+    make_ready,
+)
 from transduce.search import Outcome, Request, SearchSettings, TooLittleMemory, beam_search, score_targets
 
 Ids = list[int]
 _LAST_TWO: Final = AttentionRequest(cross=(-2, -1))  # or the only one
+_ALL: Final = AttentionRequest(encoder="all", decoder="all", cross="all")
 T = TypeVar("T")
 
 
@@ -172,6 +182,18 @@ class Engine:
             ]
 
         return run_safely(partial(self._within_memory, look, sources, targets))
+
+    def attend(self, source: Ids, target: Ids) -> AttentionWeights | TooLittleMemory:
+        """All attention weights of one forced pass, of every kind that the model has: a batch of one pair."""
+
+        @torch.inference_mode()
+        def look(_: list[int]) -> list[AttentionWeights]:
+            memory = self._model.encode(self._source([source]), attention=_ALL)
+            read = self._tokens([[self._special.begin, *target]])
+            return [self._model.decode(memory, read, attention=_ALL).attention]
+
+        (found,) = run_safely(partial(self._within_memory, look, [source], [target]))
+        return found
 
     def _within_memory(
         self, work: Callable[[list[int]], list[T]], sources: Sequence[Ids], targets: Sequence[Ids]

@@ -21,6 +21,7 @@ from transduce.inference.arguments import (
     read_texts,
     shorten,
 )
+from transduce.inference.attention import AttentionMaps, attend
 from transduce.inference.encoding import encode_within
 from transduce.inference.engine import Attention, Engine
 from transduce.inference.paragraphs import check_options, translate_paragraphs
@@ -309,6 +310,25 @@ class Translator:
             raise next(iter(found.failures.values()))
         warn_of_failures([str(each) for each in found.failures.values()])
         return found.values[0] if one else found.values
+
+    def attend(self, source: str, target: str | None = None) -> AttentionMaps:
+        """All attention weights of one forced pass: each kind, layer and head, off the fast path.
+
+        Args:
+            source: A text.
+            target: What is written for it; None means what the model itself writes.
+
+        Raises:
+            BadInputError: An argument is no string, or too long, or ``source`` is empty.
+            TransduceError: Memory is too small.
+        """
+        for name, text in (("source", source), ("target", target)):
+            if not isinstance(text, str) and (text is not None or name == "source"):
+                raise BadInputError(f"attend: the {name} is {type(text).__name__}: give a string")
+        if not source.strip():
+            raise BadInputError("attend: the source is empty: there is nothing to look at")
+        written = self.translate(source).text if target is None else target
+        return attend(self._engine, self._tokenizers, source, written, self._defaults.max_source_length)
 
     def parse(
         self,

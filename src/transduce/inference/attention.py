@@ -1,0 +1,116 @@
+"""All attention weights of one forced pass: who looks at what, in every layer and head."""
+
+from dataclasses import dataclass
+from typing import Literal, final
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from transduce.config import BadInputError, TransduceError
+from transduce.data import bare
+from transduce.inference.alignment import word_numbers
+from transduce.inference.encoding import encode_within
+from transduce.inference.engine import Engine
+from transduce.models import AttentionWeights
+from transduce.search import TooLittleMemory
+from transduce.text import Tokenizer, TokenizerPair
+
+AttentionKind = Literal["encoder", "decoder", "cross"]
+
+# Layer, head, position of the query, position of the key; each row of keys sums to 1.
+Maps = NDArray[np.float32]
+
+
+@final
+@dataclass(frozen=True)
+class AttentionMaps:
+    """The attention weights of a model that reads ``source`` and writes ``target``.
+
+    ``source`` and ``target`` are tokens, the end symbol last; ``read`` is what the decoder has read when it writes each
+    token of the target: the begin symbol, then the target without its end. Each kind of weights is an array (layers,
+    heads, queries, keys), or None where the model has no attention of that kind. ``encoder``: source to source.
+    ``decoder``: target to ``read``; what comes later has weight 0. ``cross``: target to source.
+
+    ``source_words`` and ``target_words`` are the number of the word that each token is in, counted from 0; the end
+    symbol is a word of its own.
+    """
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    read: tuple[str, ...]
+    source_words: tuple[int, ...]
+    target_words: tuple[int, ...]
+    encoder: Maps | None
+    decoder: Maps | None
+    cross: Maps | None
+
+    def of(self, kind: AttentionKind) -> Maps:
+        """The weights of one kind.
+
+        Raises:
+            BadInputError: The model has none.
+        """
+        maps: Maps | None = getattr(self, kind)
+        if maps is None:
+            known = [each for each in ("encoder", "decoder", "cross") if getattr(self, each) is not None]
+            raise BadInputError(f"the model has no {kind} attention; it has {', '.join(known) or 'none at all'}")
+        return maps
+
+    def keys(self, kind: AttentionKind) -> tuple[str, ...]:
+        """What the columns of a kind's weights are."""
+        return self.read if kind == "decoder" else self.source
+
+    def queries(self, kind: AttentionKind) -> tuple[str, ...]:
+        """What the rows of a kind's weights are."""
+        return self.source if kind == "encoder" else self.target
+
+
+def attend(engine: Engine, tokenizers: TokenizerPair, source: str, target: str, limit: int) -> AttentionMaps:
+    """The weights of one pair, neither side of which has more than ``limit`` symbols.
+
+    Raises:
+        BadInputError: A side is too long.
+        TransduceError: Memory is too small for all these weights.
+    """
+
+    def read(name: str, tokenizer: Tokenizer, text: str) -> list[int]:
+        (ids,) = encode_within(tokenizer, [bare(text)], limit, engine.longest, "look at a shorter one")
+        if isinstance(ids, TransduceError):
+            raise type(ids)(f"{name}: {ids}")
+        return ids
+
+    reading, writing = read("source", tokenizers.source, source), read("target", tokenizers.target, target)
+    weights = engine.attend(reading, writing)
+    if isinstance(weights, TooLittleMemory):
+        symbols = len(reading) + len(writing)
+        raise TransduceError(f"too little memory for the attention of {symbols:,} symbols ({weights.reason})")
+    return _describe(tokenizers, reading, writing, weights)
+
+
+def _describe(
+    tokenizers: TokenizerPair, source: list[int], target: list[int], weights: AttentionWeights
+) -> AttentionMaps:
+    special = tokenizers.special
+    read = tokenizers.target.tokens([special.begin, *target])
+    return AttentionMaps(
+        tuple(tokenizers.source.tokens([*source, special.end])),
+        tuple(tokenizers.target.tokens([*target, special.end])),
+        tuple(read),
+        _words(tokenizers.source, source),
+        _words(tokenizers.target, target),
+        *(_stack(getattr(weights, kind)) for kind in ("encoder", "decoder", "cross")),
+    )
+
+
+def _words(tokenizer: Tokenizer, ids: list[int]) -> tuple[int, ...]:
+    numbers = word_numbers(tokenizer, ids)
+    return (*numbers, max(numbers, default=-1) + 1)
+
+
+def _stack(layers: dict[int, Tensor]) -> Maps | None:
+    """The layers of the one pair of a batch, in their order."""
+    if not layers:
+        return None
+    maps: Maps = np.stack([layers[number][0].float().cpu().numpy() for number in sorted(layers)])
+    return maps
