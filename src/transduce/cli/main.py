@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 import transduce
+from transduce.cli.attention import attention
 from transduce.cli.average import average
 from transduce.cli.demo import demo
 from transduce.cli.doctor import doctor
@@ -43,6 +44,7 @@ for verb in (
     parse,
     score,
     evaluate,
+    attention,
     average,
     shortlist,
     inspect,

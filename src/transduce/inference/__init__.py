@@ -1,7 +1,7 @@
 """Running a trained model: the engine over ids, and the Translator over text."""
 
 from transduce.inference.alignment import pharaoh
-from transduce.inference.attention import AttentionKind, AttentionMaps
+from transduce.inference.attention import AttentionMaps
 from transduce.inference.engine import Engine
 from transduce.inference.loading import load
 from transduce.inference.parsing import Parse, Parser, draw, from_nltk, split_words, to_nltk
@@ -10,7 +10,6 @@ from transduce.inference.translation import Translation
 from transduce.inference.translator import Translator
 
 __all__ = [
-    "AttentionKind",
     "AttentionMaps",
     "Engine",
     "Parse",

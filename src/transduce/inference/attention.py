@@ -1,13 +1,14 @@
 """All attention weights of one forced pass: who looks at what, in every layer and head."""
 
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
 from transduce.config import BadInputError, TransduceError
+from transduce.config.attention import AttentionKind
 from transduce.data import bare
 from transduce.inference.alignment import word_numbers
 from transduce.inference.encoding import encode_within
@@ -15,8 +16,6 @@ from transduce.inference.engine import Engine
 from transduce.models import AttentionWeights
 from transduce.search import TooLittleMemory
 from transduce.text import Tokenizer, TokenizerPair
-
-AttentionKind = Literal["encoder", "decoder", "cross"]
 
 # Layer, head, position of the query, position of the key; each row of keys sums to 1.
 Maps = NDArray[np.float32]

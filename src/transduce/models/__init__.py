@@ -17,6 +17,7 @@ from transduce.models.contract import (
     Weights,
 )
 from transduce.models.ensemble import Ensemble
+from transduce.models.muting import heads_of, mute
 from transduce.models.native import NativeTransformer
 from transduce.models.native_stacks import can_run_natively
 from transduce.models.shortlist import Shortlist
@@ -44,5 +45,7 @@ __all__ = [
     "build_unfilled",
     "build_without_storage",
     "can_run_natively",
+    "heads_of",
     "make_ready",
+    "mute",
 ]

@@ -1,0 +1,39 @@
+"""Pages that need nothing but themselves: styles, scripts and data stand in one file."""
+
+import html
+import json
+from importlib import resources
+from typing import Any
+
+
+def asset(name: str) -> str:
+    """The text of a file of this room's folder ``assets``."""
+    return (resources.files("transduce.viewing") / "assets" / name).read_text(encoding="utf-8")
+
+
+def standalone(name: str, title: str, data: Any) -> str:  # noqa: ANN401 - whatever JSON can hold
+    """The page whose files are called ``name``; its script finds the data as JSON in the element ``data``."""
+    parts = {
+        "{{title}}": html.escape(title),
+        "{{style}}": asset("page.css") + asset(f"{name}.css"),
+        "{{body}}": asset(f"{name}.html"),
+        "{{data}}": embed(data),
+        "{{script}}": asset(f"{name}.js"),
+    }
+    page = asset("page.html")
+    for mark, text in parts.items():
+        page = page.replace(mark, text, 1)
+    return page
+
+
+def embed(data: Any) -> str:  # noqa: ANN401 - whatever JSON can hold
+    """JSON that can stand in an HTML script element, whatever texts are in it."""
+    return json.dumps(data, ensure_ascii=False).replace("<", "\\u003c").replace("\u2028", "\\u2028")
+
+
+def framed(page: str, height: int) -> str:
+    """A page as part of another one, such as a notebook: in a frame of its own, so many pixels high."""
+    return (
+        f'<iframe srcdoc="{html.escape(page)}" style="width: 100%; height: {height}px; border: 0" '
+        f'sandbox="allow-scripts" title="transduce"></iframe>'
+    )
