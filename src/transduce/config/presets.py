@@ -105,6 +105,23 @@ PUBLISHED: Final[Mapping[str, Published]] = MappingProxyType(
                 "generation": {"beam_size": 21, "length_penalty": 0.3, "max_extra_length": 300},
             },
         ),
+        "parsing-small": Published(
+            "small treebanks, of some ten thousand trees: found on dev of GUM (docs/notebook/parsing.md); for symbols of "
+            "trees with words and kept tags",
+            {
+                **{"encoder_layers": 4, "decoder_layers": 3, "d_model": 256, "d_ff": 1024, "heads": 8},
+                **{"norm": "pre", "dropout": 0.25, "vocab_size": 4000},
+            },
+            {
+                "tokenizer": {"vocab_size": 4000},
+                "train": {
+                    **{"batch_tokens": 1500, "max_steps": 20_000, "learning_rate": 0.0015, "warmup_steps": 600},
+                    **{"cooldown_steps": 8000, "validate_every": 2000, "checkpoint_every": 500, "average_last": 5},
+                    "best_metric": "brackets",
+                },
+                "generation": {"beam_size": 4, "max_extra_length": 1000},
+            },
+        ),
         "t2t-base-v1": Published(
             "tensor2tensor, transformer_base_v1, the published version in its code: norm after the sum "
             "(layer_postprocess_sequence 'dan'), dropout 0.1 on sub-layers and embeddings alone "
