@@ -117,7 +117,6 @@ PUBLISHED: Final[Mapping[str, Published]] = MappingProxyType(
                 "train": {
                     **{"batch_tokens": 1500, "max_steps": 20_000, "learning_rate": 0.0015, "warmup_steps": 600},
                     **{"cooldown_steps": 8000, "validate_every": 2000, "checkpoint_every": 500, "average_last": 5},
-                    "best_metric": "brackets",
                 },
                 "generation": {"beam_size": 4, "max_extra_length": 1000},
             },
