@@ -106,8 +106,8 @@ PUBLISHED: Final[Mapping[str, Published]] = MappingProxyType(
             },
         ),
         "parsing-small": Published(
-            "small treebanks, of some ten thousand trees: found on dev of GUM (docs/notebook/parsing.md); for symbols of "
-            "trees with words and kept tags",
+            "small treebanks, of some ten thousand trees, written with words and kept tags: found on dev of GUM "
+            "(docs/notebook/parsing.md)",
             {
                 **{"encoder_layers": 4, "decoder_layers": 3, "d_model": 256, "d_ff": 1024, "heads": 8},
                 **{"norm": "pre", "dropout": 0.25, "vocab_size": 4000},

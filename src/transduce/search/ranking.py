@@ -3,27 +3,24 @@
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Final, Literal, NamedTuple, TypeVar, assert_never, final
+from typing import Literal, NamedTuple, TypeVar, assert_never, final
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from transduce.config import BadInputError, TransduceError
-from transduce.kernels import Choices, rank_continuations
+from transduce.config import TransduceError
+from transduce.kernels import rank_continuations
 from transduce.models import State, Step
 from transduce.search.constraint import Proposals, Restriction
 from transduce.search.hypotheses import Candidate, Sentence
+from transduce.search.restricting import bans, bounds, choices, mask
 from transduce.search.sampling import draw, uniform
 from transduce.search.settings import Sampling, SearchSettings
 
 Scores = Float[Tensor, "sentences beam vocabulary"]
 S = TypeVar("S", bound=State)
-
-# Where constraints ban at most so many continuations of a sentence, it is ranked with as many candidates more, and the
-# banned ones are dropped: much faster than a matrix of all log-probabilities.
-_FEW_BANNED: Final = 128
 
 
 @final
@@ -109,9 +106,9 @@ class _Next(NamedTuple):
             return cls(sentence, way._replace(by="banks"), restrictions, proposals)
         if way.by != "fast" or not any(restrictions):
             return cls(sentence, way, restrictions)
-        if (only := _only(restrictions)) is not None:
+        if (only := bounds(restrictions)) is not None:
             return cls(sentence, way, only=only)
-        if (banned := _banned(restrictions)) is not None:
+        if (banned := bans(restrictions)) is not None:
             return cls(sentence, way, banned=banned)
         return cls(sentence, way._replace(by="masked"), restrictions)
 
@@ -198,44 +195,11 @@ def _rank_fast(step: Step[S], so_far: Float[Tensor, "sentences beam"], group: Se
     left_out = max((each.left_out for each in group if each.banned or not each.sentence.may_end), default=0)
     count = min(2 * beam + left_out, beam * vocabulary)
     limits = way.forbidden, must_end, way.end_id, count
-    values, index = rank_continuations(step.logits, so_far, *limits, step.columns, _choices(group, beam, vocabulary))
+    few = None
+    if any(each.only for each in group):
+        few = choices(chain.from_iterable(each.only or [None] * beam for each in group), vocabulary)
+    values, index = rank_continuations(step.logits, so_far, *limits, step.columns, few)
     return Ranked(values, index // vocabulary, index % vocabulary)
-
-
-def _only(restrictions: Sequence[Sequence[Restriction]]) -> Sequence[Restriction | None] | None:
-    """The restriction of each hypothesis, where none has several and none bans; else None."""
-    if any(len(row) > 1 or (row and not row[0].only) for row in restrictions):
-        return None
-    return [row[0] if row else None for row in restrictions]
-
-
-def _choices(group: Sequence[_Next], beam: int, vocabulary: int) -> Choices | None:
-    """What each row may be continued with: hypotheses in the same state share a list."""
-    if not any(each.only for each in group):
-        return None
-    kinds: dict[int, int] = {}  # by what the restriction is and not by what it says: much sooner found
-    lists = [torch.zeros(0, dtype=torch.long)]
-    which: list[int] = []
-    for restriction in chain.from_iterable(each.only or [None] * beam for each in group):
-        if restriction is None:
-            which.append(-1)
-            continue
-        which.append(kind := kinds.setdefault(id(restriction), len(kinds)))
-        if kind == len(lists) - 1:
-            lists.append(restriction.index)
-    symbols = torch.cat(lists)
-    _check_symbols(symbols, vocabulary)
-    first = np.cumsum([len(each) for each in lists])
-    return Choices(torch.tensor(which), torch.from_numpy(first), symbols)
-
-
-def _banned(restrictions: Sequence[Sequence[Restriction]]) -> Sequence[Collection[int]] | None:
-    """What each hypothesis must not be continued with; None where that is no short list."""
-    if any(each.only for row in restrictions for each in row):
-        return None
-    if sum(len(each.symbols) for row in restrictions for each in row) > _FEW_BANNED:
-        return None
-    return [set().union(*(each.symbols for each in row)) for row in restrictions]
 
 
 def _scores(logits: Float[Tensor, "rows vocabulary"], group: Sequence[_Next], way: _Way) -> Scores:
@@ -251,40 +215,8 @@ def _scores(logits: Float[Tensor, "rows vocabulary"], group: Sequence[_Next], wa
             by_sentence[index] = -torch.inf
             by_sentence[index, :, way.end_id] = end
     beam = by_sentence.shape[1]
-    rows = list(chain.from_iterable(each.restrictions or [[]] * beam for each in group))
-    for layer in range(max(map(len, rows))):
-        for only in (False, True):
-            some = [(row, each[layer]) for row, each in enumerate(rows) if len(each) > layer]
-            _restrict(scores, [(row, restriction) for row, restriction in some if restriction.only == only], only=only)
+    mask(scores, list(chain.from_iterable(each.restrictions or [[]] * beam for each in group)))
     return by_sentence
-
-
-def _restrict(
-    scores: Float[Tensor, "rows vocabulary"], restrictions: Sequence[tuple[int, Restriction]], *, only: bool
-) -> None:
-    """Apply a restriction to each of some rows, in place."""
-    if not restrictions:
-        return
-    rows = torch.tensor([row for row, _ in restrictions])
-    lengths = torch.tensor([len(restriction.index) for _, restriction in restrictions])
-    symbols = torch.cat([restriction.index for _, restriction in restrictions])
-    _check_symbols(symbols, scores.shape[1])
-    cells = rows.repeat_interleave(lengths).to(scores.device), symbols.to(scores.device)
-    if only:
-        kept = scores[cells]
-        scores[rows.to(scores.device)] = -torch.inf
-        scores[cells] = kept
-    else:
-        scores[cells] = -torch.inf
-
-
-def _check_symbols(symbols: Int[Tensor, " symbols"], vocabulary: int) -> None:
-    unknown = symbols[(symbols < 0) | (symbols >= vocabulary)]
-    if len(unknown):
-        raise BadInputError(
-            f"a constraint names symbol {int(unknown[0])}, but the vocabulary has those from 0 to "
-            f"{vocabulary - 1}: take ids of the model's own target tokenizer"
-        )
 
 
 def rank_by_probability(total: Scores) -> Ranked:

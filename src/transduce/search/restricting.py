@@ -1,0 +1,87 @@
+"""What constraints say of next symbols, as ranking can use it: a few that may come, a few that may not, or a mask."""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from transduce.config import BadInputError
+from transduce.kernels import Choices
+from transduce.search.constraint import Restriction
+
+# Where constraints ban at most so many continuations of a sentence, it is ranked with as many candidates more, and the
+# banned ones are dropped: much faster than a matrix of all log-probabilities.
+_FEW_BANNED: Final = 128
+
+
+def bounds(restrictions: Sequence[Sequence[Restriction]]) -> Sequence[Restriction | None] | None:
+    """The restriction of each hypothesis, where none has several and none bans; else None."""
+    if any(len(row) > 1 or (row and not row[0].only) for row in restrictions):
+        return None
+    return [row[0] if row else None for row in restrictions]
+
+
+def choices(rows: Iterable[Restriction | None], vocabulary: int) -> Choices:
+    """What each row may be continued with, anything where there is None; rows in the same state share a list."""
+    kinds: dict[int, int] = {}  # by what the restriction is and not by what it says: much sooner found
+    lists = [torch.zeros(0, dtype=torch.long)]
+    which: list[int] = []
+    for restriction in rows:
+        if restriction is None:
+            which.append(-1)
+            continue
+        which.append(kind := kinds.setdefault(id(restriction), len(kinds)))
+        if kind == len(lists) - 1:
+            lists.append(restriction.index)
+    symbols = torch.cat(lists)
+    _check_symbols(symbols, vocabulary)
+    first = np.cumsum([len(each) for each in lists], dtype=np.int64)
+    return Choices(torch.tensor(which), torch.from_numpy(first), symbols)
+
+
+def bans(restrictions: Sequence[Sequence[Restriction]]) -> Sequence[Collection[int]] | None:
+    """What each hypothesis must not be continued with; None where that is no short list."""
+    if any(each.only for row in restrictions for each in row):
+        return None
+    if sum(len(each.symbols) for row in restrictions for each in row) > _FEW_BANNED:
+        return None
+    return [set().union(*(each.symbols for each in row)) for row in restrictions]
+
+
+def mask(scores: Float[Tensor, "rows vocabulary"], rows: Sequence[Sequence[Restriction]]) -> None:
+    """Apply all restrictions of each row, in place: what may not come has minus infinity."""
+    for layer in range(max(map(len, rows))):
+        for only in (False, True):
+            some = [(row, each[layer]) for row, each in enumerate(rows) if len(each) > layer]
+            _restrict(scores, [(row, restriction) for row, restriction in some if restriction.only == only], only=only)
+
+
+def _restrict(
+    scores: Float[Tensor, "rows vocabulary"], restrictions: Sequence[tuple[int, Restriction]], *, only: bool
+) -> None:
+    """Apply a restriction to each of some rows, in place."""
+    if not restrictions:
+        return
+    rows = torch.tensor([row for row, _ in restrictions])
+    lengths = torch.tensor([len(restriction.index) for _, restriction in restrictions])
+    symbols = torch.cat([restriction.index for _, restriction in restrictions])
+    _check_symbols(symbols, scores.shape[1])
+    cells = rows.repeat_interleave(lengths).to(scores.device), symbols.to(scores.device)
+    if only:
+        kept = scores[cells]
+        scores[rows.to(scores.device)] = -torch.inf
+        scores[cells] = kept
+    else:
+        scores[cells] = -torch.inf
+
+
+def _check_symbols(symbols: Int[Tensor, " symbols"], vocabulary: int) -> None:
+    unknown = symbols[(symbols < 0) | (symbols >= vocabulary)]
+    if len(unknown):
+        raise BadInputError(
+            f"a constraint names symbol {int(unknown[0])}, but the vocabulary has those from 0 to "
+            f"{vocabulary - 1}: take ids of the model's own target tokenizer"
+        )
