@@ -13,7 +13,7 @@ from transduce.cli.main import _run
 from transduce.config import BadInputError, read_run
 from transduce.inference import load
 from transduce.interop import export_ctranslate2
-from transduce.models import Transformer, can_run_natively
+from transduce.models import Transformer, can_run_natively, heads_of
 from transduce.training.checkpoint import write_manifest
 from transduce.workflows.average import average
 from transduce.workflows.inspect import inspect_model
@@ -92,6 +92,13 @@ def test_it_is_trained_resumed_searched_scored_and_evaluated(config, tmp_path, c
     for option in ({"return_alignment": True}, {"coverage_penalty": 0.2}):
         with pytest.raises(BadInputError, match="no encoder-decoder attention"):
             single.translate(texts, **option)
+    maps = single.attend("bamo dulu", "ti")
+    assert (maps.encoder, maps.decoder, maps.cross) == (None, None, None)
+    with pytest.raises(BadInputError, match="no cross attention; it has none at all"):
+        maps.of("cross")
+    assert heads_of(load_bundle(run).model) == []
+    assert _run(["attention", str(run), "--text", "bamo", "--out", str(tmp_path / "page.html")]) == 2
+    assert not (tmp_path / "page.html").exists()
     assert average(RunDirectory(run), 2, tmp_path / "mean") == [10, 20]
     sources, references = [tmp_path / name for name in ("x.src", "x.trg")]
     sources.write_text("bamo\n")

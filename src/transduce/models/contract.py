@@ -67,7 +67,10 @@ LAST_CROSS: Final = AttentionRequest(cross=(-1,))
 @final
 @dataclass(frozen=True)
 class AttentionWeights:
-    """What was asked for, by layer: how each position of a query weighs those of its keys, padding included."""
+    """What was asked for, by layer: how each position of a query weighs those of its keys, padding included.
+
+    A model without attention of a kind has no layer of it here, whatever is asked for.
+    """
 
     encoder: dict[int, Float[Tensor, "batch heads source source"]] = field(default_factory=dict)
     decoder: dict[int, Float[Tensor, "batch heads length length"]] = field(default_factory=dict)

@@ -1,16 +1,14 @@
 """What a model attends to, as a page: weights of sentences, and what it writes without each of its heads."""
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-
 from transduce.bundle import load_bundle
 from transduce.config import BadInputError, Precision
-from transduce.config.attention import AttentionHead
-from transduce.inference import Translator, load
+from transduce.inference import Translator
+from transduce.inference.arguments import read_device
 from transduce.models import heads_of, mute
 from transduce.viewing import ViewedSentence
 
@@ -33,7 +31,11 @@ def view_sentences(
     """
     if targets is not None and len(targets) != len(texts):
         raise BadInputError(f"{len(texts)} texts and {len(targets)} targets: give one target for each text")
-    translator = load(model, precision, device)
+    bundle, place = load_bundle(model), read_device(device)
+    heads = heads_of(bundle.model)
+    if not heads:
+        raise BadInputError(f"{model}: the model has no attention to show")
+    translator = Translator(bundle, precision, place)
     written = [each.text for each in translator.translate(texts)]
     viewed = [
         ViewedSentence(translator.attend(text, target), own)
@@ -41,20 +43,13 @@ def view_sentences(
     ]
     if not muting:
         return viewed
-    others = dict(_translate_muted(model, texts, precision, device))
+    others = {}
+    for head in heads:
+        other = copy.deepcopy(bundle.model)
+        mute(other, [head])
+        without = Translator(replace(bundle, model=other), precision, place, consume=True)
+        others[head] = [each.text for each in without.translate(texts, first_number=None)]
     return [
         replace(each, muted={head: outputs[index] for head, outputs in others.items()})
         for index, each in enumerate(viewed)
     ]
-
-
-def _translate_muted(
-    path: Path, texts: Sequence[str], precision: Precision, device: str | None
-) -> Iterator[tuple[AttentionHead, list[str]]]:
-    bundle = load_bundle(path)
-    for head in heads_of(bundle.model):
-        model = copy.deepcopy(bundle.model)
-        mute(model, [head])
-        place = None if device is None else torch.device(device)
-        translator = Translator(replace(bundle, model=model), precision, place, consume=True)
-        yield head, [each.text for each in translator.translate(texts, first_number=None)]
