@@ -4,12 +4,14 @@ import math
 import random
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
 from transduce.bundle import Bundle
 from transduce.config import PUBLISHED, BadInputError, DataConfig, GenerationConfig, TrainConfig, preset, read_run
 from transduce.data import DuplicateFinder, PairFilter
+from transduce.data.plan import plan_window
 from transduce.inference import Translator
 from transduce.models import build
 from transduce.text import TokenizerPair, learn_bpe, learn_tokenizer
@@ -22,6 +24,7 @@ from transduce.training import (
     make_optimizer,
     save_checkpoint,
 )
+from transduce.training.step import constant_rate, cooldown
 from transduce.training.validation import _candidates
 from transduce.workflows.prepare import prepare
 from transduce.workflows.run_directory import RunDirectory
@@ -43,8 +46,28 @@ def check_learning_rate_factor(value, *_):
         assert learning_rate(step, 512, 4000, TrainConfig(learning_rate_factor=value).learning_rate_factor) == rate
 
 
+def check_learning_rate(value, *_):
+    """In place of the paper's: reached at the end of the warm-up, and kept."""
+    rate = TrainConfig(learning_rate=value).learning_rate
+    assert [constant_rate(step, rate, 600) for step in (300, 600, 9000)] == [value / 2, value, value]
+
+
+def check_cooldown_steps(value, *_):
+    """Whole until so many steps are left, then in a straight line to almost nothing."""
+    last = 3 * value
+    rates = [cooldown(step, last, value) for step in (2 * value, 2 * value + 1, last - value // 2 + 1, last)]
+    assert rates == pytest.approx([1, 1, 0.5, 1 / value])
+
+
+def check_batch_tokens(value, *_):
+    """The longest row times the number of rows, padding counted; one row more of the longest would not fit."""
+    lengths = np.full(5000, 7)
+    batches = plan_window(lengths, lengths, value, (1,))
+    assert max(map(len, batches)) == value // 7
+
+
 def check_warmup_steps(value, *_):
-    rates = {step: learning_rate(step, 512, value, 1.0) for step in range(value - 997, value + 997)}
+    rates = {step: learning_rate(step, 512, value, 1.0) for step in range(max(value - 997, 1), value + 997)}
     assert max(rates, key=rates.__getitem__) == value
     assert rates[value] == pytest.approx(512**-0.5 * value**-0.5)
 
@@ -109,10 +132,11 @@ def check_max_length(value, *_):
 
 
 def check_vocab_size(value, *_):
-    """A twentieth of it, of a text of random words that has more to merge."""
+    """A twentieth of it (300 at least), of a text of random words that has more to merge."""
     chance = random.Random(3)
     words = ["".join(chance.choices("abcdefghijklmnop", k=6)) for _ in range(1500)]
-    assert learn_bpe([" ".join(words)] * 2, value // 20).vocab_size == value // 20
+    size = max(value // 20, 300)
+    assert learn_bpe([" ".join(words)] * 2, size).vocab_size == size
 
 
 def check_kind(value, *_):
@@ -173,6 +197,9 @@ def check_max_extra_length(value, _, fixture):
 
 PREDICTIONS = {
     "train.learning_rate_factor": check_learning_rate_factor,
+    "train.learning_rate": check_learning_rate,
+    "train.cooldown_steps": check_cooldown_steps,
+    "train.batch_tokens": check_batch_tokens,
     "train.warmup_steps": check_warmup_steps,
     "train.adam_beta2": check_adam_beta2,
     "train.max_steps": check_max_steps,
@@ -208,7 +235,10 @@ GIVEN = {
     "learning_rate_factor": ["train.learning_rate_factor=3.0"],
     "warmup_steps": ["train.warmup_steps=3"],
     "adam_beta2": ["train.adam_beta2=0.9"],
-    "max_steps": ["train.max_steps=3"],
+    "max_steps": ["train.cooldown_steps=0", "train.max_steps=3"],
+    "cooldown_steps": ["train.cooldown_steps=3"],
+    "learning_rate": ["train.learning_rate=0.1"],
+    "batch_tokens": ["train.batch_tokens=300"],
     "average_last": ["train.average_last=3"],
     "keep_checkpoints": ["train.average_last=3", "train.keep_checkpoints=3"],
     "max_length": ["data.max_length=3"],

@@ -115,8 +115,8 @@ PUBLISHED: Final[Mapping[str, Published]] = MappingProxyType(
             {
                 "tokenizer": {"vocab_size": 4000},
                 "train": {
-                    **{"batch_tokens": 1500, "max_steps": 17_000, "learning_rate": 0.0015, "warmup_steps": 600},
-                    **{"cooldown_steps": 6000, "validate_every": 2000, "checkpoint_every": 500, "average_last": 5},
+                    **{"batch_tokens": 1500, "learning_rate": 0.0015, "warmup_steps": 600},
+                    **{"max_steps": 17_000, "cooldown_steps": 6000},
                 },
                 "generation": {"beam_size": 4, "max_extra_length": 1000},
             },
