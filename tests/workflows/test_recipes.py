@@ -64,7 +64,8 @@ def test_fine_tuning_takes_any_model(trained_run, tmp_path):
 def test_every_corpus_has_its_recipe():
     assert {path.stem for path in RECIPES} == {
         "copy", "multi30k", "multi30k-base", "multi30k-de-en", FINE_TUNING, "multi30k-quick", "multi30k-tokenized",
-        "parsing-craft", "parsing-gum", "parsing-gum-semi", "parsing-wsj", "scan-addprim-jump", "scan-length", "scan-simple",
+        "parsing-craft", "parsing-gum", "parsing-gum-semi", "parsing-wsj",
+        "scan-addprim-jump", "scan-length", "scan-simple",
         "tatoeba", "tatoeba-student",
     }  # fmt: skip
 
