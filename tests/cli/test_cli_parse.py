@@ -43,7 +43,7 @@ def test_files_and_scores(run, trained_parser, tmp_path):
     assert status == 0
     assert len(found["alternatives"]) == 2
     assert found["score"] > found["alternatives"][0]["score"]
-    assert empty == {"tree": "", "score": None, "log_probability": None}
+    assert empty == {"tree": "", "score": None, "log_probability": None, "confidence": None}
     status, out, _ = run("parse", trained_parser, "--input", tmp_path / "in.txt", "--n-best", "3")
     assert out.count("\n") == 6  # as many lines for each sentence
 
