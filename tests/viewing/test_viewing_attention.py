@@ -81,6 +81,11 @@ def test_pictures_show_the_weights(tmp_path, suffix):
     assert start in (b"\x89PNG\r", b"<?xml")
 
 
+def test_a_format_that_is_unknown_is_named(tmp_path):
+    with pytest.raises(BadInputError, match=r"a\.xyz: .*: give a name that ends with \.png or \.svg"):
+        draw_attention(made_up(), AttentionHead("cross", 0, 0), tmp_path / "a.xyz")
+
+
 @pytest.mark.parametrize("head", [("cross", 2, 0), ("cross", 0, 4), ("cross", -1, 0), ("encoder", 0, 0)])
 def test_a_head_that_is_not_there_has_no_picture(head):
     with pytest.raises(BadInputError, match=r"encoder|layer"):

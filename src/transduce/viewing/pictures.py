@@ -17,7 +17,7 @@ def draw_attention(maps: HasAttention, head: AttentionHead, path: Path | str | N
     """A heat map of one head, rows attending to columns; into a file (.png, .svg, .pdf) where one is named.
 
     Raises:
-        BadInputError: The model has no such head.
+        BadInputError: The model has no such head, or the file's name ends with no known format.
         TransduceError: The extra ``plot`` is not installed.
     """
     try:
@@ -41,5 +41,8 @@ def draw_attention(maps: HasAttention, head: AttentionHead, path: Path | str | N
     axes.tick_params(length=0)
     axes.set_title(str(head), fontsize="medium")
     if path is not None:
-        figure.savefig(path, dpi=150)
+        try:
+            figure.savefig(path, dpi=150)
+        except ValueError as error:  # what a name ends with says the format
+            raise BadInputError(f"{path}: {error}: give a name that ends with .png or .svg") from error
     return figure
