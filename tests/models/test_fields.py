@@ -19,13 +19,13 @@ BASE = PRESETS["base"].model_dump()
 # Numbers that every published ratio of theirs leaves whole, and that no other field shares.
 SMALL = {
     "encoder_layers": 3,
-    "decoder_layers": 3,
+    "decoder_layers": 6,
     "d_model": 56,
     "d_ff": 72,
     "heads": 8,
     "d_k": 20,
     "d_v": 24,
-    "vocab_size": 74,
+    "vocab_size": 296,
     "parameter_heads": 2,
     "parameter_keys": 15,
     "parameter_d_k": 5,
@@ -139,7 +139,7 @@ def observe(c: ModelConfig) -> tuple[int, float, float]:
 def test_a_gated_network_has_as_many_parameters_as_its_formulas():
     gated = config("feed_forward", "gated")
     assert observe(gated)[0] == count(gated)
-    assert count(gated) - count(config()) == 6 * (SMALL["d_model"] + 1) * SMALL["d_ff"]
+    assert count(gated) - count(config()) == (3 + 6) * (SMALL["d_model"] + 1) * SMALL["d_ff"]
 
 
 @pytest.mark.parametrize("field", [name for name in ModelConfig.model_fields if name != "architecture"])
@@ -186,7 +186,7 @@ def check_sinusoids(_, changed):
 def check_initializer(_, changed):
     """Uniform up to sqrt(3 / inputs), in every map; with a thousand numbers and more, one comes within 2% of it."""
     maps = [module for module in build(changed).modules() if isinstance(module, torch.nn.Linear)]
-    assert len(maps) == 3 * (4 + 2) + 3 * (8 + 2)
+    assert len(maps) == 3 * (4 + 2) + 6 * (8 + 2)
     for each in maps:
         limit = math.sqrt(3 / each.in_features)
         assert 0.98 * limit < each.weight.abs().max().item() <= limit
