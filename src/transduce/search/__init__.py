@@ -4,6 +4,7 @@ from transduce.search.beam import Take, beam_search
 from transduce.search.constraint import Constraint, ConstraintState, Proposals, Restriction
 from transduce.search.limits import NoRepeat, Prefixes, Without
 from transduce.search.phrases import Containing
+from transduce.search.recording import Recorder, Round
 from transduce.search.scoring import score_targets, score_tokens
 from transduce.search.settings import (
     Cancelled,
@@ -17,6 +18,7 @@ from transduce.search.settings import (
     SearchSettings,
     TooLittleMemory,
 )
+from transduce.search.tree import NextSymbol, NodeState, SearchNode, SearchTree, build_tree
 from transduce.search.well_formed import TreeSymbols, WellFormed
 
 __all__ = [
@@ -27,21 +29,28 @@ __all__ = [
     "Failure",
     "Hypothesis",
     "LengthPenalty",
+    "NextSymbol",
     "NoRepeat",
+    "NodeState",
     "NothingFound",
     "Outcome",
     "Prefixes",
     "Proposals",
+    "Recorder",
     "Request",
     "Restriction",
+    "Round",
     "Sampling",
+    "SearchNode",
     "SearchSettings",
+    "SearchTree",
     "Take",
     "TooLittleMemory",
     "TreeSymbols",
     "WellFormed",
     "Without",
     "beam_search",
+    "build_tree",
     "score_targets",
     "score_tokens",
 ]

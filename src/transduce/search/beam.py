@@ -22,10 +22,11 @@ from torch import Tensor
 
 from transduce.config import BadInputError
 from transduce.kernels import is_out_of_memory
-from transduce.models import LAST_CROSS, NO_ATTENTION, Model, State, Tokens
+from transduce.models import LAST_CROSS, NO_ATTENTION, Model, State, Step, Tokens
 from transduce.search.coverage import Coverage
 from transduce.search.hypotheses import Sentence
 from transduce.search.ranking import rank, to_tensor
+from transduce.search.recording import Following, most_probable
 from transduce.search.settings import Cancelled, NothingFound, Outcome, Request, TooLittleMemory
 
 M = TypeVar("M")
@@ -206,9 +207,10 @@ def _advance(model: Model[M, S], batch: _Batch[S]) -> _Batch[S]:
         (weights,) = step.attention.values()
         coverage = coverage.add(weights)
     shortfalls = None if coverage is None else coverage.shortfall().view(-1, beam).tolist()
+    following = _look_further(step, batch.sentences)
     parents, symbols = [], []
     for index, (sentence, candidates) in enumerate(zip(batch.sentences, rank(step, batch.sentences), strict=True)):
-        chosen = sentence.write(candidates, None if shortfalls is None else shortfalls[index])
+        chosen = sentence.write(candidates, None if shortfalls is None else shortfalls[index], following.get(index))
         parents += [index * beam + parent for _, parent, _ in chosen]
         symbols += [symbol for _, _, symbol in chosen]
     state = step.state
@@ -216,6 +218,22 @@ def _advance(model: Model[M, S], batch: _Batch[S]) -> _Batch[S]:
         rows = to_tensor(parents, np.int64, device)
         state, coverage = state.reorder(rows), None if coverage is None else coverage.reorder(rows)
     return _Batch(state, batch.sentences, to_tensor(symbols, np.int64, device), coverage)
+
+
+def _look_further(step: Step[S], sentences: Sequence[Sentence]) -> dict[int, Following]:
+    """What may follow the hypotheses of sentences that are recorded, by their indices; ranking uses the logits up."""
+    recorders = {
+        index: recorder
+        for index, sentence in enumerate(sentences)
+        if (recorder := sentence.request.settings.recorder) is not None
+    }
+    if not recorders:
+        return {}
+    logits = step.over_vocabulary().unflatten(0, (len(sentences), -1))
+    return {
+        index: most_probable(logits[index], sentences[index].log_probability, recorder.top)
+        for index, recorder in recorders.items()
+    }
 
 
 def _leave(batch: _Batch[S]) -> tuple[_Batch[S], list[Sentence]]:

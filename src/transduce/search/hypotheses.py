@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 from typing import Final, final
 
 from transduce.search.constraint import ConstraintState, Proposals, Restriction
+from transduce.search.recording import Candidate, Following, Round
 from transduce.search.settings import Hypothesis, Request
 
-# A continuation: its log-probability, the index of its hypothesis in the beam, and the new symbol.
-Candidate = tuple[float, int, int]
 _NOTHING: Final = (-math.inf, 0, 0)
 
 
@@ -74,23 +73,32 @@ class Sentence:
         ]
         return proposals if any(proposals) else []
 
-    def write(self, candidates: list[Candidate], shortfall: list[float] | None) -> list[Candidate]:
+    def write(
+        self, candidates: list[Candidate], shortfall: list[float] | None, following: Following | None = None
+    ) -> list[Candidate]:
         """Go on with some of the candidates, which come best first, and say with which: one for each hypothesis.
 
         What ends among the best ``beam_size`` has ended; the best that do not end stay open. A sample stays where it
-        is. ``shortfall`` is what each hypothesis's attention has left out, where that counts.
+        is. ``shortfall`` is what each hypothesis's attention has left out, where that counts; ``following`` is what may
+        come next, where the round is recorded.
         """
         settings = self.request.settings
-        beam, end = settings.beam_size, settings.end_id
+        beam, end, ended = settings.beam_size, settings.end_id, []
         if settings.sampling or self.may_end:
-            for log_probability, parent, symbol in candidates[:beam]:
+            for candidate in candidates[:beam]:
+                log_probability, parent, symbol = candidate
                 if symbol == end and log_probability > -math.inf:
-                    self._end(log_probability, parent, 0.0 if shortfall is None else shortfall[parent])
+                    score = self._end(log_probability, parent, 0.0 if shortfall is None else shortfall[parent])
+                    ended.append((candidate, score))
         if settings.sampling:
             chosen = [_NOTHING if each[2] == end else each for each in candidates]
         else:
             chosen = [each for each in candidates if each[2] != end][:beam]
             chosen += [_NOTHING] * (beam - len(chosen))
+        if settings.recorder is not None and following is not None:
+            considered = tuple(candidates[: 2 * beam])
+            round_ = Round(self.length, following, considered, tuple(chosen), tuple(ended))
+            settings.recorder.add(self.request.number, round_)
         self.written = [(*self.written[parent], symbol) for _, parent, symbol in chosen]
         if self.constraints[0]:
             self.constraints = [
@@ -106,12 +114,13 @@ class Sentence:
     def _open(self) -> list[bool]:
         return [each > -math.inf for each in self.log_probability]
 
-    def _end(self, log_probability: float, parent: int, shortfall: float) -> None:
+    def _end(self, log_probability: float, parent: int, shortfall: float) -> float:
         settings = self.request.settings
         score = log_probability / settings.penalty(self.length + 1) + settings.coverage * shortfall
         self.ended.append(Hypothesis(self.written[parent], log_probability, score))
         self.ended.sort(key=lambda hypothesis: -hypothesis.score)
         del self.ended[max(settings.n_best, settings.beam_size) :]
+        return score
 
     def is_certain(self) -> bool:
         """Whether the ``n_best`` ended hypotheses are final.

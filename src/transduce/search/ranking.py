@@ -14,7 +14,8 @@ from transduce.config import TransduceError
 from transduce.kernels import rank_continuations
 from transduce.models import State, Step
 from transduce.search.constraint import Proposals, Restriction
-from transduce.search.hypotheses import Candidate, Sentence
+from transduce.search.hypotheses import Sentence
+from transduce.search.recording import Candidate
 from transduce.search.restricting import bans, bounds, choices, mask
 from transduce.search.sampling import draw, uniform
 from transduce.search.settings import Sampling, SearchSettings

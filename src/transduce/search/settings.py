@@ -7,6 +7,7 @@ from typing import assert_never, final
 from transduce.config import LengthPenaltyKind, Stopping
 from transduce.models import Shortlist
 from transduce.search.constraint import Constraint
+from transduce.search.recording import Recorder
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,8 @@ class SearchSettings:
 
     With a ``shortlist``, a sentence is written with the symbols of its list alone, and probabilities are shares among
     these; what ``constraints`` may force, and the end symbol, are always in it.
+
+    A ``recorder`` writes every round down; outputs and scores are the same with it, bit for bit.
     """
 
     begin_id: int
@@ -79,6 +82,7 @@ class SearchSettings:
     sampling: Sampling | None = None
     constraints: tuple[Constraint, ...] = ()
     shortlist: Shortlist | None = None
+    recorder: Recorder | None = None
 
 
 @final
