@@ -15,6 +15,7 @@ from transduce.search import Containing, LengthPenalty, NoRepeat, Prefixes, Samp
 from transduce.search.coverage import Coverage
 from transduce.training import (
     Corpora,
+    DevOutputs,
     Hooks,
     Progress,
     Report,
@@ -96,7 +97,7 @@ def train_some(folder, config, train_config, device):
 
     def translate(model):
         outputs = Engine(model, SPECIAL, "float32", device).search(SOURCES, settings(beam_size=1), EXTRA)
-        return {"bleu": float(sum(len(each[0].ids) for each in outputs))}
+        return DevOutputs({"bleu": float(sum(len(each[0].ids) for each in outputs))})
 
     with Report(folder / "metrics.jsonl", max_steps=train_config.max_steps, step=progress.step) as report:
         corpora = Corpora(Store(folder / "train"), Store(folder / "dev"), SPECIAL)

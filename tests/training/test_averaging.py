@@ -7,7 +7,7 @@ import torch
 from transduce.bundle import load_bundle, read_tensors
 from transduce.cli import main
 from transduce.config import BadInputError, TrainConfig, read_run
-from transduce.training import average_weights, list_checkpoints
+from transduce.training import DevOutputs, average_weights, list_checkpoints
 from transduce.workflows.run_directory import RunDirectory
 from transduce.workflows.train import train_run
 
@@ -62,7 +62,9 @@ def test_training_tries_the_mean_on_dev_and_resumes_it_exactly(tiny_run_file, tm
 
 def test_best_may_be_the_mean(tiny_run_file, tmp_path, monkeypatch):
     scores = iter([1.0, 2.0, 30.0])
-    monkeypatch.setattr("transduce.workflows.train._dev_scores", lambda *_: lambda _: {"bleu": next(scores)})
+    monkeypatch.setattr(
+        "transduce.workflows.train._translate_dev", lambda *_: lambda _: DevOutputs({"bleu": next(scores)})
+    )
     run = RunDirectory(tmp_path / "run")
     train_run(read_run(tiny_run_file, [*SHORT, "train.average_last=2", "train.max_steps=8"]), run, resume=False)
     weights = [read_tensors(path / "model.safetensors") for _, path in list_checkpoints(run.checkpoints)]
@@ -77,7 +79,9 @@ def test_more_to_average_than_is_kept_is_refused(tiny_run_file):
 
 def test_early_stopping_counts_validations_without_a_better_one(tiny_run_file, tmp_path, monkeypatch):
     scores = iter([1.0, 3.0, 2.0, 3.0, 4.0])
-    monkeypatch.setattr("transduce.workflows.train._dev_scores", lambda *_: lambda _: {"bleu": next(scores)})
+    monkeypatch.setattr(
+        "transduce.workflows.train._translate_dev", lambda *_: lambda _: DevOutputs({"bleu": next(scores)})
+    )
     run = RunDirectory(tmp_path / "run")
     config = read_run(tiny_run_file, [*SHORT, "train.max_steps=99", "train.validate_every=2", "train.early_stop=2"])
     progress = train_run(config, run, resume=False)

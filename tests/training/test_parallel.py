@@ -17,6 +17,7 @@ from transduce.data import Batch, Store, make_batch, write_store
 from transduce.models import Tokens, TrainableModel, Transformer
 from transduce.training import (
     Corpora,
+    DevOutputs,
     Hooks,
     Progress,
     Report,
@@ -123,6 +124,10 @@ def test_gradients_are_the_same_for_any_number_of_processes(folder, tmp_path, ru
         )
 
 
+def _weigh(model: TrainableModel) -> DevOutputs:
+    return DevOutputs({"bleu": next(model.parameters()).detach().abs().sum().item()})
+
+
 def _train(
     folder: Path, out: Path, steps: int, changes: dict[str, Any], make: Callable[[], TrainableModel] = _model
 ) -> None:
@@ -140,7 +145,7 @@ def _train(
         progress = load_checkpoint(checkpoints[-1][1], model, optimizer) if checkpoints else Progress()
         corpora = Corpora(Store(folder / "train"), Store(folder / "dev"), SPECIAL)
         metrics = out / "metrics.jsonl" if processes.first else None
-        hooks = Hooks(lambda model: {"bleu": next(model.parameters()).detach().abs().sum().item()}, lambda _: None)
+        hooks = Hooks(_weigh, lambda _: None)
         with Report(metrics, max_steps=steps, step=progress.step) as report:
             training = Training(
                 model, optimizer, corpora, config, out / "checkpoints", report, hooks, processes=processes

@@ -7,7 +7,7 @@ import torch
 from transduce.config import SpecialIds, TrainConfig, preset
 from transduce.data import Share, Store, write_store
 from transduce.models import build
-from transduce.training import Corpora, Hooks, Progress, Report, Training, make_optimizer
+from transduce.training import Corpora, DevOutputs, Hooks, Progress, Report, Training, make_optimizer
 from transduce.training.step import read_step_batches
 from transduce.training.validation import dev_losses
 
@@ -64,7 +64,7 @@ def test_dev_is_read_whole(corpora, tmp_path):
     for share in (0.0, SHARE):
         config = TrainConfig(batch_tokens=128, symbol_dropout=share, precision="float32")
         with Report(tmp_path / "metrics.jsonl", max_steps=1, step=0) as report:
-            hooks = Hooks(lambda _: 0.0, lambda _: None)
+            hooks = Hooks(lambda _: DevOutputs({}), lambda _: None)
             training = Training(model, make_optimizer(model, config), corpora, config, tmp_path, report, hooks)
             losses.add(dev_losses(training, model).mean())
     assert len(losses) == 1

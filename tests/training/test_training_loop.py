@@ -16,10 +16,12 @@ from transduce.data import Batch, EncodedPair, Store, plan_epoch, write_store
 from transduce.models import Tokens, TrainableModel, build
 from transduce.training import (
     Corpora,
+    DevOutputs,
     Hooks,
     Progress,
     Report,
     Requests,
+    Sample,
     Training,
     list_checkpoints,
     load_checkpoint,
@@ -47,11 +49,12 @@ class Notes:
     """What the loop told its hooks; ``bleus`` are the scores that it gets back, one after another."""
 
     bleus: list[float] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
     saved: list[torch.Tensor] = field(default_factory=list)
 
-    def dev_scores(self, model: TrainableModel) -> dict[str, float]:
+    def translate_dev(self, model: TrainableModel) -> DevOutputs:
         assert not model.training
-        return {"bleu": self.bleus.pop(0) if self.bleus else 0.0}
+        return DevOutputs({"bleu": self.bleus.pop(0) if self.bleus else 0.0}, self.samples)
 
     def save_best(self, model: TrainableModel) -> None:
         self.saved.append(next(model.parameters()).detach().clone())
@@ -88,7 +91,7 @@ def _train(
     progress = load_checkpoint(checkpoints[-1][1], model, optimizer) if checkpoints else Progress()
     folder.mkdir(exist_ok=True)
     with Report(folder / "metrics.jsonl", max_steps=config.max_steps, step=progress.step) as report:
-        hooks = Hooks(notes.dev_scores, notes.save_best)
+        hooks = Hooks(notes.translate_dev, notes.save_best)
         requests = Requests(stop_after)
         training = Training(model, optimizer, corpora, config, folder / "checkpoints", report, hooks, requests)
         return training, train(training, progress)
@@ -98,8 +101,9 @@ def _metrics(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def _losses(folder: Path) -> list[tuple[Any, ...]]:
-    return [(line["step"], line["split"], line["loss"], line["target_tokens"]) for line in _metrics(folder)]
+def _measured(folder: Path) -> list[dict[str, Any]]:
+    """All that was measured, but for the clock."""
+    return [{key: value for key, value in line.items() if key != "seconds"} for line in _metrics(folder)]
 
 
 def _lists(store: Store, row: int, corpus: int = 0) -> EncodedPair:
@@ -119,9 +123,9 @@ def _batches_in_an_epoch(corpora: Corpora, config: TrainConfig) -> int:
 def test_the_same_seed_gives_the_same_losses_and_another_does_not(tmp_path, corpora):
     for name, seed in (("one", 1), ("again", 1), ("other", 2)):
         _train(tmp_path / name, corpora, CONFIG.model_copy(update={"seed": seed}))
-    one, again, other = (_losses(tmp_path / name) for name in ("one", "again", "other"))
+    one, again, other = (_measured(tmp_path / name) for name in ("one", "again", "other"))
     assert one == again
-    assert [row[2] for row in one] != [row[2] for row in other]
+    assert [line["loss"] for line in one] != [line["loss"] for line in other]
 
 
 def test_a_constant_rate_stays_and_cools_down(tmp_path, corpora):
@@ -136,9 +140,9 @@ def test_a_stop_while_the_model_that_it_begins_with_is_measured_leaves_nothing_b
     """It begins anew the next time, and measures again."""
     requests = Requests()
 
-    def stop(_: TrainableModel) -> float:
+    def stop(_: TrainableModel) -> DevOutputs:
         requests.ask_stop(signal.SIGINT)
-        return 0.0
+        return DevOutputs({})
 
     torch.manual_seed(1)
     model = build(preset("base", {"encoder_layers": 1, "decoder_layers": 1, "d_model": 16, "heads": 2}))
@@ -208,7 +212,7 @@ def test_two_halves_equal_the_whole_bit_for_bit(tmp_path, corpora, half):
     assert (middle.epoch, middle.window, middle.batch) == (half // batches, 0, half % batches)
     _, end = _train(halves, corpora, CONFIG.model_copy(update={"max_steps": 2 * half}))
     assert end.step == 2 * half
-    assert _losses(halves) == _losses(whole)
+    assert _measured(halves) == _measured(whole)
     for name in ("model.safetensors", "optimizer.safetensors"):
         last = Path("checkpoints") / f"step-{2 * half}" / name
         assert (halves / last).read_bytes() == (whole / last).read_bytes()
@@ -243,7 +247,7 @@ def test_two_halves_of_a_weighted_training_equal_the_whole(tmp_path, weighted):
     assert middle.epoch
     assert middle.batch
     _train(halves, weighted, CONFIG.model_copy(update={"max_steps": 56}))
-    assert _losses(halves) == _losses(whole)
+    assert _measured(halves) == _measured(whole)
 
 
 @pytest.mark.parametrize("stop", [9, 19, 31])
@@ -262,7 +266,7 @@ def test_a_training_in_windows_goes_on_where_it_was(tmp_path, corpora, monkeypat
     assert middle.epoch or sum(sizes[: middle.window]) + middle.batch == stop
     _train(halves, parts, CONFIG.model_copy(update={"max_steps": 40, "symbol_dropout": 0.1}))
     # The halves also measured where they stopped.
-    assert set(_losses(whole)[-2:]) <= set(_losses(halves))
+    assert all(line in _measured(halves) for line in _measured(whole)[-2:])
     last = Path("checkpoints") / "step-40" / "model.safetensors"
     assert (halves / last).read_bytes() == (whole / last).read_bytes()
 
@@ -276,19 +280,19 @@ def test_a_crash_between_checkpoints_leaves_no_trace(tmp_path, corpora, monkeypa
     class CrashError(Exception):
         pass
 
-    def crash(_: TrainableModel) -> float:
+    def crash(_: TrainableModel) -> DevOutputs:
         raise CrashError
 
     config = CONFIG.model_copy(update={"max_steps": 12, "validate_every": 6})
     _train(tmp_path / "whole", corpora, config)
     notes = Notes()
-    monkeypatch.setattr(notes, "dev_scores", crash)
+    monkeypatch.setattr(notes, "translate_dev", crash)
     with pytest.raises(CrashError):
         _train(tmp_path / "crashed", corpora, config, notes)
     assert [line["step"] for line in _metrics(tmp_path / "crashed")] == [2, 4, 6]
     assert [step for step, _ in list_checkpoints(tmp_path / "crashed" / "checkpoints")] == [4]
     _train(tmp_path / "crashed", corpora, config)
-    assert _losses(tmp_path / "crashed") == _losses(tmp_path / "whole")
+    assert _measured(tmp_path / "crashed") == _measured(tmp_path / "whole")
 
 
 def test_a_tiny_model_learns_a_tiny_corpus_by_heart(tmp_path, corpora):
@@ -303,7 +307,7 @@ def test_a_tiny_model_learns_a_tiny_corpus_by_heart(tmp_path, corpora):
 
 
 def test_metrics_hold_what_is_promised(tmp_path, corpora):
-    notes = Notes(bleus=[12.5, 25.0])
+    notes = Notes([12.5, 25.0], [Sample("bamo\u2028", "ti", 'a "b" \n')])
     _, progress = _train(tmp_path, corpora, CONFIG, notes)
     lines = _metrics(tmp_path)
     assert [(line["step"], line["split"]) for line in lines] == [
@@ -315,8 +319,10 @@ def test_metrics_hold_what_is_promised(tmp_path, corpora):
         (8, "dev"),
     ]
     promised = {"step", "split", "loss", "learning_rate", "target_tokens", "seconds"}
-    assert all(line.keys() == promised | ({"bleu"} if line["split"] == "dev" else set()) for line in lines)
+    own = {"train": {"gradient_norm", "skipped"}, "dev": {"bleu", "samples"}}
+    assert all(line.keys() == promised | own[line["split"]] for line in lines)
     assert [line["bleu"] for line in lines if line["split"] == "dev"] == [12.5, 25.0]
+    assert lines[-1]["samples"] == [{"source": "bamo\u2028", "reference": "ti", "output": 'a "b" \n'}]
     # d_model 16 gives 1/4; the warm-up of 10 steps gives 10^-1.5 a step; the factor is 0.3.
     assert lines[1]["learning_rate"] == pytest.approx(0.3 * 0.25 * 4 * 10**-1.5)
     lengths, plan = _target_lengths(corpora.train), [*plan_epoch(corpora.train, CONFIG.batch_tokens, CONFIG.seed, 0)]
@@ -325,6 +331,21 @@ def test_metrics_hold_what_is_promised(tmp_path, corpora):
     seconds = [line["seconds"] for line in lines]
     assert seconds == sorted(seconds)
     assert progress.seconds == pytest.approx(seconds[-1], abs=1e-3)
+
+
+def test_the_gradient_norm_is_the_mean_of_the_steps(tmp_path, corpora, monkeypatch):
+    norms = []
+
+    def step(*arguments, **settings):
+        taken = train_step(*arguments, **settings)
+        norms.append(float(taken.gradient_norm))
+        return taken
+
+    monkeypatch.setattr("transduce.training.loop.train_step", step)
+    _train(tmp_path, corpora, CONFIG)
+    written = [line["gradient_norm"] for line in _metrics(tmp_path) if line["split"] == "train"]
+    assert written == pytest.approx([(norms[first] + norms[first + 1]) / 2 for first in (0, 2, 4, 6)])
+    assert min(written) > 0
 
 
 def test_dev_loss_is_the_mean_over_tokens_without_smoothing(tmp_path, corpora):
@@ -393,7 +414,11 @@ def test_an_old_checkpoint_s_best_score_tells_its_metric(score, metric):
 @pytest.mark.parametrize(("metric", "best"), [("perplexity", 12), ("ter", 8), ("chrf", 4)])
 def test_the_best_may_be_of_any_metric_that_dev_has(tmp_path, corpora, monkeypatch, metric, best):
     notes, values = Notes(), iter([30.0, 20.0, 25.0])
-    monkeypatch.setattr(notes, "dev_scores", lambda _: {"bleu": 0.0, metric: next(values)} if best < 12 else {})
+
+    def translate_dev(_: TrainableModel) -> DevOutputs:
+        return DevOutputs({"bleu": 0.0, metric: next(values)} if best < 12 else {})
+
+    monkeypatch.setattr(notes, "translate_dev", translate_dev)
     config = CONFIG.model_copy(update={"max_steps": 12, "best_metric": metric})
     _, progress = _train(tmp_path, corpora, config, notes)
     assert (progress.best_step, progress.best_metric) == (best, metric)
@@ -416,7 +441,7 @@ def test_a_stop_anywhere_changes_neither_the_weights_nor_what_is_best(tmp_path, 
     _, end = _train(tmp_path / "halves", corpora, config)
     times = {"seconds": 0.0, "checkpoint_seconds": 0.0}
     assert end.model_copy(update=times) == whole.model_copy(update=times)
-    dev = [[line for line in _losses(tmp_path / name) if line[1] == "dev"] for name in ("whole", "halves")]
+    dev = [[line for line in _measured(tmp_path / name) if line["split"] == "dev"] for name in ("whole", "halves")]
     assert dev[0] == dev[1]
     assert len(dev[0]) == 5  # of 4 the model alone, as three checkpoints are not there yet; of 8 and 12 the mean too
     for name in ("model.safetensors", "optimizer.safetensors"):

@@ -73,6 +73,9 @@ def test_a_batch_without_a_gradient_moves_nothing(tmp_path, corpora, poison, row
     assert warning.startswith("step 5 (epoch 0 window 0 batch 4): the gradient's norm is nan, the loss nan: skipped")
     losses = [line["loss"] for line in _metrics(tmp_path / "run") if line["split"] == "train"]
     assert np.isfinite(losses).all()
+    steps = [line for line in _metrics(tmp_path / "run") if line["split"] == "train"]
+    assert [line["skipped"] for line in steps[3:6]] == [0, 1, 1]
+    assert [line["step"] for line in steps if "gradient_norm" not in line][:1] == [5]
     healthy = _metrics(tmp_path / "healthy")[-1]["target_tokens"]
     assert _metrics(tmp_path / "run")[-1]["target_tokens"] < healthy
 
@@ -85,7 +88,8 @@ def test_after_three_in_a_row_it_goes_back_and_leaves_them_out(tmp_path, corpora
     assert (progress.health.skipped, progress.health.back_to, progress.health.in_a_row) == (3, 4, 0)
     # After step 4 and its four batches comes a fifth one; the sixth step learns from the ninth batch.
     assert state(tmp_path / "run", 6)["batch"] == 9
-    assert [line["step"] for line in _metrics(tmp_path / "run") if line["split"] == "train"] == list(range(1, 13))
+    steps = [line for line in _metrics(tmp_path / "run") if line["split"] == "train"]
+    assert [(line["step"], line["skipped"]) for line in steps] == [(step, 3 * (step > 4)) for step in range(1, 13)]
     assert any(
         "gradients of 3 steps in a row, to step 8, are infinite or NaN: going back to step 4, and on without epoch 0 "
         "window 0 batch 5, epoch 0 window 0 batch 6, epoch 0 window 0 batch 7" in record.message
@@ -99,6 +103,8 @@ def test_an_interruption_behind_it_changes_nothing(tmp_path, corpora, poison, ro
     for stop in (4, 5, 7, 9, None):
         _train(tmp_path / "parts", corpora, SOUND, stop_after=stop)
     assert weights(tmp_path / "parts", 12) == weights(tmp_path / "whole", 12)
+    lines = [[{**line, "seconds": 0} for line in _metrics(tmp_path / name)] for name in ("parts", "whole")]
+    assert lines[0] == lines[1]
     parts, whole = state(tmp_path / "parts", 12), state(tmp_path / "whole", 12)
     assert parts["health"] == whole["health"]
     assert (parts["epoch"], parts["batch"]) == (whole["epoch"], whole["batch"])

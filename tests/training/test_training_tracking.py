@@ -15,8 +15,9 @@ def _report(folder, step):
     return Report(folder / "metrics.jsonl", max_steps=100, step=step, tensorboard=folder / "tensorboard")
 
 
-def _train(report, step, loss):
-    report.train({"step": step, "split": "train", "loss": loss, "learning_rate": 0.125}, tokens_per_second=10.0 * step)
+def _train(report, step, loss, **more):
+    measured = {"step": step, "split": "train", "loss": loss, "learning_rate": 0.125}
+    report.train(measured | more, tokens_per_second=10.0 * step)
 
 
 def _dev(report, step, loss, bleu, **more):
@@ -37,15 +38,16 @@ E2 = pytest.approx(math.e**2, rel=1e-6)
 
 def test_every_measurement_is_on_its_curve_at_its_step(tmp_path):
     with _report(tmp_path, 0) as report:
-        _train(report, 5, 2.0)
-        _train(report, 7, 1.0)
-        _dev(report, 7, 1.0, 12.5)
+        _train(report, 5, 2.0, gradient_norm=0.75, skipped=0)
+        _train(report, 7, 1.0, skipped=2)  # all of them: there is no norm
+        _dev(report, 7, 1.0, 12.5, samples=[{"source": "a", "reference": "b", "output": "c"}])
         _dev(report, 7, 2.0, 25.0, average=3)
     assert _curves(tmp_path) == {
         "loss/train": [(5, 2.0), (7, 1.0)],
         "perplexity/train": [(5, E2), (7, E)],
         "learning_rate": [(5, 0.125), (7, 0.125)],
         "tokens_per_second": [(5, 50.0), (7, 70.0)],
+        "gradient_norm": [(5, 0.75)],
         "loss/dev": [(7, 1.0)],
         "perplexity/dev": [(7, E)],
         "bleu/dev": [(7, 12.5)],

@@ -83,6 +83,18 @@ def test_dev_bleu_is_of_greedily_translated_text(trained_run, tiny_config):
     assert dev["bleu"] > 50
 
 
+def test_the_first_outputs_of_dev_are_kept_to_look_at(trained_run, tiny_config):
+    (dev,) = [line for line in _metrics(trained_run) if line["split"] == "dev"]
+    sources, references = (
+        list(read_lines(tiny_config.data.folder / name))[:5]
+        for name in (tiny_config.data.dev.source, tiny_config.data.dev.target)
+    )
+    outputs = [each.text for each in transduce.load(trained_run, "float32").translate(sources, beam_size=1)]
+    assert [each["source"] for each in dev["samples"]] == sources
+    assert [each["reference"] for each in dev["samples"]] == references
+    assert [each["output"] for each in dev["samples"]] == outputs
+
+
 def test_the_metric_that_decides_is_measured_beside_bleu(tiny_run_file, tmp_path):
     settings = [*SHORT, "train.best_metric=chrf"]
     progress = train_run(read_run(tiny_run_file, settings), RunDirectory(tmp_path), resume=False)

@@ -18,7 +18,7 @@ from transduce.training.processes import Processes, join_processes
 from transduce.training.progress import Progress, is_finished, is_over, is_stale, why_finished
 from transduce.training.report import Report
 from transduce.training.requests import Abandoned, Requests, listen
-from transduce.training.session import Corpora, Hooks, Training
+from transduce.training.session import Corpora, DevOutputs, Hooks, Sample, Training
 from transduce.training.step import (
     compute_loss,
     constant_rate,
@@ -39,11 +39,13 @@ __all__ = [
     "Abandoned",
     "CheckpointWriter",
     "Corpora",
+    "DevOutputs",
     "Hooks",
     "Processes",
     "Progress",
     "Report",
     "Requests",
+    "Sample",
     "Snapshot",
     "Training",
     "Watch",

@@ -14,22 +14,14 @@ from transduce.data import Batch, Share
 from transduce.training.allocator import KeptMemory, keep_freed_memory
 from transduce.training.checkpoint import load_newest
 from transduce.training.health import Examined, Examiner, Health
+from transduce.training.interval import Interval
 from transduce.training.micro_batches import fit, within_memory
 from transduce.training.parallel import connect, gather_model
 from transduce.training.process import put_back, seed_generator
 from transduce.training.progress import Pace, Progress, is_finished, is_over, is_stale
 from transduce.training.requests import Abandoned, Asked
-from transduce.training.session import Sums, Training, describe
-from transduce.training.step import (
-    StepBatches,
-    Taken,
-    constant_rate,
-    cooldown,
-    learning_rate,
-    read_step_batches,
-    step_seed,
-    train_step,
-)
+from transduce.training.session import Training, describe
+from transduce.training.step import StepBatches, Taken, read_step_batches, scheduled_rate, step_seed, train_step
 from transduce.training.validation import validate
 from transduce.training.watch import Watch
 from transduce.training.work import join_work, step_work
@@ -94,19 +86,6 @@ def _open_writer(training: Training) -> CheckpointWriter:
 
 @final
 @dataclass(frozen=True)
-class _Interval:
-    """The steps since the last measurement: their losses, and when the first of them began."""
-
-    sums: Sums
-    clock: float
-
-    @classmethod
-    def begin(cls, training: Training) -> "_Interval":
-        return cls(Sums.zero(training.device), time.perf_counter())
-
-
-@final
-@dataclass(frozen=True)
 class _Due:
     """What is to be done behind a step."""
 
@@ -126,7 +105,7 @@ def _train(
 ) -> Progress:
     """Step by step, and between steps what is due, until the training is over, asked to stop, or its gradients fail."""
     config, processes = training.config, training.processes
-    interval, examiner = _Interval.begin(training), Examiner(behind=training.device.type == "cuda")
+    interval, examiner = Interval.begin(training.device), Examiner(behind=training.device.type == "cuda")
     kept = KeptMemory() if training.own_process else None
     pace, timed = Pace(progress.step, progress.seconds), training.session_only
     watch.beat(f"step {progress.step + 1}")
@@ -136,7 +115,7 @@ def _train(
             kept.look()
         if progress.health.lost:
             return progress
-        seconds = processes.agree(progress.seconds + time.perf_counter() - interval.clock)
+        seconds = processes.agree(progress.seconds + interval.seconds)
         training.report.advance(progress.step, pace.left(config, progress.step, seconds))
         if not timed and (timed := pace.is_known(config, seconds)):
             _warn(training, pace.cut_short(config, progress.step, seconds))
@@ -151,7 +130,7 @@ def _train(
         progress, ended = _validate_and_save(training, progress, due, writer)
         if ended:
             break
-        interval = _Interval.begin(training)
+        interval = Interval.begin(training.device)
         watch.beat(f"step {progress.step + 1}")
     return progress
 
@@ -160,17 +139,17 @@ def _step(
     training: Training,
     network: nn.Module,
     step_batches: StepBatches,
-    interval: _Interval,
+    interval: Interval,
     progress: Progress,
     examiner: Examiner,
-) -> tuple[_Interval, Progress]:
+) -> tuple[Interval, Progress]:
     """One step, and what the device has told of those before it."""
     work = join_work(step_work(step_batches.batches), training.processes)
     taken, micro_batches = _take(training, network, step_batches.batches, work.target, progress)
-    sums = interval.sums.add(taken.losses, work.target, taken.gradient_norm.isfinite())
+    interval = interval.add(taken, work.target)
     own = taken.losses.nll / taken.losses.tokens
     examiner.add(progress.step + 1, step_batches.places, work.target, own, taken.gradient_norm)
-    sums, health = _judge(training, sums, examiner.read(), progress.health)
+    interval, health = _judge(training, interval, examiner.read(), progress.health)
     changes = {
         "step": progress.step + 1,
         "work": progress.work + work,
@@ -178,7 +157,7 @@ def _step(
         "health": health,
         **step_batches.position,
     }
-    return replace(interval, sums=sums), progress.model_copy(update=changes)
+    return interval, progress.model_copy(update=changes)
 
 
 def _find_due(training: Training, progress: Progress, seconds: float) -> _Due:
@@ -194,19 +173,20 @@ def _find_due(training: Training, progress: Progress, seconds: float) -> _Due:
     )
 
 
-def _measure(training: Training, interval: _Interval, progress: Progress, examiner: Examiner) -> Progress:
+def _measure(training: Training, interval: Interval, progress: Progress, examiner: Examiner) -> Progress:
     """Report the steps of an interval, unless the last of them are found to have failed too often."""
     processes = training.processes
-    sums, health = _judge(training, interval.sums, examiner.read(everything=True), progress.health)
+    interval, health = _judge(training, interval, examiner.read(everything=True), progress.health)
     progress = progress.model_copy(update={"health": health})
     if health.lost:
         return progress
-    loss = sums.mean(processes)  # waits for the device, so that the clock counts all of its work
-    seconds = processes.agree(time.perf_counter() - interval.clock)
-    progress = _count(progress, sums, seconds)
-    rate = _rate(training, progress.step)
-    measured = describe("train", progress, loss, rate) | sums.own_loss(processes)
-    training.report.train(measured, sums.tokens / seconds)
+    loss = interval.sums.mean(processes)  # waits for the device, so that the clock counts all of its work
+    seconds, tokens = processes.agree(interval.seconds), interval.sums.tokens
+    counted = {"target_tokens": progress.target_tokens + tokens, "seconds": progress.seconds + seconds}
+    progress = progress.model_copy(update=counted)
+    measured = describe("train", progress, loss, _rate(training, progress.step))
+    measured |= interval.own_figures(processes) | {"skipped": health.skipped}
+    training.report.train(measured, tokens / seconds)
     return progress
 
 
@@ -245,13 +225,15 @@ def _take(
     return within_memory(training, take, batches, progress.micro_batches)
 
 
-def _judge(training: Training, sums: Sums, examined: Iterable[Examined], health: Health) -> tuple[Sums, Health]:
-    """What is known of the last steps, and their sums without what was skipped."""
+def _judge(
+    training: Training, interval: Interval, examined: Iterable[Examined], health: Health
+) -> tuple[Interval, Health]:
+    """What the device has told of the last steps, and how the training stands by that."""
     for each in examined:
+        interval = interval.examine(each)
         health, message = health.judge(each)
-        sums = sums if each.finite else sums.without(each.tokens)
         _warn(training, message)
-    return sums, health
+    return interval, health
 
 
 def _go_back(training: Training, progress: Progress, writer: CheckpointWriter) -> Progress:
@@ -302,14 +284,7 @@ def _measure_dev(training: Training, progress: Progress, writer: CheckpointWrite
 
 
 def _rate(training: Training, step: int) -> float:
-    config = training.config
-    if step == 0:
-        return 0.0  # the model that a training begins with
-    if config.learning_rate is not None:
-        rate = constant_rate(step, config.learning_rate, config.warmup_steps)
-    else:
-        rate = learning_rate(step, training.model.width, config.warmup_steps, config.learning_rate_factor)
-    return rate * cooldown(step, config.max_steps, config.cooldown_steps)
+    return scheduled_rate(step, training.config, training.model.width)
 
 
 def _saves(config: TrainConfig, progress: Progress, seconds: float) -> bool:
@@ -323,15 +298,6 @@ def _timed(step: int, what: str) -> Iterator[None]:
     start = time.perf_counter()
     yield
     _log.debug(f"step {step}: {what} in {time.perf_counter() - start:.2f} s")
-
-
-def _count(progress: Progress, sums: Sums, seconds: float) -> Progress:
-    return progress.model_copy(
-        update={
-            "target_tokens": progress.target_tokens + sums.tokens,
-            "seconds": progress.seconds + seconds,
-        }
-    )
 
 
 def _mark(progress: Progress, *, asked: bool) -> Progress:

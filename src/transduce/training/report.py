@@ -3,13 +3,13 @@
 import json
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self, final
+from typing import Any, Self, final
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -84,7 +84,7 @@ class Report:
         self._left = left
         self._bar.update(self._task, completed=step, left=_clock(left))
 
-    def train(self, metrics: dict[str, float | int | str], tokens_per_second: float) -> None:
+    def train(self, metrics: Mapping[str, Any], tokens_per_second: float) -> None:
         """A measurement of the last steps."""
         self._write(metrics, tokens_per_second)
         loss, rate = float(metrics["loss"]), float(metrics["learning_rate"])
@@ -99,7 +99,7 @@ class Report:
             + (f"  {describe_time(self._left)} left" if self._left else ""),
         )
 
-    def dev(self, metrics: dict[str, float | int | str], *, best: bool) -> None:
+    def dev(self, metrics: Mapping[str, Any], *, best: bool) -> None:
         """A measurement on dev."""
         self._write(metrics)
         mean = f" (mean of {metrics['average']})" if "average" in metrics else ""
@@ -131,9 +131,9 @@ class Report:
             if self._tracking:
                 self._tracking.close()
 
-    def _write(self, metrics: dict[str, float | int | str], tokens_per_second: float | None = None) -> None:
+    def _write(self, metrics: Mapping[str, Any], tokens_per_second: float | None = None) -> None:
         if self._file:
-            self._file.write(json.dumps(metrics))
+            self._file.write(json.dumps(metrics))  # ASCII: no character of a sample ends a line
         try:
             if self._tracking:
                 self._tracking.write(metrics, tokens_per_second)

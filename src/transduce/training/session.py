@@ -1,8 +1,9 @@
 """What a training works with, and how it speaks of how far it is."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -28,10 +29,27 @@ class Corpora:
 
 
 @dataclass(frozen=True)
+class Sample:
+    """A sentence of dev and what was written for it."""
+
+    source: str
+    reference: str
+    output: str
+
+
+@dataclass(frozen=True)
+class DevOutputs:
+    """What a model's outputs for dev are worth, by the metrics' keys, and the first of them to look at."""
+
+    scores: Mapping[str, float]
+    samples: Sequence[Sample] = ()
+
+
+@dataclass(frozen=True)
 class Hooks:
     """What the loop leaves to others: it knows neither text nor where the best model goes."""
 
-    dev_scores: Callable[[TrainableModel], Mapping[str, float]]  # of its outputs, by the metrics' keys
+    translate_dev: Callable[[TrainableModel], DevOutputs]
     save_best: Callable[[TrainableModel], None]
 
 
@@ -95,14 +113,14 @@ class Sums:
         """Nats per target token: the tokens are counted for all processes, the losses are each one's own."""
         return processes.sum([float(self.nll)])[0] / max(1, self.tokens)
 
-    def own_loss(self, processes: Processes = ALONE) -> dict[str, float | int | str]:
+    def own_loss(self, processes: Processes = ALONE) -> dict[str, float]:
         """The mean of the model's own loss as ``metrics.jsonl`` has it, where there is one; without weights, too."""
         if self.auxiliary is None:
             return {}
         return {"auxiliary_loss": processes.sum([float(self.auxiliary)])[0] / max(1, self.tokens)}
 
 
-def describe(split: str, progress: Progress, loss: float, rate: float) -> dict[str, float | int | str]:
+def describe(split: str, progress: Progress, loss: float, rate: float) -> dict[str, Any]:
     """A measurement as it stands in ``metrics.jsonl``."""
     return {
         "step": progress.step,

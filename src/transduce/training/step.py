@@ -103,6 +103,17 @@ def cooldown(step: int, max_steps: int, cooldown_steps: int) -> float:
     return min(1.0, (max_steps - step + 1) / cooldown_steps)
 
 
+def scheduled_rate(step: int, config: TrainConfig, d_model: int) -> float:
+    """The learning rate of a step, by whichever of these the settings ask for."""
+    if step == 0:
+        return 0.0  # the model that a training begins with
+    if config.learning_rate is not None:
+        rate = constant_rate(step, config.learning_rate, config.warmup_steps)
+    else:
+        rate = learning_rate(step, d_model, config.warmup_steps, config.learning_rate_factor)
+    return rate * cooldown(step, config.max_steps, config.cooldown_steps)
+
+
 @final
 @dataclass(frozen=True)
 class Taken:

@@ -1,8 +1,9 @@
 """What a training tells TensorBoard: the figures of ``metrics.jsonl`` as curves over optimizer steps."""
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 from transduce.config import METRICS, TransduceError
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 @final
 class Tracking:
-    """Writes curves: each metric that was measured (``loss``, ``bleu`` ...), perplexity, ``learning_rate``, speed."""
+    """Writes curves: each metric that was measured (``loss``, ``bleu`` ...), perplexity, and the steps' own."""
 
     def __init__(self, folder: Path, *, step: int) -> None:
         """Go on after ``step``: TensorBoard hides what the folder has of later ones.
@@ -22,13 +23,14 @@ class Tracking:
         """
         self._writer = require_tensorboard()(str(folder), purge_step=step + 1)
 
-    def write(self, metrics: dict[str, float | int | str], tokens_per_second: float | None = None) -> None:
+    def write(self, metrics: Mapping[str, Any], tokens_per_second: float | None = None) -> None:
         """Add one measurement to its curves, for whoever looks on to see at once."""
         split = f"{metrics['split']}_mean_of_{metrics['average']}" if "average" in metrics else metrics["split"]
-        figures = {"perplexity": perplexity(float(metrics["loss"]))} | metrics
+        figures = {"perplexity": perplexity(float(metrics["loss"])), **metrics}
         curves = {f"{key}/{split}": float(figures[key]) for key in METRICS if key in figures}
         if tokens_per_second is not None:
-            curves |= {"learning_rate": float(metrics["learning_rate"]), "tokens_per_second": tokens_per_second}
+            curves |= {key: float(metrics[key]) for key in ("learning_rate", "gradient_norm") if key in metrics}
+            curves["tokens_per_second"] = tokens_per_second
         for tag, value in curves.items():
             self._writer.add_scalar(tag, value, int(metrics["step"]))
         self._writer.flush()

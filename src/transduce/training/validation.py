@@ -4,6 +4,7 @@ import copy
 import logging
 import math
 from collections.abc import Iterator
+from dataclasses import asdict
 from itertools import chain
 
 import torch
@@ -29,18 +30,18 @@ def validate(training: Training, progress: Progress, rate: float) -> Progress:
     for model, count in _candidates(training, progress.step):
         sums = dev_losses(training, model)
         loss = sums.mean()
-        scores = training.hooks.dev_scores(model)
-        score = METRICS[key].rank({"loss": loss, "perplexity": perplexity(loss), **scores}[key])
+        outputs = training.hooks.translate_dev(model)
+        score = METRICS[key].rank({"loss": loss, "perplexity": perplexity(loss), **outputs.scores}[key])
         # A loss that is NaN is never the best, and never stands in the way of a better one.
         best = not math.isnan(score) and (best_score is None or score > best_score)
         improved |= best
         if best and _save_best(training, model):
             best_score = score
             progress = progress.model_copy(update={"best_score": score, "best_step": progress.step, "best_metric": key})
-        line = (
-            describe("dev", progress, loss, rate) | sums.own_loss() | {str(name): each for name, each in scores.items()}
-        )
-        measured.append((line | ({"average": count} if count > 1 else {}), best))
+        line = describe("dev", progress, loss, rate) | sums.own_loss() | dict(outputs.scores)
+        line |= {"average": count} if count > 1 else {}
+        line |= {"samples": [asdict(each) for each in outputs.samples]} if outputs.samples else {}
+        measured.append((line, best))
     for line, best in measured:
         training.report.dev(line, best=best)
     return progress.model_copy(update={"stale": 0 if improved else progress.stale + 1})

@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from itertools import islice
 from pathlib import Path
 from signal import Signals
 from typing import Final
@@ -33,11 +34,13 @@ from transduce.text import BpeDropout, TokenizerPair
 from transduce.training import (
     Abandoned,
     Corpora,
+    DevOutputs,
     Hooks,
     Processes,
     Progress,
     Report,
     Requests,
+    Sample,
     Training,
     circumstances,
     is_finished,
@@ -60,6 +63,7 @@ from transduce.workflows.run_directory import RunDirectory, lock
 
 _log = logging.getLogger(__name__)
 
+_SAMPLES: Final = 5  # sentences of dev whose outputs each measurement keeps
 _HELD: Final = {"data": "whole weights each", "sharded": "weights divided among them"}
 
 
@@ -325,16 +329,16 @@ def _hooks(config: RunConfig, precision: Precision, run: RunDirectory, prepared:
     def save_best(model: TrainableModel) -> None:
         save_bundle(bundle(model), run.root / BEST)
 
-    return Hooks(dev_scores=_dev_scores(config, precision, bundle), save_best=save_best)
+    return Hooks(translate_dev=_translate_dev(config, precision, bundle), save_best=save_best)
 
 
-def _dev_scores(
+def _translate_dev(
     config: RunConfig, precision: Precision, bundle: Callable[[TrainableModel], Bundle]
-) -> Callable[[TrainableModel], dict[str, float]]:
+) -> Callable[[TrainableModel], DevOutputs]:
     """A function that translates dev greedily and scores the text: good enough to rank checkpoints, and quick.
 
     It is scored by BLEU (a treebank by its brackets), and by the metric that decides which checkpoint is the best where
-    that is another of outputs.
+    that is another of outputs. The first few are kept to look at.
     """
     usual: MetricKey = "bleu" if config.data.dev.trees is None else "brackets"
     wanted = dict.fromkeys((usual, config.train.best_metric))
@@ -345,10 +349,12 @@ def _dev_scores(
     }
     dev = read_corpus_examples(config.data.dev, config.data.folder)
 
-    def measure(model: TrainableModel) -> dict[str, float]:
+    def translate(model: TrainableModel) -> DevOutputs:
         translator = Translator(bundle(model), precision, next(model.parameters()).device)
         # A model that has just begun to learn finds no end: no reason to warn.
         outputs = {make: make(translator, dev, beam_size=1, first_number=None) for make in {*makers.values()}}
-        return {key: corpus_score(key, outputs[make], dev.references_of(key)).value for key, make in makers.items()}
+        scores = {key: corpus_score(key, outputs[make], dev.references_of(key)).value for key, make in makers.items()}
+        first = islice(zip(dev.sources, dev.references_of(usual), outputs[makers[usual]], strict=True), _SAMPLES)
+        return DevOutputs(scores, [Sample(*each) for each in first])
 
-    return measure
+    return translate
