@@ -6,6 +6,7 @@ from transduce.inference.engine import Engine
 from transduce.inference.loading import load
 from transduce.inference.parsing import Parse, Parser, draw, from_nltk, split_words, to_nltk
 from transduce.inference.queue import RequestQueue
+from transduce.inference.search_trace import SearchTrace
 from transduce.inference.translation import Translation
 from transduce.inference.translator import Translator
 
@@ -15,6 +16,7 @@ __all__ = [
     "Parse",
     "Parser",
     "RequestQueue",
+    "SearchTrace",
     "Translation",
     "Translator",
     "draw",

@@ -17,6 +17,7 @@ from transduce.inference.arguments import (
     check_flag,
     check_names,
     check_number,
+    name_kind,
     read_constraints,
     read_texts,
     shorten,
@@ -28,6 +29,7 @@ from transduce.inference.paragraphs import check_options, translate_paragraphs
 from transduce.inference.parsing import Parser, parse_to_nltk
 from transduce.inference.requirements import OutputRequirements, search_settings
 from transduce.inference.scoring import score_pairs
+from transduce.inference.search_trace import SearchTrace, describe_search
 from transduce.inference.translation import (
     EMPTY,
     Translation,
@@ -38,7 +40,15 @@ from transduce.inference.translation import (
     warn_of_limits,
 )
 from transduce.models import Shortlist
-from transduce.search import Constraint, Hypothesis, NothingFound, Prefixes, SearchSettings, TooLittleMemory
+from transduce.search import (
+    Constraint,
+    Hypothesis,
+    NothingFound,
+    Prefixes,
+    Recorder,
+    SearchSettings,
+    TooLittleMemory,
+)
 from transduce.text import TokenizerPair
 
 if TYPE_CHECKING:
@@ -59,6 +69,7 @@ class TranslationOptions(GenerationChanges, total=False):
     language: str | None
     first_number: int | None
     errors: Errors
+    recorder: Recorder | None
 
 
 _OPTIONS: Final = frozenset(TranslationOptions.__annotations__) | {
@@ -157,6 +168,7 @@ class Translator:
         language: str | None = None,
         first_number: int | None = 1,
         errors: Errors = "raise",
+        recorder: Recorder | None = None,
         **changes: Unpack[GenerationChanges],
     ) -> Translation | list[Translation]:
         """Translate texts, one sentence each. None means what the model's ``generation_config.json`` says.
@@ -185,6 +197,7 @@ class Translator:
                 from the numbers too: a text of the same number and seed gets the same ones (None counts from 1).
             errors: What becomes of a text that has no output: ``raise`` an error that names it, or ``return`` an empty
                 translation whose ``error`` says why; the others are translated.
+            recorder: Where the rounds of the search are written down, by the texts' numbers: see ``trace_search``.
             **changes: Any other setting of ``config.GenerationConfig``, by its name.
 
         Raises:
@@ -202,6 +215,8 @@ class Translator:
             check_flag(name, flag)
         check_choice("errors", errors, get_args(Errors))
         first = 1 if first_number is None else check_number("first number", first_number, 0, MAX_SEED)
+        if not isinstance(recorder, Recorder | None):
+            raise BadInputError(f"recorder: {name_kind(recorder)} was given: give a transduce.search.Recorder")
         if language is not None and not isinstance(language, str):
             raise BadInputError(f"language {language!r}: give a code such as 'de'")
         several = [texts] if isinstance(texts, str) else read_texts(texts, "text", first)
@@ -210,7 +225,10 @@ class Translator:
             raise BadInputError(f"beam size {beam_size}: sampling has no beam: leave it out (n-best says how many)")
         request = _Request(
             generation,
-            search_settings(generation, check_number("n-best", n_best, 1), self._target, self._shortlist),
+            replace(
+                search_settings(generation, check_number("n-best", n_best, 1), self._target, self._shortlist),
+                recorder=recorder,
+            ),
             OutputRequirements.read(several, first, prefixes, must_contain, must_not_contain),
             read_constraints(constraints),
             return_attention,
@@ -226,6 +244,7 @@ class Translator:
                 "phrases that it must contain": must_contain is not None,
                 "constraints": bool(request.constraints),
                 "samples": generation.sampling,
+                "recorded search": recorder is not None,
             }
             check_options(n_best, asked)
             # Its sentences have numbers of their own.
@@ -329,6 +348,61 @@ class Translator:
             raise BadInputError("attend: the source is empty: there is nothing to look at")
         written = self.translate(source).text if target is None else target
         return attend(self._engine, self._tokenizers, source, written, self._defaults.max_source_length)
+
+    def trace_search(
+        self,
+        text: str,
+        beam_size: int | None = None,
+        length_penalty: float | None = None,
+        n_best: int = 1,
+        *,
+        top: int = 10,
+        prefix: str | None = None,
+        must_contain: Iterable[str] | None = None,
+        must_not_contain: Iterable[str] = (),
+        constraints: Iterable[Constraint] = (),
+        **changes: Unpack[GenerationChanges],
+    ) -> SearchTrace:
+        """Translate a text and record how: all hypotheses of the search as a tree, and what might have come next.
+
+        With a ``prefix`` it shows the distribution of the next symbol at every place of a text of one's own.
+
+        Args:
+            text: The source.
+            beam_size: As in ``translate``; so are the others that are not told here.
+            length_penalty: Alpha.
+            n_best: For how many outputs the search goes on.
+            top: How many of the most probable next symbols are kept for each hypothesis.
+            prefix: How the output begins.
+            must_contain: The phrases that the output must have.
+            must_not_contain: The phrases that it may not have.
+            constraints: What else it has to fulfil; they know the text by the number 1.
+            **changes: Any other setting of ``config.GenerationConfig``, by its name.
+
+        Raises:
+            BadInputError: As ``translate``; or the text is no string, or empty.
+            TransduceError: Memory is too small.
+        """
+        check_names(changes, frozenset(GenerationChanges.__annotations__), "trace_search")
+        if not isinstance(text, str):
+            raise BadInputError(f"trace_search: the text is {name_kind(text)}: give a string")
+        if not text.strip():
+            raise BadInputError("trace_search: the text is empty: there is nothing to search for")
+        recorder = Recorder(check_number("top", top, 1))
+        found = self.translate(
+            text,
+            beam_size,
+            length_penalty,
+            n_best,
+            prefixes=None if prefix is None else [prefix],
+            must_contain=None if must_contain is None else [must_contain],
+            must_not_contain=must_not_contain,
+            constraints=constraints,
+            first_number=None,
+            recorder=recorder,
+            **changes,
+        )
+        return describe_search(self._tokenizers, text, found.text, recorder)
 
     def parse(
         self,
