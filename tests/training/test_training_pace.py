@@ -3,7 +3,7 @@
 import pytest
 
 from transduce.config import TrainConfig
-from transduce.training.progress import Pace, describe_time
+from transduce.training.progress import Pace
 
 PACE = Pace(step=10, seconds=30.0)
 STEP, SECONDS = 20, 70.0
@@ -51,10 +51,3 @@ def test_a_speed_is_known_after_a_minute_or_a_twentieth_of_the_time():
     assert [PACE.is_known(long, seconds) for seconds in (89.0, 91.0)] == [False, True]  # since 30 s
     assert [PACE.is_known(short, seconds) for seconds in (59.0, 61.0)] == [False, True]
     assert not PACE.is_known(TrainConfig(), 1e6)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"), [(0.2, "0 s"), (59.4, "59 s"), (60, "1 min"), (3599, "1 h 00 min"), (7500, "2 h 05 min")]
-)
-def test_times_for_people(seconds, said):
-    assert describe_time(seconds) == said

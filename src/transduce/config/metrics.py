@@ -1,5 +1,6 @@
 """Metrics as data: what dev, reports, curves, the command line and the best checkpoint know of each."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -44,3 +45,8 @@ METRICS: Final[Mapping[MetricKey, Metric]] = MappingProxyType(
         "perplexity": Metric("perplexity", "lower", 2, "probabilities"),
     }
 )
+
+
+def perplexity(loss: float) -> float:
+    """Perplexity of a loss in nats per target token; the first steps' are cut off, to stay readable."""
+    return math.exp(min(loss, 20))

@@ -115,11 +115,3 @@ def is_finished(config: TrainConfig, progress: Progress) -> bool:
     """Whether there is nothing left to do."""
     over = is_over(config, progress.step, progress.seconds) or is_stale(config, progress)
     return over and not progress.unvalidated
-
-
-def describe_time(seconds: float) -> str:
-    """For people: ``1 h 05 min``, ``12 min``, ``40 s``."""
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min"

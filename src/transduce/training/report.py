@@ -16,8 +16,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from transduce.config import METRICS
 from transduce.config.disk import write_whole
-from transduce.training.progress import describe_time
-from transduce.training.tracking import Tracking, perplexity
+from transduce.config.duration import describe_time
+from transduce.config.metrics import perplexity
+from transduce.training.tracking import Tracking
 
 _log = logging.getLogger(__name__)
 

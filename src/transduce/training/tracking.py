@@ -1,11 +1,11 @@
 """What a training tells TensorBoard: the figures of ``metrics.jsonl`` as curves over optimizer steps."""
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from transduce.config import METRICS, TransduceError
+from transduce.config.metrics import perplexity
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -51,8 +51,3 @@ def require_tensorboard() -> "type[SummaryWriter]":
     except ImportError as error:
         raise TransduceError("train.tensorboard: TensorBoard is missing: pip install 'transduce[track]'") from error
     return SummaryWriter
-
-
-def perplexity(loss: float) -> float:
-    """Perplexity of a loss in nats per target token; the first steps' are cut off, to stay readable."""
-    return math.exp(min(loss, 20))

@@ -10,13 +10,13 @@ from itertools import chain
 import torch
 
 from transduce.config import METRICS, BadInputError
+from transduce.config.metrics import perplexity
 from transduce.data import plan_epoch, read_batches
 from transduce.models import TrainableModel
 from transduce.training.checkpoint import average_weights, list_regular, read_weights
 from transduce.training.progress import Progress
 from transduce.training.session import Sums, Training, describe
 from transduce.training.step import compute_loss
-from transduce.training.tracking import perplexity
 
 _log = logging.getLogger(__name__)
 
