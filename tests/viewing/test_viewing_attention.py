@@ -32,6 +32,12 @@ def test_the_page_holds_every_weight_to_the_last_bit():
         np.testing.assert_array_equal(numbers, getattr(maps, kind))
 
 
+def test_a_text_that_looks_like_a_mark_is_a_text():
+    page = AttentionPage([ViewedSentence(made_up(), "{{script}} {{title}}")], title="{{body}}").html()
+    assert data_of(page)["sentences"][0]["text"] == "{{script}} {{title}}"
+    assert "<title>{{body}}</title>" in page
+
+
 def test_nothing_is_asked_for_from_elsewhere():
     page = AttentionPage([made_up()]).html()
     assert set(re.findall(r"https?://[^\"' ]+", page)) == {"http://www.w3.org/2000/svg"}

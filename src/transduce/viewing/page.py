@@ -2,6 +2,8 @@
 
 import html
 import json
+import re
+from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
@@ -13,17 +15,24 @@ def asset(name: str) -> str:
 
 def standalone(name: str, title: str, data: Any) -> str:  # noqa: ANN401 - whatever JSON can hold
     """The page whose files are called ``name``; its script finds the data as JSON in the element ``data``."""
+    data_element = f'<script type="application/json" id="data">{embed(data)}</script>'
+    return compose(name, title, f"{asset(f'{name}.html')}{data_element}")
+
+
+def compose(name: str, title: str, body: str) -> str:
+    """A page with this body, and the style and script of the files called ``name``."""
     parts = {
-        "{{title}}": html.escape(title),
-        "{{style}}": asset("page.css") + asset(f"{name}.css"),
-        "{{body}}": asset(f"{name}.html"),
-        "{{data}}": embed(data),
-        "{{script}}": asset(f"{name}.js"),
+        "title": html.escape(title),
+        "style": asset("page.css") + asset(f"{name}.css"),
+        "body": body,
+        "script": asset(f"{name}.js"),
     }
-    page = asset("page.html")
-    for mark, text in parts.items():
-        page = page.replace(mark, text, 1)
-    return page
+    return fill(asset("page.html"), parts)
+
+
+def fill(template: str, parts: Mapping[str, str]) -> str:
+    """A template with each ``{{name}}`` replaced; what stands in the parts is left as it is."""
+    return re.sub(r"\{\{(\w+)\}\}", lambda mark: parts[mark[1]], template)
 
 
 def embed(data: Any) -> str:  # noqa: ANN401 - whatever JSON can hold
