@@ -3,6 +3,7 @@
 from transduce.inference.alignment import pharaoh
 from transduce.inference.attention import AttentionMaps
 from transduce.inference.engine import Engine
+from transduce.inference.head_roles import HeadStatistics
 from transduce.inference.loading import load
 from transduce.inference.parsing import Parse, Parser, draw, from_nltk, split_words, to_nltk
 from transduce.inference.queue import RequestQueue
@@ -13,6 +14,7 @@ from transduce.inference.translator import Translator
 __all__ = [
     "AttentionMaps",
     "Engine",
+    "HeadStatistics",
     "Parse",
     "Parser",
     "RequestQueue",

@@ -1,13 +1,32 @@
 """Which word of the source each word of an output comes from, as its attention tells."""
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, final
 
 from jaxtyping import Float
 from torch import Tensor
 
+from transduce.config import BadInputError
 from transduce.text import Tokenizer
 
 Alignment = tuple[tuple[int, int], ...]
+_LINK: Final = re.compile(r"(\d+)([-p])(\d+)")
+
+
+@final
+@dataclass(frozen=True)
+class ReferenceAlignment:
+    """What links are held against: those that must be there, and those that may be, the former among them."""
+
+    sure: frozenset[tuple[int, int]]
+    possible: frozenset[tuple[int, int]]
+
+    @classmethod
+    def of(cls, alignment: Alignment) -> "ReferenceAlignment":
+        """One whose links are all sure."""
+        return cls(frozenset(alignment), frozenset(alignment))
 
 
 def align(
@@ -31,3 +50,28 @@ def word_numbers(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
 def pharaoh(alignment: Alignment) -> str:
     """The usual form: ``0-0 1-2``, source before output."""
     return " ".join(f"{source}-{target}" for source, target in alignment)
+
+
+def read_pharaoh(line: str, source: str, target: str) -> ReferenceAlignment:
+    """A line in Pharaoh form, of these texts: ``0-0 1-2``, words counted from 0; ``1p2`` is possible, but not sure.
+
+    Raises:
+        BadInputError: Something in it is no link, or of words that a text does not have.
+    """
+    sure, possible = set(), set()
+    sizes = {"source": len(source.split()), "target": len(target.split())}
+    for written in line.split():
+        match = _LINK.fullmatch(written)
+        if match is None:
+            raise BadInputError(f"{written!r} is no link: write source-target, words counted from 0, such as 0-0 1-2")
+        link = int(match[1]), int(match[3])
+        for (side, size), word in zip(sizes.items(), link, strict=True):
+            if word >= size:
+                raise BadInputError(
+                    f"{written!r}: the {side} has {size:,} words, counted from 0 (white space separates words): does "
+                    f"the alignment belong to this text?"
+                )
+        possible.add(link)
+        if match[2] == "-":
+            sure.add(link)
+    return ReferenceAlignment(frozenset(sure), frozenset(possible))

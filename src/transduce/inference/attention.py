@@ -1,5 +1,6 @@
-"""All attention weights of one forced pass: who looks at what, in every layer and head."""
+"""All attention weights of forced passes: who looks at what, in every layer and head."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -65,26 +66,36 @@ class AttentionMaps:
         return self.source if kind == "encoder" else self.target
 
 
-def attend(engine: Engine, tokenizers: TokenizerPair, source: str, target: str, limit: int) -> AttentionMaps:
-    """The weights of one pair, neither side of which has more than ``limit`` symbols.
+def attend(
+    engine: Engine, tokenizers: TokenizerPair, pairs: Sequence[tuple[str, str]], limit: int
+) -> Iterator[tuple[int, AttentionMaps | TransduceError]]:
+    """The weights of each pair of texts, or why there are none, with its index.
 
-    Raises:
-        BadInputError: A side is too long.
-        TransduceError: Memory is too small for all these weights.
+    No side has more than ``limit`` symbols. First come those that are too long, then the others, as batches are done; no more than a
+    batch's weights are kept.
     """
-
-    def read(name: str, tokenizer: Tokenizer, text: str) -> list[int]:
-        (ids,) = encode_within(tokenizer, [bare(text)], limit, engine.longest, "look at a shorter one")
-        if isinstance(ids, TransduceError):
-            raise type(ids)(f"{name}: {ids}")
-        return ids
-
-    reading, writing = read("source", tokenizers.source, source), read("target", tokenizers.target, target)
-    weights = engine.attend(reading, writing)
-    if isinstance(weights, TooLittleMemory):
-        symbols = len(reading) + len(writing)
-        raise TransduceError(f"too little memory for the attention of {symbols:,} symbols ({weights.reason})")
-    return _describe(tokenizers, reading, writing, weights)
+    read: list[list[list[int] | BadInputError]] = [
+        encode_within(tokenizer, [bare(pair[side]) for pair in pairs], limit, engine.longest, "look at a shorter one")
+        for side, tokenizer in enumerate((tokenizers.source, tokenizers.target))
+    ]
+    ids: dict[int, tuple[list[int], list[int]]] = {}
+    for index, (source, target) in enumerate(zip(*read, strict=True)):
+        if isinstance(source, TransduceError):
+            yield index, BadInputError(f"source: {source}")
+        elif isinstance(target, TransduceError):
+            yield index, BadInputError(f"target: {target}")
+        else:
+            ids[index] = source, target
+    places = list(ids)
+    for row, weights in engine.attend([source for source, _ in ids.values()], [target for _, target in ids.values()]):
+        index = places[row]
+        source, target = ids[index]
+        if isinstance(weights, TooLittleMemory):
+            symbols = len(source) + len(target)
+            reason = f"too little memory for the attention of {symbols:,} symbols ({weights.reason})"
+            yield index, TransduceError(reason)
+        else:
+            yield index, _describe(tokenizers, source, target, weights)
 
 
 def _describe(
@@ -108,7 +119,7 @@ def _words(tokenizer: Tokenizer, ids: list[int]) -> tuple[int, ...]:
 
 
 def _stack(layers: dict[int, Tensor]) -> Maps | None:
-    """The layers of the one pair of a batch, in their order."""
+    """The layers of a pair, in their order."""
     if not layers:
         return None
     maps: Maps = np.stack([layers[number][0].float().cpu().numpy() for number in sorted(layers)])

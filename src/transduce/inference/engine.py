@@ -30,6 +30,7 @@ from transduce.search import Outcome, Request, SearchSettings, TooLittleMemory, 
 Ids = list[int]
 _LAST_TWO: Final = AttentionRequest(cross=(-2, -1))  # or the only one
 _ALL: Final = AttentionRequest(encoder="all", decoder="all", cross="all")
+_ATTENDED: Final = 2**17  # weights of a head that a batch gives at most, padding included
 T = TypeVar("T")
 
 
@@ -162,7 +163,7 @@ class Engine:
             scores: list[float] = score_targets(self._model, source, target, labels.ids).tolist()
             return scores
 
-        return run_safely(partial(self._within_memory, score, sources, targets))
+        return self._within_memory(score, sources, targets)
 
     def attention(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[Attention | TooLittleMemory]:
         """What each target has looked at in its source, from one forced pass over it."""
@@ -181,52 +182,35 @@ class Engine:
                 for index, span in enumerate(spans)
             ]
 
-        return run_safely(partial(self._within_memory, look, sources, targets))
+        return self._within_memory(look, sources, targets)
 
-    def attend(self, source: Ids, target: Ids) -> AttentionWeights | TooLittleMemory:
-        """All attention weights of one forced pass, of every kind that the model has: a batch of one pair."""
+    def attend(
+        self, sources: Sequence[Ids], targets: Sequence[Ids]
+    ) -> Iterator[tuple[int, AttentionWeights | TooLittleMemory]]:
+        """All attention weights of a forced pass over each pair, of every kind that the model has.
+
+        They come with the pair's index, as a batch of one without padding; no more than a batch's are kept at a time.
+        """
 
         @torch.inference_mode()
-        def look(_: list[int]) -> list[AttentionWeights]:
-            memory = self._model.encode(self._source([source]), attention=_ALL)
-            read = self._tokens([[self._special.begin, *target]])
-            return [self._model.decode(memory, read, attention=_ALL).attention]
+        def look(rows: list[int]) -> list[AttentionWeights]:
+            memory = self._model.encode(self._source([sources[row] for row in rows]), attention=_ALL)
+            read = self._tokens([[self._special.begin, *targets[row]] for row in rows])
+            weights = self._model.decode(memory, read, attention=_ALL).attention
+            return [
+                _of_pair(weights, index, len(sources[row]) + 1, len(targets[row]) + 1) for index, row in enumerate(rows)
+            ]
 
-        (found,) = run_safely(partial(self._within_memory, look, [source], [target]))
-        return found
+        # Weights grow with the square of the length.
+        batches = _batches([length * length for length in _lengths(sources, targets)], _ATTENDED)
+        return _each_within_memory(look, batches)
 
     def _within_memory(
         self, work: Callable[[list[int]], list[T]], sources: Sequence[Ids], targets: Sequence[Ids]
     ) -> list[T | TooLittleMemory]:
-        """What ``work`` makes of each pair, in batches; a batch that memory is too small for goes in halves."""
-        lengths = [max(len(s), len(t)) + 1 for s, t in zip(sources, targets, strict=True)]
-        results: dict[int, T | TooLittleMemory] = {}
-        waiting = list(self._batches(lengths))[::-1]
-        while waiting:
-            rows = waiting.pop()
-            try:
-                results |= zip(rows, work(rows), strict=True)
-                continue
-            except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error):
-                    raise
-                reason = str(error) or type(error).__name__
-            # Only here have the failed work's tensors gone with its error.
-            if len(rows) == 1:
-                results[rows[0]] = TooLittleMemory(reason)
-            else:
-                half = len(rows) // 2
-                waiting += [rows[half:], rows[:half]]
-        return [results[row] for row in range(len(lengths))]
-
-    def _batches(self, lengths: list[int]) -> Iterator[list[int]]:
-        """Indices in batches of similar length, longest first, so that a batch too large for memory shows at once."""
-        order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
-        start = 0
-        while start < len(order):
-            size = max(1, self._batch_tokens // lengths[order[start]])
-            yield order[start : start + size]
-            start += size
+        """What ``work`` makes of each pair, in their order."""
+        found = dict(_each_within_memory(work, _batches(_lengths(sources, targets), self._batch_tokens)))
+        return [found[row] for row in range(len(sources))]
 
     def _source(self, sources: Sequence[Ids]) -> Tokens:
         return self._tokens([[*source, self._special.end] for source in sources])
@@ -234,3 +218,53 @@ class Engine:
     def _tokens(self, sequences: Sequence[Ids]) -> Tokens:
         ids, lengths = pad(sequences, self._special.pad)
         return Tokens(torch.from_numpy(ids).to(self.device), torch.from_numpy(lengths).to(self.device))
+
+
+def _each_within_memory(
+    work: Callable[[list[int]], list[T]], batches: Iterator[list[int]]
+) -> Iterator[tuple[int, T | TooLittleMemory]]:
+    """What ``work`` makes of each row, batch by batch; a batch that memory is too small for goes in halves."""
+    waiting = list(batches)[::-1]
+    while waiting:
+        rows = waiting.pop()
+        try:
+            yield from zip(rows, run_safely(partial(work, rows)), strict=True)
+            continue
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            reason = str(error) or type(error).__name__
+        # Only here have the failed work's tensors gone with its error.
+        if len(rows) == 1:
+            yield rows[0], TooLittleMemory(reason)
+        else:
+            half = len(rows) // 2
+            waiting += [rows[half:], rows[:half]]
+
+
+def _batches(costs: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Indices in batches of similar cost, the highest first, so that a batch too large for memory shows at once.
+
+    With the first one's cost for each, a batch costs ``most``, or has one alone.
+    """
+    order = sorted(range(len(costs)), key=lambda index: -costs[index])
+    start = 0
+    while start < len(order):
+        size = max(1, most // costs[order[start]])
+        yield order[start : start + size]
+        start += size
+
+
+def _lengths(sources: Sequence[Ids], targets: Sequence[Ids]) -> list[int]:
+    return [max(len(source), len(target)) + 1 for source, target in zip(sources, targets, strict=True)]
+
+
+def _of_pair(weights: AttentionWeights, index: int, source: int, target: int) -> AttentionWeights:
+    """One pair's part of a batch, without padding, as a batch of its own."""
+
+    def cut(layers: dict[int, Tensor], queries: int, keys: int) -> dict[int, Tensor]:
+        return {number: each[index : index + 1, :, :queries, :keys] for number, each in layers.items()}
+
+    return AttentionWeights(
+        cut(weights.encoder, source, source), cut(weights.decoder, target, target), cut(weights.cross, target, source)
+    )

@@ -25,6 +25,7 @@ from transduce.inference.arguments import (
 from transduce.inference.attention import AttentionMaps, attend
 from transduce.inference.encoding import encode_within
 from transduce.inference.engine import Attention, Engine
+from transduce.inference.head_roles import HeadStatistics, measure_heads
 from transduce.inference.paragraphs import check_options, translate_paragraphs
 from transduce.inference.parsing import Parser, parse_to_nltk
 from transduce.inference.requirements import OutputRequirements, search_settings
@@ -347,7 +348,45 @@ class Translator:
         if not source.strip():
             raise BadInputError("attend: the source is empty: there is nothing to look at")
         written = self.translate(source).text if target is None else target
-        return attend(self._engine, self._tokenizers, source, written, self._defaults.max_source_length)
+        limit = self._defaults.max_source_length
+        ((_, found),) = attend(self._engine, self._tokenizers, [(source, written)], limit)
+        if isinstance(found, TransduceError):
+            raise found
+        return found
+
+    def measure_heads(
+        self,
+        sources: Iterable[str],
+        targets: Iterable[str],
+        *,
+        alignments: Iterable[str] | None = None,
+        first_number: int = 1,
+        max_source_length: int | None = None,
+    ) -> HeadStatistics:
+        """What each attention head does over a corpus (``config.head_roles.HeadRole``), by forced passes.
+
+        Args:
+            sources: Texts.
+            targets: What is written for them.
+            alignments: Which words belong together, a line in Pharaoh form for each pair: what the encoder-decoder
+                attention is held against. None means the model's own alignment.
+            first_number: The number of the first pair, for errors.
+            max_source_length: The most symbols of either side. None means what the model's ``generation_config.json``
+                says. A longer pair is left out, and stands in ``left_out``.
+
+        Raises:
+            BadInputError: An argument is of the wrong type, there are more of one side than of the other, or an
+                alignment is none.
+        """
+        sides = [read_texts(texts, name) for texts, name in ((sources, "source"), (targets, "target"))]
+        if len(sides[0]) != len(sides[1]):
+            raise BadInputError(
+                f"{len(sides[0]):,} sources and {len(sides[1]):,} targets: give one target for each source"
+            )
+        references = None if alignments is None else read_texts(alignments, "alignment", first_number)
+        limit = self._defaults.changed({"max_source_length": max_source_length}).max_source_length
+        pairs = list(zip(*sides, strict=True))
+        return measure_heads(self._engine, self._tokenizers, pairs, limit, references, first_number)
 
     def trace_search(
         self,
