@@ -24,6 +24,8 @@ from transduce.cli.parse import parse
 from transduce.cli.prepare import prepare
 from transduce.cli.reproduce import reproduce
 from transduce.cli.score import score
+from transduce.cli.search import search
+from transduce.cli.serve import serve
 from transduce.cli.shortlist import shortlist
 from transduce.cli.train import train
 from transduce.cli.translate import translate
@@ -42,9 +44,11 @@ for verb in (
     train,
     translate,
     parse,
+    serve,
     score,
     evaluate,
     attention,
+    search,
     average,
     shortlist,
     inspect,

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar, final
@@ -13,6 +14,7 @@ from torch import Tensor
 from transduce.config import BadInputError, Precision, SpecialIds
 from transduce.data import pad
 from transduce.inference.queue import RequestQueue
+from transduce.inference.running import Cancellation, RunningSearch
 from transduce.inference.workers import Workers
 from transduce.kernels import is_out_of_memory, resolve_format, run_safely
 from transduce.models import (
@@ -81,6 +83,7 @@ class Engine:
         self._longest = min(limits, default=None)
         self._special = special
         self._batch_tokens = batch_tokens
+        self._running: RunningSearch | None = None
 
     @property
     def longest(self) -> int | None:
@@ -99,6 +102,7 @@ class Engine:
         max_extra_length: int,
         max_length: int | None = None,
         numbers: Sequence[int] | None = None,
+        cancellation: Cancellation | None = None,
     ) -> list[Outcome]:
         """The best outputs of each source (ids without end symbol), in the order of the sources, or why it has none.
 
@@ -109,12 +113,29 @@ class Engine:
             self.request(source, settings, max_extra_length, max_length, number)
             for source, number in zip(sources, known, strict=True)
         ]
+        if cancellation is not None:
+            cancellation.watch(requests)
+        if self._running is not None:
+            return self._running.search(requests)
         queue = self.queue(self._workers.share(len(sources)))
         queue.put(requests)
         queue.close()
         found: dict[Request, Outcome] = {}
         self._serve(queue, found.__setitem__, self._workers)
         return [found[request] for request in requests]
+
+    @contextmanager
+    def keep_searching(self) -> Iterator[RunningSearch]:
+        """While it is open, ``search`` puts what it is asked for into one running search, whichever thread calls it.
+
+        So callers fill each other's batches; an outcome is the same, bit for bit, as without.
+        """
+        self._running = running = RunningSearch(self.queue(), self.serve)
+        try:
+            yield running
+        finally:
+            self._running = None
+            running.close()
 
     def request(
         self,

@@ -3,6 +3,7 @@
 import math
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 
 from transduce.config import BadInputError, TransduceError
@@ -14,14 +15,12 @@ from transduce.text import split_sentences
 Parts = list[tuple[str, str]]
 
 
-def check_options(n_best: int, asked: Mapping[str, bool]) -> None:
+def check_options(asked: Mapping[str, bool]) -> None:
     """Refuse what only a single sentence has; ``asked`` says which of such things are wanted.
 
     Raises:
-        BadInputError: One is, or several outputs are.
+        BadInputError: One is.
     """
-    if n_best > 1:
-        raise BadInputError(f"n-best {n_best}: a paragraph has one output: leave one of the two options out")
     for name, wanted in asked.items():
         if wanted:
             raise BadInputError(f"a paragraph has no {name} of its own: give its sentences one by one")
@@ -33,7 +32,8 @@ def translate_paragraphs(
     """Translate texts of several sentences; what stood between the sentences stands between their translations.
 
     A text of one sentence, or of none, is translated as it stands. Where a sentence has no output, neither has its
-    text: the error names the sentence.
+    text: the error names the sentence. A text's second best output has each sentence's second best, or its best where
+    there is no other, and so on.
     """
     paragraphs = [_split(text, language) for text in texts]
     translations = iter(translate([sentence for parts in paragraphs for sentence, _ in parts]))
@@ -54,6 +54,18 @@ def _join(parts: Parts, outcomes: Sequence[Translation | TransduceError]) -> Tra
     translations = [each for each in outcomes if isinstance(each, Translation)]
     if len(translations) == 1:
         return translations[0]
+    best = _join_outputs(parts, translations)
+    others = [
+        _join_outputs(
+            parts, [each.alternatives[rank] if rank < len(each.alternatives) else each for each in translations]
+        )
+        for rank in range(max(len(each.alternatives) for each in translations))
+    ]
+    return replace(best, alternatives=tuple(others))
+
+
+def _join_outputs(parts: Parts, translations: Sequence[Translation]) -> Translation:
+    """One output of each sentence as the text's."""
     texts = [each.text for each in translations]
     gaps = [_gap(sentence, separator, text) for (sentence, separator), text in zip(parts[:-1], texts[:-1], strict=True)]
     return Translation(

@@ -1,6 +1,7 @@
 """The Translator: text in, text out."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal, NoReturn, Unpack, final, get_args, overload
@@ -29,6 +30,7 @@ from transduce.inference.head_roles import HeadStatistics, measure_heads
 from transduce.inference.paragraphs import check_options, translate_paragraphs
 from transduce.inference.parsing import Parser, parse_to_nltk
 from transduce.inference.requirements import OutputRequirements, search_settings
+from transduce.inference.running import Cancellation, RunningSearch
 from transduce.inference.scoring import score_pairs
 from transduce.inference.search_trace import SearchTrace, describe_search
 from transduce.inference.translation import (
@@ -70,6 +72,7 @@ class TranslationOptions(GenerationChanges, total=False):
     language: str | None
     first_number: int | None
     errors: Errors
+    cancellation: Cancellation | None
     recorder: Recorder | None
 
 
@@ -169,6 +172,7 @@ class Translator:
         language: str | None = None,
         first_number: int | None = 1,
         errors: Errors = "raise",
+        cancellation: Cancellation | None = None,
         recorder: Recorder | None = None,
         **changes: Unpack[GenerationChanges],
     ) -> Translation | list[Translation]:
@@ -198,6 +202,7 @@ class Translator:
                 from the numbers too: a text of the same number and seed gets the same ones (None counts from 1).
             errors: What becomes of a text that has no output: ``raise`` an error that names it, or ``return`` an empty
                 translation whose ``error`` says why; the others are translated.
+            cancellation: What another thread may withdraw the call by; its texts then have no output.
             recorder: Where the rounds of the search are written down, by the texts' numbers: see ``trace_search``.
             **changes: Any other setting of ``config.GenerationConfig``, by its name.
 
@@ -236,6 +241,7 @@ class Translator:
             return_alignment,
             first,
             hurry=errors == "raise",
+            cancellation=cancellation,
         )
         if paragraphs:
             asked = {
@@ -247,7 +253,7 @@ class Translator:
                 "samples": generation.sampling,
                 "recorded search": recorder is not None,
             }
-            check_options(n_best, asked)
+            check_options(asked)
             # Its sentences have numbers of their own.
             request = replace(request, first=1)
             outcomes = translate_paragraphs(several, language or "en", lambda each: self._translate(each, request))
@@ -469,6 +475,14 @@ class Translator:
         """Looks through the whole vocabulary: made once."""
         return Parser(self)
 
+    def keep_searching(self) -> AbstractContextManager[RunningSearch]:
+        """While it is open, ``translate`` may be called by many threads, and their texts share the running search.
+
+        As a server has it: a text comes in as there is room, beside those of other calls. Outputs are the same, bit for
+        bit, as those of calls one after the other.
+        """
+        return self._engine.keep_searching()
+
     def count_tokens(self, texts: Iterable[str]) -> int:
         """How many symbols the texts have as targets, end symbols counted."""
         return sum(len(ids) + 1 for ids in self._target.encode([bare(text) for text in read_texts(texts)]))
@@ -512,6 +526,7 @@ class Translator:
             generation.max_extra_length,
             generation.max_length,
             [first + index for index in sources],
+            request.cancellation,
         )
         searched = dict(zip(sources, found, strict=True))
         written = {index: outcome for index, outcome in searched.items() if isinstance(outcome, list)}
@@ -581,3 +596,4 @@ class _Request:
     alignment: bool
     first: int
     hurry: bool
+    cancellation: Cancellation | None

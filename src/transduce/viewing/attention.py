@@ -79,13 +79,16 @@ class AttentionPage:
         self._sentences = [each if isinstance(each, ViewedSentence) else ViewedSentence(each) for each in sentences]
         self._title = title
 
-    def html(self) -> str:
-        """The whole page; it asks for nothing from elsewhere."""
-        data = {
+    def data(self) -> dict[str, Any]:
+        """What the page is made of, as JSON has it."""
+        return {
             "sentences": [_describe(each) for each in self._sentences],
             "moved": moved_heads([each.maps for each in self._sentences]),
         }
-        return standalone("attention", self._title, data)
+
+    def html(self) -> str:
+        """The whole page; it asks for nothing from elsewhere."""
+        return standalone("attention", self._title, self.data())
 
     def save(self, path: Path | str) -> None:
         """Write the page into a file, whole or not at all."""

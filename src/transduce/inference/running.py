@@ -1,0 +1,116 @@
+"""A search that goes on from call to call, so that calls of several threads come into one batch (continuous batching)."""
+
+from collections.abc import Callable, Iterable, Sequence
+from threading import Event, Lock, Thread
+from typing import final
+
+from transduce.config import TransduceError
+from transduce.inference.queue import RequestQueue
+from transduce.search import Outcome, Request
+
+Serve = Callable[[RequestQueue, Callable[[Request, Outcome], object]], None]
+
+
+@final
+class Cancellation:
+    """Withdraws a call from another thread: what it searches for is dropped after the round that it is in."""
+
+    def __init__(self) -> None:
+        self._requests: list[Request] = []
+        self._cancelled, self._lock = False, Lock()
+
+    def watch(self, requests: Iterable[Request]) -> None:
+        """Withdraw these, too: at once, where it has been called already."""
+        with self._lock:
+            self._requests += requests
+            if self._cancelled:
+                self._withdraw()
+
+    def cancel(self) -> None:
+        """Withdraw what the call has asked for, and what it will."""
+        with self._lock:
+            self._cancelled = True
+            self._withdraw()
+
+    def _withdraw(self) -> None:
+        for request in self._requests:
+            request.cancelled = True
+
+
+@final
+class RunningSearch:
+    """Searches for what several threads ask for, in threads of its own, until it is closed.
+
+    ``serve`` is ``Engine.serve``. Where it fails, so does every call that waits, and every later one.
+    """
+
+    def __init__(self, queue: RequestQueue, serve: Serve) -> None:
+        self._queue, self._serve = queue, serve
+        self._calls: dict[Request, _Call] = {}
+        self._error: BaseException | None = None
+        self._lock = Lock()
+        self._thread = Thread(target=self._run, name="running search", daemon=True)
+        self._thread.start()
+
+    def search(self, requests: Sequence[Request]) -> list[Outcome]:
+        """The outcome of each request, in their order.
+
+        Raises:
+            TransduceError: The search has failed, or is closed.
+        """
+        if not requests:
+            return []
+        call = _Call(len(requests))
+        with self._lock:
+            if self._error is None:
+                self._calls |= dict.fromkeys(requests, call)
+        try:
+            self._queue.put(requests)
+        except RuntimeError as closed:
+            raise TransduceError(f"the search has ended: {self._error or closed}") from self._error
+        call.done.wait()
+        if len(call.found) < len(requests):
+            raise TransduceError(f"the search has failed: {self._error}") from self._error
+        return [call.found[request] for request in requests]
+
+    def close(self) -> None:
+        """Finish what waits, and end."""
+        self._queue.close()
+        self._thread.join()
+
+    def wait(self) -> BaseException | None:
+        """Wait until the search ends, and say why where it has failed."""
+        self._thread.join()
+        return self._error
+
+    def _run(self) -> None:
+        try:
+            self._serve(self._queue, self._finish)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, nobody may wait for ever
+            with self._lock:
+                self._error = error
+                waiting, self._calls = set(self._calls.values()), {}
+            for call in waiting:
+                call.done.set()
+
+    def _finish(self, request: Request, outcome: Outcome) -> None:
+        with self._lock:
+            call = self._calls.pop(request)
+        if call.add(request, outcome):
+            call.done.set()
+
+
+@final
+class _Call:
+    """What a thread waits for; its requests may end in several threads at once."""
+
+    def __init__(self, requests: int) -> None:
+        self.done, self.found = Event(), dict[Request, Outcome]()
+        self._open, self._lock = requests, Lock()
+
+    def add(self, request: Request, outcome: Outcome) -> bool:
+        """Whether this was the last one."""
+        with self._lock:
+            self.found[request] = outcome
+            self._open -= 1
+            return self._open == 0

@@ -1,0 +1,196 @@
+"""What every interface needs of HTTP: bodies of any kind read within limits, keys checked, clients that left."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeVar, final
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from transduce.serving.admission import RateLimit
+from transduce.serving.keys import ApiKey, find_key
+from transduce.serving.refusal import BadRequest, Forbidden, TooLarge, TooSlow
+
+B = TypeVar("B", bound="Body")
+T = TypeVar("T")
+_FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
+_FIELDS: Final = 1_000
+
+
+class Body(BaseModel):
+    """The fields of a request's body; what is not known is passed over, as clients of other servers send more."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
+
+
+@final
+class BodyLimit:
+    """Refuses bodies of more than so many bytes, announced or not, before they are in memory."""
+
+    def __init__(self, app: ASGIApp, most: int) -> None:
+        self._app, self._most = app, most
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Count what is received."""
+        received = 0
+
+        async def counted() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > self._most:
+                raise TooLarge(f"the body has more than {self._most:,} bytes")
+            return message
+
+        await self._app(scope, counted, send)
+
+
+async def read_fields(request: Request, seconds: float) -> dict[str, Any]:
+    """The fields of a body, JSON or form, with those of the address under them.
+
+    Raises:
+        BadRequest: It is neither, or no object.
+        TooSlow: It did not arrive in time.
+    """
+    fields: dict[str, Any] = dict(request.query_params)
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    try:
+        async with asyncio.timeout(seconds):
+            if kind in _FORMS:
+                return fields | await _read_form(request)
+            body = await request.body()
+    except TimeoutError:
+        raise TooSlow(f"the body did not arrive within {seconds:g} seconds") from None
+    if not body.strip():
+        return fields
+    try:
+        given = json.loads(body)
+    except (ValueError, RecursionError):
+        raise BadRequest("the body is neither JSON nor a form: set Content-Type and send one of these") from None
+    if not isinstance(given, dict):
+        raise BadRequest("the body is JSON, but no object: send {...}")
+    return fields | given
+
+
+async def _read_form(request: Request) -> dict[str, Any]:
+    """A field that is given several times is a list of its values."""
+    try:
+        form = await request.form(max_files=1, max_fields=_FIELDS, max_part_size=2**31)
+    except HTTPException as error:
+        raise BadRequest(f"the form cannot be read: {error.detail}") from None
+    except (UnicodeDecodeError, ValueError, KeyError):
+        raise BadRequest("the form cannot be read") from None
+    fields: dict[str, Any] = {}
+    for name in form:
+        values = form.getlist(name)
+        fields[name] = values[0] if len(values) == 1 else values
+    return fields
+
+
+def check(kind: type[B], fields: Mapping[str, Any]) -> B:
+    """The fields as a body of a kind.
+
+    Raises:
+        BadRequest: One is missing or of the wrong type; it is named.
+    """
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"])) or "body"
+        if first["type"] == "missing":
+            raise BadRequest(f"Invalid request: missing {place} parameter") from None
+        raise BadRequest(f"{place}: {first['msg']}") from None
+
+
+def check_texts(texts: list[str]) -> list[str]:
+    """Texts as they are, where each can be written down.
+
+    Raises:
+        BadRequest: One has half a character (a lone surrogate).
+    """
+    for number, text in enumerate(texts, 1):
+        if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise BadRequest(f"text {number:,}: has half a character (a lone surrogate)")
+    return texts
+
+
+async def unless_left(request: Request, work: Awaitable[T]) -> T:
+    """The work's result; it is dropped as soon as the client has left, whose body was read before.
+
+    Raises:
+        ClientDisconnect: It has.
+    """
+    job = asyncio.ensure_future(work)
+    left = asyncio.ensure_future(_left(request))
+    try:
+        await asyncio.wait({job, left}, return_when=asyncio.FIRST_COMPLETED)
+        if not job.done():
+            raise ClientDisconnect
+        return job.result()
+    finally:
+        for task in (job, left):
+            task.cancel()
+        await asyncio.gather(job, left, return_exceptions=True)
+
+
+async def _left(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+@final
+class Doorkeeper:
+    """Lets in who has a key, where keys are asked for, and nobody more often than allowed."""
+
+    def __init__(self, keys: tuple[ApiKey, ...], rate: int | None) -> None:
+        self._keys, self._rate, self._limit = keys, rate, RateLimit()
+
+    @property
+    def asks_for_keys(self) -> bool:
+        """Whether nobody is let in without one."""
+        return bool(self._keys)
+
+    def let_in(self, request: Request, given: object = None) -> None:
+        """Count a request; ``given`` is the key in its body, before that of the header ``Authorization``.
+
+        Raises:
+            Forbidden: It has no key, or a wrong one.
+            TooMany: It comes too often.
+        """
+        if not self._keys:
+            address = request.client.host if request.client else ""
+            self._limit.take(address, self._rate)
+            return
+        found = given if isinstance(given, str) and given else _from_header(request)
+        if not found:
+            raise Forbidden("an API key is needed: send it as api_key, or in the header Authorization")
+        key = find_key(self._keys, found)
+        if key is None:
+            raise Forbidden("Invalid API key")
+        self._limit.take(f"key {key.name}", key.rate)
+
+
+def _from_header(request: Request) -> str:
+    """``Authorization: Bearer KEY``, or ``DeepL-Auth-Key KEY``."""
+    kind, _, key = request.headers.get("authorization", "").partition(" ")
+    return key.strip() if kind.lower() in ("bearer", "deepl-auth-key") else ""
+
+
+def read_upload(fields: Mapping[str, Any], name: str = "file") -> UploadFile:
+    """A file of a form.
+
+    Raises:
+        BadRequest: There is none.
+    """
+    file = fields.get(name)
+    if not isinstance(file, UploadFile) or not file.filename:
+        raise BadRequest(f"Invalid request: missing {name} parameter: send a file as multipart/form-data")
+    return file
+
+
+Endpoint = Callable[[Request], Awaitable[Any]]

@@ -1,0 +1,74 @@
+"""A server that runs until it is told to stop."""
+
+import asyncio
+import logging
+import socket
+from ipaddress import ip_address
+
+import uvicorn
+
+from transduce.config import BadInputError
+from transduce.serving.app import make_app
+from transduce.serving.models import Models
+from transduce.serving.refusal import Failed
+from transduce.serving.settings import ServeSettings
+
+_log = logging.getLogger("transduce.serving")
+
+
+def serve(settings: ServeSettings) -> None:
+    """Serve until SIGINT or SIGTERM; then finish what is under way, for so many seconds at most.
+
+    Raises:
+        BadInputError: The address cannot be taken, a model cannot be loaded, or the file of keys not be read.
+    """
+    listening = _listen(settings.host, settings.port)
+    host, port = listening.getsockname()[:2]
+    if not _is_loopback(host):
+        _log.warning(
+            f"{host} is reached from other machines, without encryption: put a server with TLS before this one"
+            + ("" if settings.keys else ", and ask for keys (--keys)")
+        )
+    try:
+        asyncio.run(_serve(settings, listening, f"http://{f'[{host}]' if ':' in host else host}:{port}/"))
+    except Failed as error:
+        raise BadInputError(error.message) from error
+    finally:
+        listening.close()
+
+
+async def _serve(settings: ServeSettings, listening: socket.socket, address: str) -> None:
+    models = Models(settings)
+    try:
+        app = make_app(settings, models)
+        await models.start()
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,  # it would write down addresses with texts in them
+            server_header=False,
+            timeout_graceful_shutdown=max(1, round(settings.grace)),
+        )
+        _log.info(f"serving {', '.join(each.name for each in models.served)} at {address} (Ctrl+C stops)")
+        await uvicorn.Server(config).serve(sockets=[listening])
+    finally:
+        await models.stop()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(2048)
+    except OSError as error:
+        raise BadInputError(f"--host {host} --port {port}: cannot listen there: {error.strerror or error}") from error
+    return listening
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,153 @@
+"""What all interfaces of a server offer: translations of texts, whoever asks and in whichever form."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, final
+
+from transduce.serving.languages import Detected, detect
+from transduce.serving.metrics import Metrics
+from transduce.serving.models import Models
+from transduce.serving.process import ModelProcess
+from transduce.serving.refusal import BadRequest, TooLarge, TooSlow
+from transduce.serving.settings import Limits, ServedModel
+
+AUTO: Final = "auto"
+
+
+@final
+@dataclass(frozen=True)
+class Job:
+    """Texts to be translated, and how.
+
+    ``format`` html leaves tags around what they stood around. ``split`` translates the sentences of a text one by one.
+    ``details`` are the names of what is wanted beside the text; ``settings`` those of ``GenerationConfig``;
+    ``requirements`` the prefixes and phrases that ``Translator.translate`` takes.
+    """
+
+    texts: Sequence[str]
+    source: str
+    target: str
+    format: str = "text"
+    alternatives: int = 0
+    split: bool = True
+    details: Sequence[str] = ()
+    settings: dict[str, Any] = field(default_factory=dict)
+    requirements: dict[str, Any] = field(default_factory=dict)
+
+
+@final
+@dataclass(frozen=True)
+class Answer:
+    """What each text became, by which model; ``detected`` is their language where that was asked for."""
+
+    outputs: list[dict[str, Any]]
+    model: ServedModel
+    detected: Detected | None = None
+
+
+@final
+class Service:
+    """Checks a job, finds its model, waits for its turn, and has it done in the time that it may take."""
+
+    def __init__(self, models: Models, limits: Limits, metrics: Metrics) -> None:
+        self.models, self.limits, self._metrics = models, limits, metrics
+
+    async def translate(self, job: Job) -> Answer:
+        """Translate a job's texts.
+
+        Raises:
+            Refusal: It is not what it may be, there is too much to do, its time is up, or it has failed.
+        """
+        self._check(job.texts, job.alternatives)
+        model, detected = self._find(job)
+        async with self._process(model, job.texts) as process:
+            outputs = await self._translate(process, job)
+        return Answer(outputs, model, detected)
+
+    async def stream(self, job: Job) -> AsyncIterator[dict[str, Any]]:
+        """Translate one text sentence by sentence: each with what stands behind it, in order, as soon as it is known.
+
+        Raises:
+            Refusal: As ``translate``, before the first sentence or instead of one.
+        """
+        self._check(job.texts, job.alternatives)
+        model, _ = self._find(job)
+        (text,) = job.texts
+        async with self._process(model, job.texts) as process:
+            parts = await process.call("split", text=text, language=model.source)
+            running = [
+                asyncio.ensure_future(self._translate(process, replace(job, texts=[sentence], split=False)))
+                for sentence, _ in parts
+            ]
+            try:
+                for (sentence, separator), each in zip(parts, running, strict=True):
+                    (output,) = await each
+                    yield {"source": sentence, **output, "separator": separator}
+            finally:
+                for each in running:
+                    each.cancel()
+                await asyncio.gather(*running, return_exceptions=True)
+
+    async def ask(self, source: str, target: str, name: str, text: str, **arguments: Any) -> Any:  # noqa: ANN401 - JSON
+        """The answer of a pair's model to another call about a text.
+
+        Raises:
+            Refusal: As ``translate``.
+        """
+        self._check([text])
+        model, _ = self._find(Job([text], source, target))
+        async with self._process(model, [text]) as process:
+            return await process.call(name, text=text, **arguments)
+
+    def detect(self, text: str) -> Detected:
+        """The language of a text."""
+        return detect(text)
+
+    def _check(self, texts: Sequence[str], alternatives: int = 0) -> None:
+        limits = self.limits
+        if alternatives > limits.alternatives:
+            raise BadRequest(f"alternatives {alternatives}: at most {limits.alternatives} are given")
+        if len(texts) > limits.texts:
+            raise TooLarge(f"{len(texts):,} texts: at most {limits.texts:,} go in one request")
+        characters = sum(map(len, texts))
+        if characters > limits.characters:
+            raise TooLarge(f"{characters:,} characters: at most {limits.characters:,} go in one request")
+
+    def _find(self, job: Job) -> tuple[ServedModel, Detected | None]:
+        """The model for a job, and its language where that was to be told: one for all of its texts."""
+        if job.source != AUTO:
+            return self.models.find(job.source, job.target), None
+        sources = self.models.sources_of(job.target)
+        detected = detect(" ".join(job.texts), sources)
+        return self.models.find(detected.language, job.target), detected
+
+    @asynccontextmanager
+    async def _process(self, model: ServedModel, texts: Sequence[str]) -> AsyncIterator[ModelProcess]:
+        """The model's process, once there is room for the texts, for as long as a request may take."""
+        try:
+            with self.models.admission(model).admit(sum(map(len, texts))):
+                async with asyncio.timeout(self.limits.time), self.models.use(model) as process:
+                    yield process
+        except TimeoutError:
+            raise TooSlow(f"not done within {self.limits.time:g} seconds: ask for less at a time") from None
+
+    async def _translate(self, process: ModelProcess, job: Job) -> list[dict[str, Any]]:
+        outputs: list[dict[str, Any]] = await process.call(
+            "translate",
+            texts=list(job.texts),
+            language=process.model.source,
+            format=job.format,
+            n_best=job.alternatives + 1,
+            split=job.split,
+            details=list(job.details),
+            settings=job.settings,
+            **job.requirements,
+        )
+        for number, output in enumerate(outputs, 1):
+            if "error" in output:
+                place = f"text {number:,}: " if len(outputs) > 1 else ""
+                raise BadRequest(place + output["error"])
+        self._metrics.count_texts(process.model.name, job.texts, outputs)
+        return outputs
