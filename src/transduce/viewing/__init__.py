@@ -2,5 +2,6 @@
 
 from transduce.viewing.attention import AttentionPage, HasAttention, ViewedSentence
 from transduce.viewing.pictures import draw_attention
+from transduce.viewing.search import HasSearch, SearchPage
 
-__all__ = ["AttentionPage", "HasAttention", "ViewedSentence", "draw_attention"]
+__all__ = ["AttentionPage", "HasAttention", "HasSearch", "SearchPage", "ViewedSentence", "draw_attention"]
