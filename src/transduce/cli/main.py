@@ -25,7 +25,6 @@ from transduce.cli.prepare import prepare
 from transduce.cli.reproduce import reproduce
 from transduce.cli.score import score
 from transduce.cli.search import search
-from transduce.cli.search import search
 from transduce.cli.serve import serve
 from transduce.cli.shortlist import shortlist
 from transduce.cli.train import train
