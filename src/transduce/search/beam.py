@@ -229,7 +229,7 @@ def _look_further(step: Step[S], sentences: Sequence[Sentence]) -> dict[int, Fol
     }
     if not recorders:
         return {}
-    logits = step.over_vocabulary().unflatten(0, (len(sentences), -1))
+    logits = step.over_vocabulary().reshape(len(sentences), -1, step.vocabulary)
     return {
         index: most_probable(logits[index], sentences[index].log_probability, recorder.top)
         for index, recorder in recorders.items()

@@ -188,8 +188,8 @@ function distribution(node) {
   }
   const rows = node.following.map(({ symbol, probability }) => {
     const child = children[node.id].find((each) => each.symbol === symbol);
-    if (!child) return row(spaced(symbol), probability, { "data-symbol": symbol });
-    const button = make("button", { type: "button", title: say(child) }, spaced(symbol));
+    if (!child) return row(shorten(spaced(symbol), 20), probability, { "data-symbol": symbol });
+    const button = make("button", { type: "button", title: say(child) }, shorten(spaced(symbol), 20));
     button.addEventListener("click", () => choose(child.id));
     return row(button, probability, { "data-symbol": symbol });
   });
