@@ -201,7 +201,7 @@ def test_what_is_no_text_is_named(translator, texts, named):
         ({"beamsize": 3}, "translate has no option 'beamsize': did you mean 'beam_size'"),
         ({"beamsize": None}, "no option 'beamsize'"),
         ({"nbest": 2}, "did you mean 'n_best'"),
-        ({"zzz": 2}, "it has beam_size, constraints, coverage_penalty"),
+        ({"zzz": 2}, "it has beam_size, cancellation, constraints, coverage_penalty"),
         ({"beam_size": "three"}, "beam size 'three'"),
         ({"beam_size": 2.5}, "beam size 2.5"),
         ({"length_penalty": "long"}, "length penalty 'long'"),

@@ -64,10 +64,12 @@ class _State(Collector):
         """A gauge for each thing, with a value for each model."""
         ready = GaugeMetricFamily("transduce_model_ready", "Whether a model is loaded", labels=["model"])
         restarts = GaugeMetricFamily("transduce_model_restarts", "How often its process has died", labels=["model"])
+        memory = GaugeMetricFamily("transduce_model_memory_bytes", "What loading it took at most", labels=["model"])
         waiting = GaugeMetricFamily("transduce_requests_under_way", "Requests not answered yet", labels=["model"])
         for process in self._models.processes:
             name = [process.model.name]
             ready.add_metric(name, float(process.is_ready))
             restarts.add_metric(name, process.restarts)
+            memory.add_metric(name, process.memory)
             waiting.add_metric(name, self._models.admission(process.model).requests)
-        yield from (ready, restarts, waiting)
+        yield from (ready, restarts, memory, waiting)

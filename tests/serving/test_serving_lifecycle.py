@@ -1,0 +1,227 @@
+"""What a server does when there is too much to do, something dies, clients leave, or it is told to stop."""
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.serving.running_server import serving
+from tests.tiny_run import DICTIONARY
+from transduce.inference import load
+
+pytest_plugins = ["tiny_run"]
+
+# Long enough to be under way for a while, and one sentence.
+SLOW = "bamo " * 900
+ASKED = {"source": "en", "target": "de"}
+
+
+def sentences(number, seed=1):
+    chance = random.Random(seed)
+    return [" ".join(chance.choices(list(DICTIONARY), k=chance.randint(1, 5))) for _ in range(number)]
+
+
+def send(server, **fields):
+    """A request whose answer is not waited for."""
+    place = urlsplit(server.address)
+    body = json.dumps({**ASKED, **fields}).encode()
+    connection = socket.create_connection((place.hostname, place.port))
+    head = (
+        f"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    connection.sendall(head.encode() + body)
+    return connection
+
+
+def figure(server, name, model="en-de"):
+    """A gauge of a model."""
+    lines = server.call("/metrics").body.decode().splitlines()
+    (found,) = [line for line in lines if line.startswith(f'transduce_{name}{{model="{model}"}}')]
+    return float(found.split()[-1])
+
+
+def under_way(server):
+    return figure(server, "requests_under_way")
+
+
+def wait_until(condition, seconds=30.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_many_users_get_their_own_answers_bit_for_bit(trained_run):
+    texts = sentences(200)
+    expected = [(each.text, each.score) for each in load(trained_run).translate(texts)]
+    body = {**ASKED, "details": ["score"]}
+    with serving(f"en-de={trained_run}") as server, ThreadPoolExecutor(16) as users:
+        answers = users.map(
+            lambda text: server.call("/v1/translate", {**body, "text": text}).json["translations"], texts
+        )
+        assert [(each["text"], each["score"]) for (each,) in answers] == expected
+
+
+def test_a_model_that_dies_is_back_and_its_work_is_refused(trained_run):
+    with serving(f"en-de={trained_run}") as server:
+        (child,) = server.children()
+        with ThreadPoolExecutor(4) as users:
+            waiting = [users.submit(server.call, "/translate", {**ASKED, "q": SLOW}) for _ in range(4)]
+            wait_until(lambda: under_way(server) == 4)
+            os.kill(child, signal.SIGKILL)
+            answers = [each.result() for each in waiting]
+        assert [each.status for each in answers] == [503] * 4
+        assert all(int(each.headers["retry-after"]) >= 1 for each in answers)
+        wait_until(lambda: server.call("/translate", {**ASKED, "q": "wemo"}).status == 200)
+        assert server.children() != [child]
+        assert figure(server, "model_restarts") == 1
+
+
+def test_work_of_clients_that_left_is_dropped(trained_run):
+    with serving(f"en-de={trained_run}") as server:
+        connections = [send(server, q=SLOW) for _ in range(3)]
+        wait_until(lambda: under_way(server) == 3)
+        for each in connections:
+            each.close()
+        begin = time.monotonic()
+        wait_until(lambda: under_way(server) == 0)
+        assert server.call("/translate", {**ASKED, "q": "wemo"}).json == {"translatedText": "yob"}
+        assert time.monotonic() - begin < 10
+
+
+def test_too_much_work_is_refused_and_the_rest_is_done(trained_run):
+    with serving(f"en-de={trained_run}", "--max-waiting", 2) as server, ThreadPoolExecutor(2) as users:
+        waiting = [users.submit(server.call, "/translate", {**ASKED, "q": SLOW}) for _ in range(2)]
+        wait_until(lambda: under_way(server) == 2)
+        refused = server.call("/translate", {**ASKED, "q": "wemo"})
+        assert refused.status == 429
+        assert int(refused.headers["retry-after"]) >= 1
+        assert "come again" in refused.json["error"]
+        assert server.call("/health").status == 200
+        assert [each.result().status for each in waiting] == [200, 200]
+
+
+def test_a_request_that_takes_too_long_ends(trained_run):
+    with serving(f"en-de={trained_run}", "--timeout", 0.2) as server:
+        answer = server.call("/translate", {**ASKED, "q": SLOW})
+        assert answer.status == 504
+        assert "0.2 seconds" in answer.json["error"]
+        wait_until(lambda: under_way(server) == 0)
+
+
+def test_a_stop_finishes_what_is_under_way(trained_run):
+    with serving(f"en-de={trained_run}") as server, ThreadPoolExecutor(1) as users:
+        waiting = users.submit(server.call, "/translate", {**ASKED, "q": SLOW})
+        wait_until(lambda: under_way(server) == 1)
+        children = server.children()
+        server.process.send_signal(signal.SIGTERM)
+        assert waiting.result().status == 200
+        server.process.wait(30)
+        for child in children:
+            with pytest.raises(ProcessLookupError):
+                os.kill(child, 0)
+
+
+def test_models_end_with_a_server_that_is_killed(trained_run):
+    with serving(f"en-de={trained_run}") as server:
+        (child,) = server.children()
+        server.process.kill()
+        status = Path(f"/proc/{child}/stat")
+        # Nobody here may fetch its exit status: a zombie has ended.
+        wait_until(lambda: not status.exists() or status.read_text().split()[2] == "Z")
+
+
+def test_only_who_has_a_key_is_let_in(trained_run, tmp_path):
+    keys = tmp_path / "keys"
+
+    def add(name, *rate):
+        command = [sys.executable, "-m", "transduce", "serve", str(trained_run), "--keys", str(keys), "--add-key", name]
+        return subprocess.run([*command, *rate], capture_output=True, text=True, check=True).stdout.strip()
+
+    free, slow = add("anna"), add("berta", "--rate", "2")
+    assert free not in keys.read_text()
+    with serving(f"en-de={trained_run}", "--keys", keys) as server:
+        body = {**ASKED, "q": "wemo"}
+        assert server.call("/translate", body).status == 403
+        assert server.call("/translate", {**body, "api_key": "wrong"}).status == 403
+        assert server.call("/translate", {**body, "api_key": free}).status == 200
+        assert server.call("/translate", body, authorization=f"Bearer {free}").status == 200
+        deepl = {"text": ["wemo"], "target_lang": "DE", "source_lang": "EN"}
+        assert server.call("/v2/translate", deepl, authorization=f"DeepL-Auth-Key {free}").status == 200
+        assert "message" in server.call("/v2/translate", deepl).json
+        assert server.call("/v1/models/en-de").status == 403
+        assert [server.call("/translate", {**body, "api_key": slow}).status for _ in range(3)] == [200, 200, 429]
+        assert server.call("/translate", {**body, "api_key": free}).status == 200
+        assert server.call("/frontend/settings").json["keyRequired"] is True
+        assert server.call("/health").status == 200
+
+
+def test_models_come_and_go_within_the_memory_they_may_have(trained_run):
+    models = [f"{pair}={trained_run}" for pair in ("en-de", "de-en", "en-fr")]
+    with serving(*models, "--lazy") as server:
+        assert server.children() == []
+        answers = [
+            server.call("/translate", {"q": "wemo", "source": s, "target": t}) for s, t in (("en", "de"), ("de", "en"))
+        ]
+        assert [each.json for each in answers] == [{"translatedText": "yob"}] * 2
+        assert len(server.children()) == 2
+        memory = figure(server, "model_memory_bytes")
+        assert memory > 50e6
+    with serving(*models, "--memory", round(2.5 * memory / 2**20)) as server:
+        for source, target in (("en", "de"), ("de", "en"), ("en", "fr"), ("en", "de")):
+            answer = server.call("/translate", {"q": "wemo", "source": source, "target": target})
+            assert answer.json == {"translatedText": "yob"}
+            assert len(server.children()) <= 2
+
+
+def test_pages_of_others_call_only_where_they_may(trained_run):
+    with serving(f"en-de={trained_run}", "--cors", "https://mine.example") as server:
+        mine, other = (server.call("/health", origin=f"https://{name}.example").headers for name in ("mine", "other"))
+        assert mine["access-control-allow-origin"] == "https://mine.example"
+        assert "access-control-allow-origin" not in other
+
+
+def run(*arguments):
+    command = [sys.executable, "-m", "transduce", "serve", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_what_cannot_be_served_is_said_before_anything_is(trained_run, tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for arguments, error in (
+        ([tmp_path / "nothing"], "there is no such folder"),
+        ([f"german={trained_run}"], "'german' is no pair of languages"),
+        ([trained_run, trained_run], "each needs its languages"),
+        ([f"en-de={trained_run}", f"en-de={trained_run}"], "there is a model for en-de already"),
+        ([f"en-de={empty}"], "empty"),
+        ([trained_run, "--keys", tmp_path / "nothing"], "--add-key"),
+    ):
+        ended = run(*arguments, "--port", "0")
+        assert ended.returncode == 2
+        assert error in ended.stderr
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        ended = run(trained_run, "--port", taken.getsockname()[1])
+        assert ended.returncode == 2
+        assert "cannot listen there" in ended.stderr
+
+
+def test_no_text_comes_into_the_log(trained_run):
+    with serving(f"en-de={trained_run}") as server:
+        server.call("/translate", {**ASKED, "q": "wemo kari"})
+        server.call("/translate", {**ASKED, "q": "wemo " * 3000})
+        server.call("/translate?q=wemo", b"{wemo", "POST")
+        threading.Event().wait(0.2)
+        assert not any("wemo" in line for line in server.log)
