@@ -22,7 +22,7 @@ def standalone(name: str, title: str, data: Any) -> str:  # noqa: ANN401 - whate
 def compose(name: str, title: str, body: str) -> str:
     """A page with this body, and the style and script of the files called ``name``."""
     parts = {
-        "title": html.escape(title),
+        "title": escape(title),
         "style": asset("page.css") + asset(f"{name}.css"),
         "body": body,
         "script": asset(f"{name}.js"),
@@ -33,6 +33,11 @@ def compose(name: str, title: str, body: str) -> str:
 def fill(template: str, parts: Mapping[str, str]) -> str:
     """A template with each ``{{name}}`` replaced; what stands in the parts is left as it is."""
     return re.sub(r"\{\{(\w+)\}\}", lambda mark: parts[mark[1]], template)
+
+
+def escape(text: str) -> str:
+    """Text as it stands in HTML, in an attribute too; half a surrogate pair, which no file can hold, as ``?``."""
+    return html.escape(text.encode("utf-8", "replace").decode())
 
 
 def embed(data: Any) -> str:  # noqa: ANN401 - whatever JSON can hold

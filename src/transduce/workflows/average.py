@@ -8,7 +8,7 @@ from transduce.config.files import check_vacant
 from transduce.models import build
 from transduce.text import TokenizerPair
 from transduce.training import average_weights, list_checkpoints, read_weights
-from transduce.workflows.run_directory import RunDirectory
+from transduce.workflows.run_directory import RunDirectory, check_run
 
 
 def average(run: RunDirectory, last: int, out: Path) -> list[int]:
@@ -17,10 +17,7 @@ def average(run: RunDirectory, last: int, out: Path) -> list[int]:
     Raises:
         BadInputError: It is no run directory, or has fewer checkpoints; or something stands at ``out``.
     """
-    if not run.config.is_file():
-        raise BadInputError(
-            f"{run.root}: not a run directory: {run.config.name} is missing; give the folder that train --out named"
-        )
+    check_run(run)
     if last < 1:
         raise BadInputError(
             f"--last {last}: must be at least 1: the model is the mean of so many of the newest checkpoints"

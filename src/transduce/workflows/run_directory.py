@@ -80,6 +80,23 @@ def check_room(run: RunDirectory) -> None:
         raise BadInputError(f"{run.root}: {what}: a run directory would overwrite what is there: give another --out")
 
 
+def check_run(run: RunDirectory) -> None:
+    """Let pass a folder that a run was written to.
+
+    Raises:
+        BadInputError: It is none; a model directory, say, which does not know how it was trained.
+    """
+    if run.root.is_file():
+        raise BadInputError(f"{run.root}: is a file, a run directory belongs here: the folder that train --out named")
+    if not run.root.exists():
+        raise BadInputError(f"{run.root}: no such run directory: give the folder that train --out named")
+    if not run.config.is_file():
+        what = "a model directory and no run" if (run.root / "config.json").is_file() else "not a run directory"
+        above = RunDirectory(run.root.resolve().parent)
+        where = f"its run is {above.root}" if above.config.is_file() else "give the folder that train --out named"
+        raise BadInputError(f"{run.root}: {what}: {run.config.name} is missing; {where}")
+
+
 def default_out(run_file: Path) -> Path:
     """``runs/NAME``, NAME being the run file's; a run directory's own ``run.toml`` means that directory."""
     if run_file.name == "run.toml" and (run_file.parent / "store").is_dir():
