@@ -104,6 +104,7 @@ def test_it_is_trained_resumed_searched_scored_and_evaluated(config, tmp_path, c
     sources.write_text("bamo\n")
     references.write_text("ti\n")
     assert _run(["evaluate", str(tmp_path / "mean"), "--source", str(sources), "--reference", str(references)]) == 0
+    assert _run(["heads", str(run), "--source", str(sources), "--target", str(references)]) == 2
     for precision in ("bfloat16", "int8"):
         assert len(load(run, precision).translate(texts)) == 3
     assert inspect_model(str(run / "best"))["parameters"]["total"] == sum(x.numel() for x in one.values())

@@ -17,6 +17,7 @@ from transduce.cli.demo import demo
 from transduce.cli.doctor import doctor
 from transduce.cli.evaluate import evaluate
 from transduce.cli.export import export
+from transduce.cli.heads import heads
 from transduce.cli.help import Verb
 from transduce.cli.inspect import inspect
 from transduce.cli.log import be_quiet, be_verbose, log_on_standard_error
@@ -48,6 +49,7 @@ for verb in (
     score,
     evaluate,
     attention,
+    heads,
     search,
     average,
     shortlist,

@@ -115,7 +115,7 @@ MEASURES: Final[Mapping[MeasureKey, HeadMeasure]] = MappingProxyType(
         "end": HeadMeasure("end", "share", 3, "of weight on the end symbol; decoder: on the begin symbol"),
         "agreement": HeadMeasure("agreement", "share", 3, "of a head's links that the alignment has"),
         "aer": HeadMeasure("AER", "share", 3, "alignment error rate against the given alignment; lower is better"),
-        "bleu_loss": HeadMeasure("BLEU lost", "BLEU", 2, "where the head is muted; negative: better without it"),
+        "bleu_loss": HeadMeasure("BLEU lost", "points", 2, "where the head is muted; negative: better without it"),
         "p_value": HeadMeasure("p", "", 3, "of the lost BLEU, by paired bootstrap resampling"),
     }
 )

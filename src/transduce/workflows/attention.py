@@ -1,6 +1,5 @@
 """What a model attends to, as a page: weights of sentences, and what it writes without each of its heads."""
 
-import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +8,9 @@ from transduce.bundle import load_bundle
 from transduce.config import BadInputError, Precision
 from transduce.inference import Translator
 from transduce.inference.arguments import read_device
-from transduce.models import heads_of, mute
+from transduce.models import heads_of
 from transduce.viewing import ViewedSentence
+from transduce.workflows.muting import without_each
 
 
 def view_sentences(
@@ -43,12 +43,10 @@ def view_sentences(
     ]
     if not muting:
         return viewed
-    others = {}
-    for head in heads:
-        other = copy.deepcopy(bundle.model)
-        mute(other, [head])
-        without = Translator(replace(bundle, model=other), precision, place, consume=True)
-        others[head] = [each.text for each in without.translate(texts, first_number=None)]
+    others = {
+        head: [each.text for each in without.translate(texts, first_number=None)]
+        for head, without in without_each(bundle, heads, precision, place)
+    }
     return [
         replace(each, muted={head: outputs[index] for head, outputs in others.items()})
         for index, each in enumerate(viewed)
