@@ -1,7 +1,6 @@
 """Paragraphs: split into sentences, translated all together, and put together again."""
 
 import math
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
@@ -10,7 +9,7 @@ from transduce.config import BadInputError, TransduceError
 from transduce.data.lines import is_text
 from transduce.inference.arguments import shorten
 from transduce.inference.translation import Translation
-from transduce.text import split_sentences
+from transduce.text import find_gap, split_sentences
 
 Parts = list[tuple[str, str]]
 
@@ -67,7 +66,9 @@ def _join(parts: Parts, outcomes: Sequence[Translation | TransduceError]) -> Tra
 def _join_outputs(parts: Parts, translations: Sequence[Translation]) -> Translation:
     """One output of each sentence as the text's."""
     texts = [each.text for each in translations]
-    gaps = [_gap(sentence, separator, text) for (sentence, separator), text in zip(parts[:-1], texts[:-1], strict=True)]
+    gaps = [
+        find_gap(sentence, separator, text) for (sentence, separator), text in zip(parts[:-1], texts[:-1], strict=True)
+    ]
     return Translation(
         "".join(chain.from_iterable(zip(texts, [*gaps, parts[-1][1]], strict=True))),
         math.fsum(each.log_probability for each in translations),
@@ -75,13 +76,3 @@ def _join_outputs(parts: Parts, translations: Sequence[Translation]) -> Translat
         tuple(chain.from_iterable(each.tokens for each in translations)),
         at_limit=any(each.at_limit for each in translations),
     )
-
-
-def _gap(sentence: str, separator: str, translation: str) -> str:
-    """The source's own separator, or a space where Chinese or Japanese needs none and the translation does."""
-    return " " if not separator and _ends_wide(sentence) and not _ends_wide(translation) else separator
-
-
-def _ends_wide(text: str) -> bool:
-    # The last two: a wide full stop may be followed by a quotation mark, which is as wide as its neighbours.
-    return any(unicodedata.east_asian_width(character) in "WF" for character in text[-2:])

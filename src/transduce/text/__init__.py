@@ -4,23 +4,29 @@ from transduce.text.bpe import learn_bpe
 from transduce.text.dropout import BpeDropout
 from transduce.text.learn import learn_tokenizer
 from transduce.text.linearization import Linearization
+from transduce.text.markup import Markup, Segment
 from transduce.text.pair import TokenizerPair
+from transduce.text.pieces import AlignedText
 from transduce.text.sentencepiece import import_sentencepiece
-from transduce.text.sentences import split_sentences
+from transduce.text.sentences import find_gap, split_sentences
 from transduce.text.symbols import check_symbols
 from transduce.text.tokenizer import Tokenizer
 from transduce.text.trees import BadTreeError, Tree, clean, escape, parse_brackets, read_trees, unescape
 
 __all__ = [
+    "AlignedText",
     "BadTreeError",
     "BpeDropout",
     "Linearization",
+    "Markup",
+    "Segment",
     "Tokenizer",
     "TokenizerPair",
     "Tree",
     "check_symbols",
     "clean",
     "escape",
+    "find_gap",
     "import_sentencepiece",
     "learn_bpe",
     "learn_tokenizer",

@@ -1,6 +1,7 @@
 """Text to sentences, by the rules of the ``sentencex`` library, with nothing lost between them."""
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from itertools import accumulate, pairwise
 from typing import Final
@@ -52,6 +53,19 @@ def split_sentences(text: str, language: str = "en") -> list[tuple[str, str]]:
     starts = [start for start, _ in spans] + [len(text)]
     parts = [(text[start:end], text[end:following]) for (start, end), following in zip(spans, starts[1:], strict=True)]
     return [("", text[: starts[0]]), *parts] if starts[0] else parts
+
+
+def find_gap(sentence: str, separator: str, translation: str) -> str:
+    """What stands between a translation and the next one, where the separator stood behind its sentence.
+
+    It is the same, or a space where Chinese or Japanese needs none and the translation does.
+    """
+    return " " if not separator and _ends_wide(sentence) and not _ends_wide(translation) else separator
+
+
+def _ends_wide(text: str) -> bool:
+    # The last two: a wide full stop may be followed by a quotation mark, which is as wide as its neighbours.
+    return any(unicodedata.east_asian_width(character) in "WF" for character in text[-2:])
 
 
 def _code(language: str) -> str:
