@@ -88,19 +88,19 @@ def throughput(lines: Sequence[Line]) -> list[tuple[int, float]]:
 
     Tokens and seconds are counted over all sessions: where a training was resumed, they go on from its checkpoint.
     """
-    start = {"step": 0, "target_tokens": 0, "seconds": 0.0}
-    speeds = []
-    for before, line in pairwise([start, *_of(lines, "train")]):
-        tokens, seconds = (_grown(before, line, key) for key in ("target_tokens", "seconds"))
-        if tokens is not None and seconds:
-            speeds.append((line["step"], tokens / seconds))
-    return speeds
+    counts = [(line["step"], _count(line, "target_tokens"), _count(line, "seconds")) for line in _of(lines, "train")]
+    known = [(step, tokens, seconds) for step, tokens, seconds in counts if tokens is not None and seconds is not None]
+    return [
+        (step, (tokens - before) / (seconds - start))
+        for (_, before, start), (step, tokens, seconds) in pairwise([(0, 0.0, 0.0), *known])
+        if tokens >= before and seconds > start  # else, they began anew
+    ]
 
 
-def _grown(before: Line, line: Line, key: str) -> float | None:
-    """By how much a count has grown; None where it is not known, or began anew."""
-    first, last = number(before, key), number(line, key)
-    return None if first is None or last is None or last < first else last - first
+def _count(line: Line, key: str) -> float | None:
+    """A number that only grows."""
+    value = number(line, key)
+    return value if value is not None and 0 <= value < float("inf") else None
 
 
 def number(line: Line, key: str) -> float | None:
@@ -145,14 +145,14 @@ def _charts(lines: Sequence[Line], best: Line | None, best_metric: MetricKey) ->
     yield Chart("Throughput", "target tokens per second", [speeds], _whole, from_zero=True)
     norms = _series(training, "gradient_norm")
     yield Chart("Gradient norm", "mean of the steps", norms, _short, from_zero=True, logarithmic=True)
-    if any(number(line, "skipped") for line in training):
+    if any(_count(line, "skipped") for line in training):
         yield Chart("Skipped updates", "so far", _series(training, "skipped"), _whole, from_zero=True, whole=True)
 
 
 def _steps_without_updates(lines: Sequence[Line]) -> set[int]:
     """Where all updates since the line before were skipped: the loss of such a line is that of nothing."""
-    training = pairwise([{"target_tokens": 0}, *_of(lines, "train")])
-    return {line["step"] for before, line in training if _grown(before, line, "target_tokens") == 0}
+    counts = [(0, 0.0), *((line["step"], _count(line, "target_tokens")) for line in _of(lines, "train"))]
+    return {step for (_, before), (step, tokens) in pairwise(counts) if tokens == before is not None}
 
 
 def _point(line: Line | None, key: str) -> tuple[int, float] | None:
@@ -167,13 +167,13 @@ def _figures(lines: Sequence[Line], best: Line | None, best_metric: MetricKey) -
     if not training:
         return figures
     last = training[-1]
-    tokens, seconds = number(last, "target_tokens") or 0, number(last, "seconds") or 0
+    tokens, seconds = _count(last, "target_tokens") or 0, _count(last, "seconds") or 0
     time = f"{describe_time(seconds)} without validation"
     figures["Trained"] = f"{last['step']:,} steps, {tokens:,.0f} target tokens, {time}"
     if seconds:
         figures["Throughput"] = f"{tokens / seconds:,.0f} target tokens per second"
     norms = [(value, line["step"]) for line in training if (value := number(line, "gradient_norm")) is not None]
-    skipped = [value for line in training if (value := number(line, "skipped")) is not None]
+    skipped = [value for line in training if (value := _count(line, "skipped")) is not None]
     figures["Gradient norm"] = (
         f"{_short(norms[-1][0])} at the end, largest {_short(max(norms)[0])} (to step {max(norms)[1]:,})"
         if norms

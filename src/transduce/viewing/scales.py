@@ -35,14 +35,17 @@ def make_scale(
     ``whole`` numbers only.
     """
     low, high = min(values), max(values)
-    if logarithmic and low > 0 and high > _SPREAD * low:
+    if logarithmic and low > _SMALLEST and high > _SPREAD * low:
         return Scale(_powers(low, high), logarithmic=True)
     if from_zero:
         low, high = min(low, 0.0), max(high, 0.0)
-    if high - low <= max(_ROUNDING * max(abs(low), abs(high)), _SMALLEST):
-        low, high = low - (abs(low) / 2 or 1), high + (abs(high) / 2 or 1)
+    largest = max(abs(low), abs(high))
+    if high - low <= max(_ROUNDING * largest, _SMALLEST):  # as good as equal
+        room = largest / 2 if largest > _SMALLEST else 1.0
+        low, high = low if from_zero else low - room, high + room
     step = max(_round_up((high - low) / _STEPS), float(whole))
-    first, last = math.floor(low / step + _ROUNDING), math.ceil(high / step - _ROUNDING)
+    first = math.floor(low / step + _ROUNDING)
+    last = max(first + 1, math.ceil(high / step - _ROUNDING))
     return Scale([number * step for number in range(first, last + 1)])
 
 

@@ -14,6 +14,7 @@ _log = logging.getLogger(__name__)
 
 # What says most of a run, as far as its architecture has it.
 _MODEL: Final = ("architecture", "encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "norm", "dropout")
+_NAMED: Final = 5  # damaged lines
 _REGIME: Final = ("max_steps", "max_minutes", "batch_tokens", "accumulate", "learning_rate", "warmup_steps", "seed")
 
 
@@ -65,8 +66,8 @@ def read_metrics(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
         notes.append("the last line is cut short, as a crash or a full disk leaves it: left out (--resume repairs it)")
         damaged.pop()
     if damaged:
-        shown = ", ".join(map(str, damaged[:5])) + (" ..." if len(damaged) > 5 else "")
-        notes.append(f"{len(damaged):,} lines are damaged and left out: line {shown}")
+        more = f" and {len(damaged) - _NAMED:,} more" if len(damaged) > _NAMED else ""
+        notes.append(f"damaged lines are left out: {', '.join(map(str, damaged[:_NAMED]))}{more}")
     return lines, notes
 
 
