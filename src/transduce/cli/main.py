@@ -23,6 +23,7 @@ from transduce.cli.inspect import inspect
 from transduce.cli.log import be_quiet, be_verbose, log_on_standard_error
 from transduce.cli.parse import parse
 from transduce.cli.prepare import prepare
+from transduce.cli.report import report
 from transduce.cli.reproduce import reproduce
 from transduce.cli.score import score
 from transduce.cli.search import search
@@ -48,6 +49,7 @@ for verb in (
     serve,
     score,
     evaluate,
+    report,
     attention,
     heads,
     search,

@@ -3,6 +3,7 @@
 from transduce.viewing.attention import AttentionPage, HasAttention, ViewedSentence
 from transduce.viewing.head_roles import HeadRolesPage
 from transduce.viewing.pictures import draw_attention, draw_head_roles
+from transduce.viewing.report import ReportPage, TrainingRecord
 from transduce.viewing.search import HasSearch, SearchPage
 
 __all__ = [
@@ -10,7 +11,9 @@ __all__ = [
     "HasAttention",
     "HasSearch",
     "HeadRolesPage",
+    "ReportPage",
     "SearchPage",
+    "TrainingRecord",
     "ViewedSentence",
     "draw_attention",
     "draw_head_roles",
