@@ -141,7 +141,9 @@ def layer_means(roles: Sequence[HeadRole]) -> list[LayerMean]:
     for (kind, layer), rows in groupby(roles, key=lambda role: role.head[:2]):
         heads = list(rows)
         columns = {key: [value for role in heads if (value := role.of(key)) is not None] for key in MEASURES}
-        means = {key: sum(values) / len(values) for key, values in columns.items() if values and key != "p_value"}
+        means: dict[MeasureKey, float] = {
+            key: sum(values) / len(values) for key, values in columns.items() if values and key != "p_value"
+        }
         found.append(LayerMean(kind, layer, means))
     return found
 

@@ -230,7 +230,8 @@ class Engine:
         self, work: Callable[[list[int]], list[T]], sources: Sequence[Ids], targets: Sequence[Ids]
     ) -> list[T | TooLittleMemory]:
         """What ``work`` makes of each pair, in their order."""
-        found = dict(_each_within_memory(work, _batches(_lengths(sources, targets), self._batch_tokens)))
+        each = _each_within_memory(work, _batches(_lengths(sources, targets), self._batch_tokens))
+        found = dict(each)
         return [found[row] for row in range(len(sources))]
 
     def _source(self, sources: Sequence[Ids]) -> Tokens:

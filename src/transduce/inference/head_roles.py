@@ -218,7 +218,7 @@ def _ratio(sums: Numbers, divisor: Numbers | float) -> Numbers:
 
 
 def _add(one: Ratios, other: Ratios) -> Ratios:
-    return {key: one.get(key, 0) + other.get(key, 0) for key in {**one, **other}}
+    return one | other | {key: one[key] + other[key] for key in one.keys() & other.keys()}
 
 
 def _rows(kind: AttentionKind, ratios: Ratios) -> list[HeadRole]:
