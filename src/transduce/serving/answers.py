@@ -13,9 +13,11 @@ from transduce.inference import Translation, Translator
 from transduce.inference.paragraphs import check_options, translate_paragraphs
 from transduce.inference.running import Cancellation
 from transduce.text import split_sentences
-from transduce.viewing import AttentionPage, ViewedSentence
+from transduce.viewing import AttentionPage, SearchPage, ViewedSentence
 
 Without = Callable[[Collection[AttentionHead]], Translator]
+# Next symbols that are told of each hypothesis.
+_TOP: Final = 10
 # What only a single sentence has.
 _OF_SENTENCES: Final = ("alignment", "attention", "prefixes", "must_contain")
 
@@ -43,6 +45,8 @@ class Answers:
                 return split_sentences(call["text"], call["language"])
             case "attend":
                 return self._attend(call)
+            case "search":
+                return SearchPage(self._translator.trace_search(call["text"], top=_TOP, **call["settings"])).data()
             case "card":
                 return {"summary": repr(self._translator)}
             case other:

@@ -89,6 +89,15 @@ class Attention(Body):
     mute: tuple[_Head, ...] = ()
 
 
+class Search(Settings):
+    """``POST /v1/search``: the search for the output of one sentence."""
+
+    text: str
+    source: str
+    target: str
+    prefix: str | None = None
+
+
 @final
 class Own:
     """The operations, each a method."""
@@ -113,6 +122,11 @@ class Own:
             Operation(
                 *("POST", "/v1/attention", self.attention, "All attention weights of a sentence and its output"),
                 *(Attention, _OBJECT),
+                takes=_JSON,
+            ),
+            Operation(
+                *("POST", "/v1/search", self.search, "All hypotheses of a search, with what might have come next"),
+                *(Search, _OBJECT),
                 takes=_JSON,
             ),
             Operation("GET", "/v1/models", self.models, "All models", answer={"type": "array", "items": _OBJECT}),
@@ -159,6 +173,14 @@ class Own:
         check_texts([body.text, body.output or ""])
         mute = [[kind, int(layer), int(head)] for kind, layer, head in (each.split("/") for each in body.mute)]
         work = self._service.ask(body.source, body.target, "attend", body.text, output=body.output, mute=mute)
+        return JSONResponse(await unless_left(request, work))
+
+    async def search(self, request: Request) -> Response:
+        """The tree of hypotheses, as ``transduce search --format json`` has it."""
+        body = check(Search, await self._fields(request))
+        check_texts([body.text, body.prefix or ""])
+        settings = _settings(body) | ({} if body.prefix is None else {"prefix": body.prefix})
+        work = self._service.ask(body.source, body.target, "search", body.text, settings=settings)
         return JSONResponse(await unless_left(request, work))
 
     async def models(self, _: Request) -> Response:

@@ -202,6 +202,32 @@ function compared(text, other) {
   return other.split(/(\s+)/).map((part) => part.trim() && !known.has(part) ? make("span", { class: "changed" }, part) : part);
 }
 
+// A page around this one may translate without a head; one of another origin may not even be asked.
+function around() {
+  try { return window.parent.translateWithout ?? null; } catch { return null; }
+}
+
+// What a head is for, as far as that is known, or the button that finds out.
+function withoutHead(sentence) {
+  const head = `${state.kind}/${state.layer}/${state.head}`;
+  const without = sentence.muted[head];
+  if (without === sentence.text) return make("p", { class: "without" }, "Without this head: the same.");
+  if (without !== undefined) return make("p", { class: "without" }, "Without this head: ", ...compared(sentence.text, without));
+  const translateWithout = around();
+  if (!translateWithout) return "";
+  const button = make("button", { type: "button", class: "mute" }, "Translate without this head");
+  button.addEventListener("click", async () => {
+    button.disabled = true;
+    try {
+      sentence.muted[head] = await translateWithout(head);
+      showSentences();
+    } catch (error) {
+      button.replaceWith(make("p", { class: "without" }, error.message));
+    }
+  });
+  return button;
+}
+
 const kept = data.sentences.map(() => ({ chosen: null }));
 
 function showSentences() {
@@ -209,9 +235,7 @@ function showSentences() {
     const seen = view(sentence, state.kind, state.layer, state.head);
     const article = make("article", { class: "sentence" }, make("p", {}, gather(sentence.source.slice(0, -1), sentence.source_words.slice(0, -1)).map((each) => each.label).join(" ")));
     if (sentence.text) article.append(make("p", { class: "faint" }, sentence.text));
-    const without = sentence.muted[`${state.kind}/${state.layer}/${state.head}`];
-    if (without !== undefined)
-      article.append(make("p", { class: "without" }, without === sentence.text ? "Without this head: the same." : "Without this head: ", ...(without === sentence.text ? [] : compared(sentence.text, without))));
+    article.append(withoutHead(sentence));
     article.append(make("div", { class: "drawing" }, state.view === "lines" ? lines(seen, kept[index]) : heatMap(seen)));
     return article;
   }));
