@@ -353,7 +353,9 @@ def _translate_dev(
         translator = Translator(bundle(model), precision, next(model.parameters()).device)
         # A model that has just begun to learn finds no end: no reason to warn.
         outputs = {make: make(translator, dev, beam_size=1, first_number=None) for make in {*makers.values()}}
-        scores = {key: corpus_score(key, outputs[make], dev.references_of(key)).value for key, make in makers.items()}
+        scores: dict[str, float] = {
+            key: corpus_score(key, outputs[make], dev.references_of(key)).value for key, make in makers.items()
+        }
         first = islice(zip(dev.sources, dev.references_of(usual), outputs[makers[usual]], strict=True), _SAMPLES)
         return DevOutputs(scores, [Sample(*each) for each in first])
 
