@@ -11,7 +11,7 @@ from transduce.config.attention import AttentionHead
 from transduce.config.head_roles import MEASURES, HeadRole, layer_means, measured
 from transduce.inference import AttentionMaps, HeadStatistics
 from transduce.inference.alignment import ReferenceAlignment, read_pharaoh
-from transduce.inference.head_roles import measure
+from transduce.inference.head_roles import measure, own_alignment
 
 pytest_plugins = ["tiny_run"]
 
@@ -107,6 +107,11 @@ def test_the_own_alignment_is_the_layers_before_the_last():
     maps = AttentionMaps(*(getattr(maps, name) for name in list(maps.__dataclass_fields__)[:-1]), cross=layers)
     assert [role.agreement for role in roles_of(maps)] == [0, 0, 0, 1, 1, 1]
     assert all(role.aer is None for role in roles_of(maps))
+
+
+def test_the_own_alignment_is_what_translate_gives(translator):
+    (output,) = translator.translate([SOURCES[0]], return_alignment=True)
+    assert own_alignment(translator.attend(SOURCES[0])).sure == {*output.alignment}
 
 
 def test_against_loops_over_single_pairs(trained_run):
