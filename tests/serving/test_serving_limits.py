@@ -1,0 +1,169 @@
+"""Who is let in, in numbers that a person can check; keys, languages and what models are called."""
+
+import asyncio
+
+import pytest
+
+from transduce.config import BadInputError
+from transduce.serving import add_key, frames, read_models
+from transduce.serving.admission import Admission, RateLimit
+from transduce.serving.keys import find_key, read_keys
+from transduce.serving.languages import detect, language_name
+from transduce.serving.refusal import TooMany
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def work(admission, clock, characters, seconds):
+    with admission.admit(characters):
+        clock.now += seconds
+
+
+def test_what_stands_before_a_request_counts_in_seconds_of_work():
+    clock = Clock()
+    admission = Admission(waiting=100, wait=10, clock=clock)
+    work(admission, clock, 500, 5)  # 100 characters a second
+    with admission.admit(700), admission.admit(290):
+        assert (admission.requests, admission.characters) == (2, 990)
+        with admission.admit(5), admission.admit(5), pytest.raises(TooMany) as refused, admission.admit(1):
+            pass
+    assert refused.value.retry_after == 5  # ten seconds of work, of which half is to be done by then
+    assert (admission.requests, admission.characters) == (0, 0)
+
+
+def test_the_first_request_is_let_in_however_large():
+    clock = Clock()
+    admission = Admission(waiting=1, wait=1, clock=clock)
+    work(admission, clock, 10, 1)
+    with admission.admit(10**6):
+        assert admission.requests == 1
+
+
+def test_before_any_speed_is_known_the_number_of_requests_counts():
+    admission = Admission(waiting=2, wait=0.1)
+    with admission.admit(10**6), admission.admit(1), pytest.raises(TooMany), admission.admit(1):
+        pass
+
+
+def test_work_that_failed_is_no_speed():
+    clock = Clock()
+    admission = Admission(waiting=100, wait=10, clock=clock)
+    work(admission, clock, 100, 1)
+    with pytest.raises(KeyError), admission.admit(10**9):
+        raise KeyError
+    with admission.admit(1000), pytest.raises(TooMany), admission.admit(1):
+        pass
+
+
+def test_idle_time_is_no_work():
+    clock = Clock()
+    admission = Admission(waiting=100, wait=10, clock=clock)
+    work(admission, clock, 100, 1)
+    clock.now += 3600
+    with admission.admit(999), admission.admit(1), pytest.raises(TooMany), admission.admit(1):
+        pass
+
+
+def test_so_many_requests_a_minute_and_no_more():
+    clock = Clock()
+    limit = RateLimit(clock)
+    for _ in range(30):
+        limit.take("anna", 30)
+    with pytest.raises(TooMany) as refused:
+        limit.take("anna", 30)
+    assert refused.value.retry_after == 2
+    limit.take("berta", 30)
+    clock.now += 2
+    limit.take("anna", 30)
+    with pytest.raises(TooMany):
+        limit.take("anna", 30)
+    for _ in range(1000):
+        limit.take("carl", None)
+
+
+def test_a_key_is_known_by_its_hash_alone(tmp_path):
+    path = tmp_path / "keys"
+    given = [add_key(path, name, rate) for name, rate in (("anna", None), ("berta", 60))]
+    keys = read_keys(path)
+    assert [(key.name, key.rate) for key in keys] == [("anna", None), ("berta", 60)]
+    assert not any(each in path.read_text() for each in given)
+    assert [find_key(keys, each).name for each in given] == ["anna", "berta"]
+    for wrong in ("", "x", given[0][:-1], keys[0].sha256, "\ud800"):
+        assert find_key(keys, wrong) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("anna 5\n", "line 1: has not name"),
+        ("# comment\n\nanna many " + "0" * 64, "line 3: 'many'"),
+        ("anna 0 " + "0" * 64, "'0' is no number of requests"),
+        ("anna - 12345", "no SHA-256"),
+    ],
+)
+def test_a_wrong_line_of_keys_is_named(tmp_path, text, error):
+    path = tmp_path / "keys"
+    path.write_text(text)
+    with pytest.raises(BadInputError, match=error):
+        read_keys(path)
+
+
+def test_a_key_has_one_name_and_keeps_what_was_there(tmp_path):
+    path = tmp_path / "keys"
+    path.write_text("# mine\nanna - " + "0" * 64)  # no line end
+    add_key(path, "berta", None)
+    assert [key.name for key in read_keys(path)] == ["anna", "berta"]
+    assert path.read_text().startswith("# mine\n")
+    with pytest.raises(BadInputError, match="a key of anna already"):
+        add_key(path, "anna", None)
+    with pytest.raises(BadInputError, match="no name of a key"):
+        add_key(path, "two words", None)
+
+
+def test_languages_have_names_and_texts_have_languages():
+    assert [language_name(code) for code in ("de", "pt_BR", "zh_Hant", "source")] == [
+        "German",
+        "Portuguese (Brazil)",
+        "Chinese (Traditional)",
+        "source",
+    ]
+    german = "Guten Tag, wie geht es Ihnen heute?"
+    assert detect(german).language == "de"
+    assert 80 < detect(german).confidence <= 100
+    assert detect(german, ["en", "de_AT"]).language == "de_AT"
+    assert detect(german, ["en", "fr"]).confidence < 20
+    assert detect("", ["source"]) == detect("x", ["source"])
+    assert detect("half \ud83d", ["en"]).language == "en"
+
+
+def test_a_model_is_called_by_its_languages(tmp_path):
+    folder = tmp_path / "a=b"
+    folder.mkdir()
+    (only,) = read_models([str(folder)])
+    assert (only.source, only.target, only.name, only.path) == ("source", "target", "source-target", folder)
+    first, second = read_models([f"en-de={tmp_path}", f"pt_BR-en={folder}"])
+    assert (first.name, second.source, second.path) == ("en-de", "pt_BR", folder)
+
+
+def test_messages_come_through_a_pipe_whole(tmp_path):
+    messages = [{"text": "ü \ud83d 漢"}, {}, {"many": list(range(10_000))}]
+    path = tmp_path / "pipe"
+    path.write_bytes(b"".join(map(frames.pack, messages)) + frames.pack({"cut": 1})[:-1])
+    with path.open("rb") as stream:
+        assert [frames.read(stream) for _ in range(4)] == [*messages, None]
+
+    async def receive():
+        stream = asyncio.StreamReader()
+        stream.feed_data(path.read_bytes())
+        stream.feed_eof()
+        return [await frames.receive(stream) for _ in range(4)]
+
+    assert asyncio.run(receive()) == [*messages, None]
