@@ -21,9 +21,10 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, final
 
 import torch
 
@@ -186,8 +187,8 @@ def load(address: str, folder: Path, *, clients: int, seconds: float, rate: floa
 def serve_ours(options: argparse.Namespace) -> Iterator[str]:
     """``transduce serve``, with a queue that refuses none of the clients."""
     command = ["-m", "transduce", "serve", f"en-de={options.model}", "--port", "0", "--max-wait", "60"]
-    with running([sys.executable, *command]) as address:
-        yield address
+    with running([sys.executable, *command]) as server:
+        yield server.address
 
 
 @contextmanager
@@ -196,12 +197,21 @@ def serve_plainly(options: argparse.Namespace, folder: Path) -> Iterator[str]:
     _, generation = load_settings(options.model)
     paths = find_model(options.model), folder / "exported"
     arguments = [*map(str, (*paths, generation.beam_size, torch.get_num_threads()))]
-    with running([sys.executable, "-m", "benchmarks.peers.plain_server", *arguments]) as address:
-        yield address
+    with running([sys.executable, "-m", "benchmarks.peers.plain_server", *arguments]) as server:
+        yield server.address
+
+
+@final
+@dataclass(frozen=True)
+class RunningServer:
+    """Where it listens, and the number of its process."""
+
+    address: str
+    process: int
 
 
 @contextmanager
-def running(command: list[str]) -> Iterator[str]:
+def running(command: list[str]) -> Iterator[RunningServer]:
     """A server until the block ends; it says its address on standard error."""
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
@@ -214,7 +224,7 @@ def running(command: list[str]) -> Iterator[str]:
         else:
             raise RuntimeError("".join(said))
         time.sleep(1)
-        yield found[0]
+        yield RunningServer(found[0], process.pid)
     finally:
         process.terminate()
         process.wait()
