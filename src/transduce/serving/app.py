@@ -59,7 +59,7 @@ def make_app(settings: ServeSettings, models: Models) -> Starlette:
         return Response(metrics.render(), media_type=CONTENT_TYPE)
 
     async def show_description(_: Request) -> Response:
-        return JSONResponse(describe(operations))
+        return JSONResponse(describe(operations, service.choices()))
 
     operations = [
         *LibreTranslate(service, door).operations(),

@@ -5,7 +5,7 @@ import time
 from pathlib import PurePath
 from typing import Annotated, Any, Final, Literal, final
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -40,8 +40,9 @@ class Detect(Body):
 
 
 class TranslateFile(Body):
-    """``POST /translate_file``, beside the file."""
+    """``POST /translate_file``."""
 
+    file: Annotated[object, WithJsonSchema({"type": "string", "format": "binary"})] = None
     source: str
     target: str
 

@@ -1,6 +1,6 @@
 """An interface's operations, from which both its routes and its description (OpenAPI 3.1) are made."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, final
 
@@ -46,11 +46,11 @@ class Operation:
         return Route(self.path, self.endpoint, methods=[self.method], name=self.path)
 
 
-def describe(operations: Sequence[Operation]) -> Schema:
-    """All operations as an OpenAPI document."""
+def describe(operations: Sequence[Operation], choices: Mapping[str, Sequence[str]]) -> Schema:
+    """All operations as an OpenAPI document; ``choices`` are the values that fields of these names may have."""
     paths: dict[str, Schema] = {}
     for each in operations:
-        paths.setdefault(each.path, {})[each.method.lower()] = _describe(each)
+        paths.setdefault(each.path, {})[each.method.lower()] = _describe(each, choices)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -63,7 +63,7 @@ def describe(operations: Sequence[Operation]) -> Schema:
     }
 
 
-def _describe(operation: Operation) -> Schema:
+def _describe(operation: Operation, choices: Mapping[str, Sequence[str]]) -> Schema:
     statuses = {
         *(("400", "403", "413", "429", "500", "503", "504") if operation.body else ("429",)),
         *operation.refusals,
@@ -78,6 +78,8 @@ def _describe(operation: Operation) -> Schema:
     }
     if operation.body is not None:
         schema = operation.body.model_json_schema()
+        for name in schema["properties"].keys() & choices.keys():
+            schema["properties"][name] = {"type": "string", "enum": list(choices[name])}
         content = {kind: {"schema": schema} for kind in operation.takes}
         described["requestBody"] = {"required": True, "content": content}
     names = [part[1:-1] for part in operation.path.split("/") if part.startswith("{")]

@@ -115,7 +115,7 @@ class Own:
             ),
             Operation(
                 *("POST", "/v1/translate/stream", self.stream, "Translate a text, sentence by sentence as events"),
-                *(Stream, {"type": "string"}),
+                *(Stream, {}),
                 media="text/event-stream",
                 takes=_JSON,
             ),

@@ -101,6 +101,17 @@ class Service:
         async with self._process(model, [text]) as process:
             return await process.call(name, text=text, **arguments)
 
+    def choices(self) -> dict[str, list[str]]:
+        """What the fields of all interfaces that name languages may have."""
+        sources = list(self.models.sources)
+        targets = list(dict.fromkeys(target for source in sources for target in self.models.targets(source)))
+        return {
+            "source": [AUTO, *sources],
+            "target": targets,
+            "source_lang": [each.upper().replace("_", "-") for each in sources],
+            "target_lang": [each.upper().replace("_", "-") for each in targets],
+        }
+
     def detect(self, text: str) -> Detected:
         """The language of a text."""
         return detect(text)
