@@ -31,13 +31,13 @@ def sentences(number, seed=1):
     return [" ".join(chance.choices(list(DICTIONARY), k=chance.randint(1, 5))) for _ in range(number)]
 
 
-def send(server, **fields):
+def send(server, path="/translate", **fields):
     """A request whose answer is not waited for."""
     place = urlsplit(server.address)
     body = json.dumps({**ASKED, **fields}).encode()
     connection = socket.create_connection((place.hostname, place.port))
     head = (
-        f"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     connection.sendall(head.encode() + body)
     return connection
@@ -89,7 +89,7 @@ def test_a_model_that_dies_is_back_and_its_work_is_refused(trained_run):
 
 def test_work_of_clients_that_left_is_dropped(trained_run):
     with serving(f"en-de={trained_run}") as server:
-        connections = [send(server, q=SLOW) for _ in range(3)]
+        connections = [send(server, q=SLOW), send(server, q=SLOW), send(server, "/v1/translate/stream", text=SLOW)]
         wait_until(lambda: under_way(server) == 3)
         for each in connections:
             each.close()
@@ -116,6 +116,11 @@ def test_a_request_that_takes_too_long_ends(trained_run):
         answer = server.call("/translate", {**ASKED, "q": SLOW})
         assert answer.status == 504
         assert "0.2 seconds" in answer.json["error"]
+        text = f"wemo\n\n{SLOW}"
+        streamed = server.call("/v1/translate/stream", {**ASKED, "text": text}).body.decode()
+        assert streamed.startswith("event: sentence")
+        assert "event: error" in streamed
+        assert "0.2 seconds" in streamed
         wait_until(lambda: under_way(server) == 0)
 
 

@@ -164,7 +164,7 @@ class Own:
         )
         sentences = self._service.stream(job)
         # A refusal that is certain before the first sentence has a status of its own.
-        first = await anext(sentences, None)
+        first = await unless_left(request, anext(sentences, None))
         return StreamingResponse(_events(first, sentences), media_type="text/event-stream")
 
     async def attention(self, request: Request) -> Response:

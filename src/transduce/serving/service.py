@@ -1,7 +1,7 @@
 """What all interfaces of a server offer: translations of texts, whoever asks and in whichever form."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, final
@@ -72,23 +72,17 @@ class Service:
         Raises:
             Refusal: As ``translate``, before the first sentence or instead of one.
         """
-        self._check(job.texts, job.alternatives)
-        model, _ = self._find(job)
-        (text,) = job.texts
-        async with self._process(model, job.texts) as process:
-            parts = await process.call("split", text=text, language=model.source)
-            running = [
-                asyncio.ensure_future(self._translate(process, replace(job, texts=[sentence], split=False)))
-                for sentence, _ in parts
-            ]
-            try:
-                for (sentence, separator), each in zip(parts, running, strict=True):
-                    (output,) = await each
-                    yield {"source": sentence, **output, "separator": separator}
-            finally:
-                for each in running:
-                    each.cancel()
-                await asyncio.gather(*running, return_exceptions=True)
+        sentences: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        # A task of its own: whoever reads the sentences may do so in several.
+        work = asyncio.create_task(self._translate_sentences(job, sentences.put_nowait))
+        work.add_done_callback(lambda _: sentences.put_nowait(None))
+        try:
+            while (sentence := await sentences.get()) is not None:
+                yield sentence
+            await work
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
 
     async def ask(self, source: str, target: str, name: str, text: str, **arguments: Any) -> Any:  # noqa: ANN401 - JSON
         """The answer of a pair's model to another call about a text.
@@ -143,6 +137,25 @@ class Service:
                     yield process
         except TimeoutError:
             raise TooSlow(f"not done within {self.limits.time:g} seconds: ask for less at a time") from None
+
+    async def _translate_sentences(self, job: Job, tell: Callable[[dict[str, Any]], None]) -> None:
+        self._check(job.texts)
+        model, _ = self._find(job)
+        (text,) = job.texts
+        async with self._process(model, job.texts) as process:
+            parts = await process.call("split", text=text, language=model.source)
+            running = [
+                asyncio.create_task(self._translate(process, replace(job, texts=[sentence], split=False)))
+                for sentence, _ in parts
+            ]
+            try:
+                for (sentence, separator), each in zip(parts, running, strict=True):
+                    (output,) = await each
+                    tell({"source": sentence, **output, "separator": separator})
+            finally:
+                for each in running:
+                    each.cancel()
+                await asyncio.gather(*running, return_exceptions=True)
 
     async def _translate(self, process: ModelProcess, job: Job) -> list[dict[str, Any]]:
         outputs: list[dict[str, Any]] = await process.call(

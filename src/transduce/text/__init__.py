@@ -4,11 +4,13 @@ from transduce.text.bpe import learn_bpe
 from transduce.text.dropout import BpeDropout
 from transduce.text.learn import learn_tokenizer
 from transduce.text.linearization import Linearization
-from transduce.text.markup import Markup, Segment
+from transduce.text.markup import Markup
 from transduce.text.pair import TokenizerPair
 from transduce.text.pieces import AlignedText
+from transduce.text.projection import Segment
 from transduce.text.sentencepiece import import_sentencepiece
 from transduce.text.sentences import find_gap, split_sentences
+from transduce.text.subtitles import Subtitles
 from transduce.text.symbols import check_symbols
 from transduce.text.tokenizer import Tokenizer
 from transduce.text.trees import BadTreeError, Tree, clean, escape, parse_brackets, read_trees, unescape
@@ -20,6 +22,7 @@ __all__ = [
     "Linearization",
     "Markup",
     "Segment",
+    "Subtitles",
     "Tokenizer",
     "TokenizerPair",
     "Tree",

@@ -1,38 +1,17 @@
-"""What of a page is text to be translated, block by block, and what is left as it stands."""
+"""A block of running text: its sentences, the tags around its words, and what stands between them."""
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, final
 
-from transduce.text.html import VOID, Characters, EndTag, HtmlPart, StartTag
+from transduce.text.html import escape_text
 from transduce.text.sentences import split_sentences
 
-# Elements that text does not flow through: a paragraph ends where one begins or ends.
-_BLOCKS: Final = frozenset({
-    "address", "article", "aside", "base", "basefont", "blockquote", "body", "caption", "center", "col", "colgroup",
-    "dd", "details", "dialog", "dir", "div", "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "frame",
-    "frameset", "h1", "h2", "h3", "h4", "h5", "h6", "head", "header", "hgroup", "hr", "html", "legend", "li", "listing",
-    "main", "marquee", "menu", "menuitem", "nav", "noframes", "noscript", "ol", "optgroup", "option", "p", "pre",
-    "search", "section", "select", "summary", "table", "tbody", "td", "template", "tfoot", "th", "thead", "title", "tr",
-    "ul", "xmp",
-})  # fmt: skip
-# No text for people, or text whose white space matters, or that is no running text.
-_NEVER: Final = frozenset({
-    "audio", "canvas", "iframe", "listing", "math", "noembed", "noframes", "object", "pre", "script", "style", "svg",
-    "textarea", "video", "xmp",
-})  # fmt: skip
-# Not translated unless translate="yes" says so.
-_CODE: Final = frozenset({"code", "kbd", "rp", "rt", "samp", "var"})
-# Footnote marks and exponents: without a letter they are no word of the sentence.
-_MARKS: Final = frozenset({"sub", "sup"})
-# A word may go on behind one of these.
-_WITHIN_WORDS: Final = _MARKS | {"link", "meta", "script", "style", "wbr"}
-_BREAK: Final = "br"
 _SPACE: Final = " \t\n\f\r"
-_RUNS: Final = re.compile(rf"[{_SPACE}]+|[^{_SPACE}]+")
+_SPACES: Final = re.compile(rf"[{_SPACE}]+")
 _AFTER_A_WORD: Final = frozenset(",.;:!?…、。，．！？：；")
 
 
@@ -88,152 +67,29 @@ class Block:
     markup: str
 
 
-def find_blocks(parts: list[HtmlPart], language: str | None) -> list[Block | str]:
-    """The blocks that have letters in them, and between them the markup that stays as it is.
-
-    With a language, a block's sentences are those of ``split_sentences``; without one, line ends alone divide it.
-    """
-    nodes = _look_at(parts)
-    page = _Page(language)
-    open_: list[_Node] = []
-    index = 0
-    while index < len(parts):
-        part, node = parts[index], nodes.get(index)
-        translated = open_[-1].translated if open_ else True
-        if node is not None and not node.worded:
-            page.leave(node, "".join(map(str, parts[index : node.end + 1])), hidden=node.end == index + 1)  # an anchor
-            index = node.end
-        elif node is not None:
-            open_.append(node)
-            page.start(node, str(part))
-        elif isinstance(part, EndTag):
-            page.end(open_.pop(), str(part))
-        elif not translated:
-            page.keep(str(part))
-        elif isinstance(part, Characters):
-            page.run.add_text(part.text)
-        else:
-            page.run.add_placeholder(str(part), visible=False)
-        index += 1
-    page.finish_block()
-    return page.found
-
-
-@final
-class _Page:
-    """What has been found so far, and the block that is being read."""
-
-    def __init__(self, language: str | None) -> None:
-        self._language = language
-        self.found: list[Block | str] = []
-        self.run = _Run()
-
-    def leave(self, node: "_Node", markup: str, *, hidden: bool) -> None:
-        """An element without words; within a sentence, it is a placeholder."""
-        if node.block or not node.inside:
-            self.keep(markup)
-        else:
-            visible = not hidden and node.name not in _WITHIN_WORDS
-            self.run.add_placeholder(markup, visible=visible, ends_line=node.name == _BREAK)
-
-    def start(self, node: "_Node", tag: str) -> None:
-        """An element with words begins."""
-        if node.flows:
-            self.run.open(tag)
-        else:
-            self.keep(tag)
-
-    def end(self, node: "_Node", tag: str) -> None:
-        """It ends."""
-        if node.flows:
-            self.run.close(tag)
-        else:
-            self.keep(tag)
-
-    def keep(self, markup: str) -> None:
-        """What ends a block and stays as it is."""
-        self.finish_block()
-        self.found.append(markup)
-
-    def finish_block(self) -> None:
-        """No text belongs to the block any more."""
-        if block := self.run.finish(self._language):
-            self.found.append(block)
-            self.run = _Run()
-
-
-@final
-@dataclass(slots=True)
-class _Node:
-    """An element: its name, where it ends, whether text around it, its own, and any text in it is translated."""
-
-    name: str
-    inside: bool
-    translated: bool
-    block: bool
-    end: int
-    worded: bool = False
-
-    @property
-    def flows(self) -> bool:
-        """Whether a paragraph goes on where it begins and ends."""
-        return self.translated and not self.block
-
-
-def _look_at(parts: list[HtmlPart]) -> dict[int, _Node]:
-    """The elements by the places of their start tags. What has a block in it is one: ``<a><div>...</div></a>``."""
-    nodes: dict[int, _Node] = {}
-    open_: list[_Node] = []
-    marks = 0
-    for index, part in enumerate(parts):
-        inside = open_[-1].translated if open_ else True
-        if isinstance(part, StartTag):
-            node = _Node(part.name, inside, _is_translated(part, inside, open_), part.name in _BLOCKS, index)
-            nodes[index] = node
-            if node.block:
-                for around in reversed(open_):
-                    if around.block:
-                        break
-                    around.block = True
-            if part.name not in VOID:
-                open_.append(node)
-                marks += part.name in _MARKS
-        elif isinstance(part, EndTag):
-            node = open_.pop()
-            node.end = index
-            marks -= part.name in _MARKS
-        elif isinstance(part, Characters) and inside and not part.text.isspace():
-            if marks and not has_letters(part.text):
-                continue
-            for around in reversed(open_):
-                if around.worded:
-                    break
-                around.worded = True
-    return nodes
-
-
-def _is_translated(tag: StartTag, inside: bool, around: list[_Node]) -> bool:
-    """As HTML's attribute ``translate`` and the class ``notranslate``, which Google's translator knows, have it."""
-    if tag.name in _NEVER or (around and around[-1].name in _NEVER):
-        return False
-    said = tag.attributes.get("translate", "inherit").strip().lower()
-    if said in ("yes", ""):
-        return True
-    if said == "no" or tag.name in _CODE or "notranslate" in tag.attributes.get("class", "").split():
-        return False
-    return inside
-
-
 def has_letters(text: str) -> bool:
     """Whether there is anything to translate: numbers and signs alone stay as they are."""
     return any(map(str.isalpha, text))
 
 
-@final
-class _Run:
-    """A block as far as it has been read."""
+@dataclass(slots=True)
+class _OpenElement:
+    """An element whose words have not all been read."""
 
-    def __init__(self) -> None:
+    parent: int
+    opening: str
+    number: int
+    start: int = -1
+    end: int = -1
+    closing: str = ""
+
+
+@final
+class BlockReader:
+    """A block as far as it has been read; ``escape`` makes markup of text."""
+
+    def __init__(self, escape: Callable[[str], str] = escape_text) -> None:
+        self._escape = escape
         self._markup: list[str] = []
         self._text: list[str] = []
         self._length = 0
@@ -241,19 +97,23 @@ class _Run:
         self._space = ""  # the white space that was read last, where nothing but white space was
         self._spaced = self._visible = self._beside = False  # since the last word: white space, something else
         self._ends: list[int] = []
-        self._elements: list[Element] = []
+        self._elements: list[_OpenElement] = []
         self._placeholders: list[Placeholder] = []
         self._open: list[int] = []
+        self._wordless: list[_OpenElement] = []  # those that are open and have no word yet
         self._owners: list[tuple[int, int]] = []
 
     def add_text(self, text: str) -> None:
         """Text, with white space as it stands in the page."""
-        self._markup.append(str(Characters(text)))
-        for found in _RUNS.finditer(text):
-            if found[0][0] in _SPACE:
-                self._add_space(found[0])
-            else:
-                self._add_word(found[0])
+        self._markup.append(self._escape(text))
+        words = text.strip(_SPACE)
+        before = len(text) - len(text.lstrip(_SPACE))
+        if before:
+            self._add_space(text[:before])
+        if words:
+            self._add_words(_SPACES.sub(" ", words))
+            if after := text[before + len(words) :]:
+                self._add_space(after)
 
     def _add_space(self, space: str) -> None:
         self._space += space
@@ -263,19 +123,18 @@ class _Run:
         elif self._placeholders and self._beside:
             self._placeholders[-1] = replace(self._placeholders[-1], after=self._space)
 
-    def _add_word(self, word: str) -> None:
-        if self._length and self._parts_from(word[0]):
+    def _add_words(self, words: str) -> None:
+        if self._length and self._parts_from(words[0]):
             self._text.append(" ")
             self._length += 1
+        for element in self._wordless:
+            element.start = self._length
+        self._wordless.clear()
         owner = self._open[-1] if self._open else -1
-        for element in reversed(self._open):
-            if self._elements[element].start >= 0:
-                break
-            self._elements[element] = replace(self._elements[element], start=self._length)
         if not self._owners or self._owners[-1][1] != owner:
             self._owners.append((self._length, owner))
-        self._text.append(word)
-        self._length += len(word)
+        self._text.append(words)
+        self._length += len(words)
         self._space = ""
         self._spaced = self._visible = self._beside = False
 
@@ -303,16 +162,16 @@ class _Run:
     def open(self, tag: str) -> None:
         """An element with words in it begins."""
         self._markup.append(tag)
-        parent = self._open[-1] if self._open else -1
-        number = self._count()
+        element = _OpenElement(self._open[-1] if self._open else -1, tag, self._count())
         self._open.append(len(self._elements))
-        self._elements.append(Element(parent, -1, -1, tag, "", number))
+        self._elements.append(element)
+        self._wordless.append(element)
 
     def close(self, tag: str) -> None:
         """The element that began last ends."""
         self._markup.append(tag)
-        element = self._open.pop()
-        self._elements[element] = replace(self._elements[element], end=self._length, closing=tag)
+        element = self._elements[self._open.pop()]
+        element.end, element.closing = self._length, tag
 
     def _count(self) -> int:
         return len(self._elements) + len(self._placeholders)
@@ -327,7 +186,7 @@ class _Run:
             text,
             self._space,
             tuple(_sentences(text, self._ends, language)),
-            tuple(self._elements),
+            tuple(Element(e.parent, e.start, e.end, e.opening, e.closing, e.number) for e in self._elements),
             tuple(self._placeholders),
             tuple(self._owners),
             markup,

@@ -23,7 +23,7 @@ _RAW: Final = frozenset({"iframe", "noembed", "noframes", "script", "style", "xm
 _RENAMED: Final = {"plaintext": "pre"}
 _AROUND: Final = ("html", "body")
 _PAGE: Final = re.compile(
-    r"(?>\s|<!--.*?-->|<\?[^>]*>)*+<(?:!doctype|html|head|body|frameset)(?=[\s/>])", re.DOTALL | re.IGNORECASE
+    r"(?>\s|<!--.*?-->|<\?[^>]*>)*+<(?:!doctype|html|head|body)(?=[\s/>])", re.DOTALL | re.IGNORECASE
 )
 # Browsers go down to 512, people's pages to some dozens. An end tag without a start tag is looked for in all of them.
 _DEEPEST: Final = 1000
@@ -139,16 +139,16 @@ class _Reading:
         self._open: list[str] = []
         self.depth = 0
         self._text: list[str] = []
-        self._seen: set[str] = set()
-        self._ended: list[HtmlPart] = []
+        self._around: list[str] = []  # of html and body, what there is
+        self._ended: list[HtmlPart] = []  # their ends and what came behind, unless more of the body does
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         """An element begins."""
         self._finish_text()
         self.depth += 1
         if name in _AROUND or (name == "head" and not self._page):
-            if self._page and name not in self._seen:
-                self._seen.add(name)
+            if self._page and name not in self._around and not self._open:
+                self._around.append(name)
                 self._add(StartTag(name, dict(attributes)))
             return
         name = _RENAMED.get(name, name)
@@ -161,7 +161,7 @@ class _Reading:
         self._finish_text()
         self.depth -= 1
         if name in _AROUND:
-            if self._page and EndTag(name) not in self._ended:
+            if name in self._around and EndTag(name) not in self._ended:
                 self._ended.append(EndTag(name))
             return
         name = _RENAMED.get(name, name)
@@ -196,6 +196,9 @@ class _Reading:
     def close(self) -> None:
         """The end of the text."""
         self._finish_text()
+        ends = [EndTag(name) for name in reversed(self._around)]
+        if [each for each in self._ended if isinstance(each, EndTag)] != ends:
+            self._ended = [*(each for each in self._ended if not isinstance(each, EndTag)), *ends]
         self.parts += self._ended
 
     def _add(self, part: HtmlPart) -> None:

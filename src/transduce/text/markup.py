@@ -1,27 +1,13 @@
 """Marked-up text: what of it is to be translated, and how the translations go back between its tags."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import final
 
-from transduce.config import BadInputError
-from transduce.text.blocks import Block, find_blocks, has_letters
+from transduce.text.blocks import Block
 from transduce.text.html import read_html
 from transduce.text.pieces import AlignedText
-from transduce.text.projection import find_cuts, is_cut, write_block
-
-
-@final
-@dataclass(frozen=True)
-class Segment:
-    """Text to be translated on its own: a sentence or, where none are told apart, a block or what ``br`` makes of it.
-
-    ``text`` is plain, without markup and character references, its white space collapsed; ``tagged`` says that tags or
-    other things stand within it, so that an alignment is of use.
-    """
-
-    text: str
-    tagged: bool
+from transduce.text.projection import Segment, check_count, find_segments, write_block
+from transduce.text.translatable import find_blocks
 
 
 @final
@@ -36,7 +22,9 @@ class Markup:
 
     def __init__(self, parts: Sequence[Block | str]) -> None:
         self._parts = tuple(parts)
-        self._segments = tuple(_find_segments(self._parts))
+        self._segments = tuple(
+            segment for part in self._parts if isinstance(part, Block) for segment in find_segments(part)
+        )
 
     @classmethod
     def read(cls, html: str, language: str | None = None) -> "Markup":
@@ -69,26 +57,6 @@ class Markup:
             BadInputError: There are more outputs than segments, or fewer; or an alignment names a word that there is
                 not.
         """
-        if len(outputs) != len(self._segments):
-            raise BadInputError(f"{len(outputs):,} outputs for {len(self._segments):,} segments: give one for each")
+        check_count(outputs, self._segments)
         waiting = iter(outputs)
-        written = []
-        for part in self._parts:
-            if isinstance(part, str):
-                written.append(part)
-            else:
-                texts = (part.text[start:end] for start, end in part.sentences)
-                written.append(write_block(part, [next(waiting) if has_letters(text) else None for text in texts]))
-        return "".join(written)
-
-
-def _find_segments(parts: Sequence[Block | str]) -> list[Segment]:
-    found = []
-    for block in parts:
-        if isinstance(block, Block):
-            cuts = find_cuts(block)
-            for start, end in block.sentences:
-                text = block.text[start:end]
-                if has_letters(text):
-                    found.append(Segment(text, is_cut(cuts, (start, end))))
-    return found
+        return "".join(part if isinstance(part, str) else write_block(part, waiting) for part in self._parts)

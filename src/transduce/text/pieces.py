@@ -56,16 +56,18 @@ def match_pieces(source: str, pieces: Sequence[tuple[int, int]], target: Aligned
     Raises:
         BadInputError: The alignment names a word that there is not.
     """
-    unspaced = 2 * sum(map(_is_wide, target.text)) > len(target.text)
     words = [(found.group(), found.start(), found.end()) for found in _WORDS.finditer(target.text)]
-    alignment = target.alignment
-    if unspaced:  # an alignment knows nothing of its words
-        words, alignment = [part for word in words for part in _split_wide(*word)], None
     groups = _group_pieces(pieces)
+    alignment = target.alignment
+    # Where a translation has no spaces, an alignment knows nothing of its words.
+    if 2 * len(words) <= len(groups) and 2 * sum(map(_is_wide, target.text)) > len(target.text):
+        words, alignment = [part for word in words for part in _split_wide(*word)], None
     partners = _find_partners(alignment, len(groups), len(words))
     slices: list[list[tuple[int, int, int | None]]] = [[(0, len(word), None)] for word, _, _ in words]
     for (first, group), several in zip(groups, partners, strict=True):
-        if several:
+        if len(group) == len(several) == 1 and _is_plain(words[several[0]][0]):
+            slices[several[0]] = [(0, len(words[several[0]][0]), first)]
+        elif several:
             start, end = group[0][0], group[-1][1]
             written = [words[index][0] for index in several]
             cuts = _move_cuts(source[start:end], [place - start for place, _ in group[1:]], written)
@@ -146,6 +148,11 @@ def _move_cuts(source: str, cuts: Sequence[int], words: Sequence[str]) -> list[i
             found = min(between, key=lambda end: abs(end - found), default=found)
         moved.append(_keep_together(target, found))
     return list(accumulate(moved, max))
+
+
+def _is_plain(word: str) -> bool:
+    """Whether a word has no punctuation around it."""
+    return word[0].isalnum() and word[-1].isalnum()
 
 
 def _find_core(word: str) -> tuple[int, int]:

@@ -8,11 +8,12 @@ copied, and models lose such things. It stands between the words that stand for 
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
-from transduce.text.blocks import Block, Placeholder
+from transduce.config import BadInputError
+from transduce.text.blocks import Block, Placeholder, has_letters
 from transduce.text.html import escape_text
 from transduce.text.pieces import AlignedText, Piece, cut_words, match_pieces
 from transduce.text.sentences import find_gap
@@ -23,29 +24,61 @@ _NEAR: Final = 4  # pieces on either side that have a say in where a placeholder
 Range = tuple[int, int]
 
 
-def find_cuts(block: Block) -> list[int]:
+@final
+@dataclass(frozen=True)
+class Segment:
+    """Text to be translated on its own: a sentence or, where none are told apart, a block or what a line's end leaves.
+
+    ``text`` is plain, without markup and character references, its white space collapsed; ``tagged`` says that tags or
+    other things stand within it, so that an alignment is of use.
+    """
+
+    text: str
+    tagged: bool
+
+
+def find_segments(block: Block) -> list[Segment]:
+    """The sentences of a block that have letters."""
+    cuts = _find_cuts(block)
+    sentences = [(start, end) for start, end in block.sentences if has_letters(block.text[start:end])]
+    return [Segment(block.text[start:end], bool(_cuts_within(cuts, start, end))) for start, end in sentences]
+
+
+def check_count(outputs: Sequence[AlignedText | None], segments: Sequence[Segment]) -> None:
+    """See that there is an output for each segment.
+
+    Raises:
+        BadInputError: There are more, or fewer.
+    """
+    if len(outputs) != len(segments):
+        raise BadInputError(f"{len(outputs):,} outputs for {len(segments):,} segments: give one for each")
+
+
+def write_block(block: Block, outputs: Iterator[AlignedText | None], escape: Callable[[str], str] = escape_text) -> str:
+    """A block with the next outputs as translations of its segments; of None, one stays as it is.
+
+    Raises:
+        BadInputError: An alignment names a word that there is not.
+    """
+    texts = (block.text[start:end] for start, end in block.sentences)
+    several = [next(outputs) if has_letters(text) else None for text in texts]
+    if all(output is None for output in several):
+        return block.markup
+    text = _match(block, several)
+    writer = _Writer(text.pieces, escape)
+    _write(block, text, writer)
+    return "".join([block.before, *writer.parts, escape(block.text[block.sentences[-1][1] :]), block.after])
+
+
+def _find_cuts(block: Block) -> list[int]:
     """The places in a block's text where something begins, ends or stands, in rising order."""
     places = {each.offset for each in block.placeholders}
     places.update(place for element in block.elements for place in (element.start, element.end))
     return sorted(places)
 
 
-def is_cut(cuts: Sequence[int], sentence: Range) -> bool:
-    """Whether one of them is within a sentence, so that an alignment is of use."""
-    return bisect_right(cuts, sentence[0]) < bisect_left(cuts, sentence[1])
-
-
-def write_block(block: Block, outputs: Sequence[AlignedText | None]) -> str:
-    """A block with its sentences' translations, as markup; of None, a sentence stays as it is.
-
-    Raises:
-        BadInputError: An alignment names a word that there is not.
-    """
-    if all(output is None for output in outputs):
-        return block.markup
-    text = _match(block, outputs)
-    rest = block.text[block.sentences[-1][1] :]
-    return "".join([block.before, _write(block, text, _Places(block, text)), escape_text(rest), block.after])
+def _cuts_within(cuts: Sequence[int], start: int, end: int) -> Sequence[int]:
+    return cuts[bisect_right(cuts, start) : bisect_left(cuts, end)]
 
 
 @final
@@ -68,7 +101,7 @@ class _Text:
 
 def _match(block: Block, outputs: Sequence[AlignedText | None]) -> _Text:
     """Match the sentences of a block with their translations, piece by piece."""
-    cuts = find_cuts(block)
+    cuts = _find_cuts(block)
     pieces: list[Piece] = []
     starts: list[int] = []
     sources_before, pieces_before = [0], [0]
@@ -77,7 +110,7 @@ def _match(block: Block, outputs: Sequence[AlignedText | None]) -> _Text:
         separator = block.text[stopped:start]
         space = find_gap(source, separator, written) if source else separator
         source, stopped = block.text[start:end], end
-        inner = [cut - start for cut in cuts[bisect_right(cuts, start) : bisect_left(cuts, end)]]
+        inner = [cut - start for cut in _cuts_within(cuts, start, end)]
         spans = cut_words(source, inner) if inner else [(0, len(source))]
         if output is None:
             found = _keep(source, spans)
@@ -141,20 +174,35 @@ class _Places:
         Of all stretches it is the one whose own pieces outnumber its others most; nothing that stands for another
         element is in it. At the edge of a sentence, pieces that stand for nothing go with it.
         """
-        own = sorted(each for several in self._text.standing[first:last] for each in several)
-        own = own[bisect_left(own, around[0]) : bisect_left(own, around[1])]
         best, best_score = None, 0
-        start = score = 0
-        for index, piece in enumerate(own):
-            others = self._count_others(own[index - 1] + 1, piece, parent) if index else None
+        start = end = score = 0
+        for begin, stop in self._find_own(first, last, around):
+            others = self._count_others(end, begin, parent) if score else None
             if others is None or score < others:
-                start, score = piece, 0
+                start, score = begin, 0
             else:
                 score -= others
-            score += 1
+            score += stop - begin
+            end = stop
             if score > best_score or (best and score == best_score and best[0] == start):
-                best, best_score = (start, piece + 1), score
+                best, best_score = (start, stop), score
         return best and self._widen(best, first, last, around)
+
+    def _find_own(self, first: int, last: int, around: Range) -> Iterator[Range]:
+        """The pieces that stand for those of the source from ``first`` to ``last``; of whole sentences all in one."""
+        text = self._text
+        begin, end = bisect_left(text.sources_before, first), bisect_right(text.sources_before, last) - 1
+        ranges = (
+            [(first, last)] if begin >= end else [(first, text.sources_before[begin]), (text.sources_before[end], last)]
+        )
+        for number, (start, stop) in enumerate(ranges):
+            if number:
+                whole = max(text.pieces_before[begin], around[0]), min(text.pieces_before[end], around[1])
+                if whole[0] < whole[1]:
+                    yield whole
+            for piece in sorted(each for several in text.standing[start:stop] for each in several):
+                if around[0] <= piece < around[1]:
+                    yield piece, piece + 1
 
     def _count_others(self, start: int, end: int, parent: int) -> int | None:
         """How many pieces stand for words around an element; None where one stands for another element's."""
@@ -240,8 +288,9 @@ class _Places:
         return self._find_gap(next_, next_, around, placeholder.parent, side)
 
 
-def _write(block: Block, text: _Text, places: _Places) -> str:
+def _write(block: Block, text: _Text, writer: "_Writer") -> None:
     """The pieces with the elements around them and the placeholders between them."""
+    places = _Places(block, text)
     # At the same place, what has no words comes before an element that begins there.
     inside: list[list[tuple[int, bool, int, int | Placeholder]]] = [[] for _ in range(len(block.elements) + 1)]
     for index, element in enumerate(block.elements):
@@ -249,7 +298,6 @@ def _write(block: Block, text: _Text, places: _Places) -> str:
         inside[element.parent].append((start, start < end, element.number, index))
     for placeholder, gap in zip(block.placeholders, places.placeholders, strict=True):
         inside[placeholder.parent].append((gap, False, placeholder.number, placeholder))
-    writer = _Writer(text.pieces)
     open_ = [(_BLOCK, iter(sorted(inside[_BLOCK])))]
     while open_:
         index, rest = open_[-1]
@@ -266,15 +314,15 @@ def _write(block: Block, text: _Text, places: _Places) -> str:
         else:
             writer.open(block.elements[item].opening)
             open_.append((item, iter(sorted(inside[item]))))
-    return "".join(writer.parts)
 
 
 @final
 class _Writer:
     """What has been written, and the white space that comes before the next word or tag that begins something."""
 
-    def __init__(self, pieces: Sequence[Piece]) -> None:
+    def __init__(self, pieces: Sequence[Piece], escape: Callable[[str], str]) -> None:
         self.parts: list[str] = []
+        self._escape = escape
         self._pieces = pieces
         self._next = 0
         self._space = pieces[0].space if pieces else ""
@@ -282,13 +330,13 @@ class _Writer:
     def write_pieces(self, end: int) -> None:
         """All pieces before this one that have not been written."""
         for index in range(self._next, end):
-            self.open(escape_text(self._pieces[index].text))
+            self.open(self._escape(self._pieces[index].text))
             self._space = self._pieces[index + 1].space if index + 1 < len(self._pieces) else ""
         self._next = max(self._next, end)
 
     def open(self, markup: str) -> None:
         """What comes behind the white space."""
-        self.parts += [escape_text(self._space), markup]
+        self.parts += [self._escape(self._space), markup]
         self._space = ""
 
     def close(self, markup: str) -> None:
