@@ -89,7 +89,6 @@ def test_a_space_comes_in_where_only_the_translation_needs_one():
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"paragraphs": True, "n_best": 2}, "n-best 2"),
         ({"paragraphs": True, "return_attention": True}, "attention"),
         ({"paragraphs": True, "language": "german"}, "'german'"),
         ({"language": "de"}, "'de'"),
@@ -98,6 +97,17 @@ def test_a_space_comes_in_where_only_the_translation_needs_one():
 def test_options_that_exclude_each_other_are_named(translator, options, named):
     with pytest.raises(BadInputError, match=named):
         translator.translate(["wemo"], **options)
+
+
+def test_alternatives_of_a_text_are_those_of_its_sentences():
+    def output(text, *others):
+        alternatives = tuple(Translation(other, -2.0, -1.0, (other,)) for other in others)
+        return Translation(text, -1.0, -0.5, (text,), alternatives=alternatives)
+
+    answers = {"One.": output("a", "b", "c"), "Two.": output("d", "e"), "Three.": output("f")}
+    (found,) = translate_paragraphs(["One. Two. Three."], "en", lambda sentences: [answers[each] for each in sentences])
+    assert [found.text, *(each.text for each in found.alternatives)] == ["a d f", "b e f", "c d f"]
+    assert [found.log_probability, *(each.log_probability for each in found.alternatives)] == [-3.0, -5.0, -4.0]
 
 
 def test_a_line_far_longer_than_any_in_training_is_read_to_its_end(translator, trained_run):
