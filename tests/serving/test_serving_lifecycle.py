@@ -36,9 +36,7 @@ def send(server, path="/translate", **fields):
     place = urlsplit(server.address)
     body = json.dumps({**ASKED, **fields}).encode()
     connection = socket.create_connection((place.hostname, place.port))
-    head = (
-        f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    )
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     connection.sendall(head.encode() + body)
     return connection
 
