@@ -158,6 +158,7 @@ def _tell(
     say(
         f"\nNext:\n"
         f"    echo 'The answer is $12.50.' | transduce translate {run.root}\n"
+        f"    transduce serve en-de={run.root}    # and a page to try it: the address is printed\n"
         f"    transduce evaluate {run.root} --source {text}/test.en --reference {text}/test.de\n"
         f"    your own text: see README.md"
     )
