@@ -450,3 +450,57 @@ def test_an_output_that_was_cut_is_named_by_its_line(translate):
     assert (status, len(lines)) == (0, 3001)
     assert errors.startswith("warning: text 3000: the output reached the length limit")
     assert errors.count("\n") == 1
+
+
+def test_a_page_keeps_its_tags(translate):
+    page = b"<!-- x -->\n<p class=a>bamo <b>dulu</b>\n kari</p><p translate=no>bamo</p>\n"
+    status, lines, errors = translate(page, "--markup", "html")
+    expected = ["<!-- x -->", '<p class="a">ti <b>sor</b> mup</p><p translate="no">bamo</p>', ""]
+    assert (status, lines, errors) == (0, expected, "")
+
+
+def test_subtitles_keep_their_times(translate, tmp_path):
+    film, output = tmp_path / "film.srt.gz", tmp_path / "film.srt"
+    film.write_bytes(gzip.compress(b"\xef\xbb\xbf1\r\n00:00:01,000 --> 00:00:02,000\r\n<i>bamo</i> dulu\r\nkari\r\n"))
+    status, _, errors = translate(b"", "--markup", "srt", "--input", str(film), "--output", str(output))
+    assert (status, errors) == (0, "")
+    assert output.read_bytes() == b"\xef\xbb\xbf1\r\n00:00:01,000 --> 00:00:02,000\r\n<i>ti</i> sor\r\nmup\r\n"
+
+
+def test_sentences_of_a_page_are_split_by_its_language(translate):
+    _, (page,), _ = translate(b"bamo. Dulu <b>kari</b>. Am 3. Mai.", "--markup", "html", "--max-source-length", "1")
+    assert page == "bamo. Dulu <b>kari</b>. Am 3. Mai."
+    for language, count in (("en", 4), ("de", 3)):
+        _, _, errors = translate(
+            b"bamo. Dulu <b>kari</b>. Am 3. Mai.",
+            "--markup",
+            "html",
+            "--max-source-length",
+            "1",
+            "--language",
+            language,
+        )
+        assert errors.startswith(f"error: {count} sentences have no output (they stay as they were): 'bamo.': ")
+
+
+@pytest.mark.parametrize(
+    ("page", "options", "message"),
+    [
+        (b"a", ["html", "--n-best", "2"], "--markup html: is for a document, and --n-best for lines: leave one out"),
+        (b"a", ["srt", "--format", "jsonl"], "--markup srt: is for a document, and --format jsonl for lines"),
+        (b"a", ["html", "--paragraphs"], "--markup html: is for a document, and --paragraphs for lines"),
+        (b"a", ["srt"], "no subtitles: a line of times belongs here"),
+        (b"a", ["html", "--language", "german"], "language 'german'"),
+        (b"<b>" * 2000, ["html"], "the markup has elements in more than 1,000 others"),
+        ("a".encode("utf-16"), ["html"], "begins with the byte-order mark of UTF-16"),
+    ],
+)
+def test_what_a_document_cannot_be_is_named(translate, page, options, message):
+    status, lines, errors = translate(page, "--markup", *options)
+    assert (status, lines) == (2, [""])
+    assert message in errors
+
+
+def test_invalid_utf8_in_a_page_is_replaced(translate):
+    status, lines, errors = translate(b"<p>\xff</p>", "--markup", "html")
+    assert (status, lines, errors) == (0, ["<p>\ufffd</p>"], "warning: the input: invalid UTF-8 was replaced\n")

@@ -1,4 +1,5 @@
 import sys
+import time
 
 import pytest
 from hypothesis import example, given
@@ -117,6 +118,14 @@ def test_all_of_it_joined_is_the_text(text, language):
 
 def test_a_long_text_is_split_as_its_parts_are():
     assert split_sentences("Dr. Wer kommt am 3. Mai.  " * 5003, "de") == [("Dr. Wer kommt am 3. Mai.", "  ")] * 5003
+
+
+@pytest.mark.parametrize("sentence", ["今日は晴れです。", "“Yes. ", "He said: “Go.” ", "x" * 9_000 + ". "])
+def test_time_grows_with_the_size(sentence):
+    """Of a text of 200,000 characters; all at once, the library would take most of a minute."""
+    began = time.process_time()
+    split_sentences(sentence * (200_000 // len(sentence)), "ja")
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize("code", ["de", "DE", "de-AT", "de_DE"])

@@ -77,7 +77,17 @@ def translate(
         str | None,
         typer.Option(
             metavar="CODE",
-            help="The language that --paragraphs splits, such as de. [default: en]",
+            help="The language that --paragraphs and --markup split, such as de. [default: en]",
+            rich_help_panel=FILES,
+        ),
+    ] = None,
+    markup: Annotated[
+        Literal["html", "srt"] | None,
+        typer.Option(
+            "--markup",
+            metavar="KIND",
+            help="The input is one document: html, a page or a fragment; or srt, subtitles. Tags stay around their "
+            "words; sentences are split by --language.",
             rich_help_panel=FILES,
         ),
     ] = None,
@@ -196,7 +206,7 @@ def translate(
     device: Device = None,
     threads: Threads = None,
 ) -> None:
-    """Translate lines: one line out for one line in (--n-best lines, where more are asked for).
+    """Translate lines: one line out for one line in (--n-best lines, where more are asked for), or a document.
 
     A line that has no output (too long, or what is asked of it cannot be) gives an empty one and is named at the end.
     """
@@ -204,10 +214,23 @@ def translate(
     from transduce.data import open_binary, read_lines
     from transduce.inference import load
     from transduce.workflows.requests import Failures, RequestReader
-    from transduce.workflows.translate import Beside, translate_stream
+    from transduce.workflows.translate import Beside, translate_document, translate_stream
 
     if scores and format_ == "jsonl":
         raise BadInputError("--scores: is for --format text: objects of --format jsonl have their scores anyway")
+    if markup is not None:
+        for_lines = {
+            "--format jsonl": format_ == "jsonl",
+            "--alignment": alignment,
+            "--paragraphs": paragraphs,
+            "--n-best": n_best > 1,
+            "--scores": scores,
+            "--prefixes": prefixes is not None,
+            "--must-contain": must_contain is not None,
+        }
+        for option in (name for name, given in for_lines.items() if given):
+            raise BadInputError(f"--markup {markup}: is for a document, and {option} for lines: leave one out")
+        alignment = True
     failures = Failures()
     use_threads(threads)
     translator = load(model, precision, device, shortlist=shortlist)
@@ -216,16 +239,6 @@ def translate(
     with ExitStack() as files:
         source: BinaryIO = sys.stdin.buffer if input_ == "-" else files.enter_context(open_binary(Path(input_)))
         target = sys.stdout.buffer if output == "-" else files.enter_context(create_output(Path(output), input_))
-
-        typed = (input_ == "-" and sys.stdin.isatty()) or (output == "-" and sys.stdout.isatty())
-        advance = files.enter_context(line_bar(lambda: count_lines(input_), beside_terminal=typed))
-
-        def write(answer: "Answer") -> None:
-            lines = _scored(answer, failures.lines) if scores else _lines(answer, format_, n_best)
-            target.write(("\n".join(lines) + "\n").encode())
-            target.flush()
-            failures.count(answer.translation.error)
-            advance()
 
         def translate_texts(texts: list[str], first_number: int) -> "list[Translation]":
             phrases = must_contain_.take(len(texts))
@@ -239,7 +252,7 @@ def translate(
                 must_contain=None if phrases is None else [line.split("\t") if line else [] for line in phrases],
                 must_not_contain=banned,
                 paragraphs=paragraphs,
-                language=language,
+                language=None if markup else language,
                 first_number=first_number,
                 errors="return",
                 length_penalty_kind=length_penalty_kind,
@@ -257,6 +270,23 @@ def translate(
                 top_p=top_p,
                 seed=seed,
             )
+
+        if markup is not None:
+            found = translate_document(source, markup, language or "en", lambda texts: translate_texts(texts, 1))
+            target.write(found.text.encode())
+            target.flush()
+            found.check()
+            return
+
+        typed = (input_ == "-" and sys.stdin.isatty()) or (output == "-" and sys.stdout.isatty())
+        advance = files.enter_context(line_bar(lambda: count_lines(input_), beside_terminal=typed))
+
+        def write(answer: "Answer") -> None:
+            lines = _scored(answer, failures.lines) if scores else _lines(answer, format_, n_best)
+            target.write(("\n".join(lines) + "\n").encode())
+            target.flush()
+            failures.count(answer.translation.error)
+            advance()
 
         translate_stream(source, RequestReader(json=format_ == "jsonl").answering(translate_texts), write)
     for beside in (prefixes_, must_contain_):

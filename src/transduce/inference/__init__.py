@@ -2,6 +2,7 @@
 
 from transduce.inference.alignment import pharaoh
 from transduce.inference.attention import AttentionMaps
+from transduce.inference.documents import DocumentTranslation, translate_documents
 from transduce.inference.engine import Engine
 from transduce.inference.head_roles import HeadStatistics
 from transduce.inference.loading import load
@@ -13,6 +14,7 @@ from transduce.inference.translator import Translator
 
 __all__ = [
     "AttentionMaps",
+    "DocumentTranslation",
     "Engine",
     "HeadStatistics",
     "Parse",
@@ -27,4 +29,5 @@ __all__ = [
     "pharaoh",
     "split_words",
     "to_nltk",
+    "translate_documents",
 ]

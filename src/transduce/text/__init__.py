@@ -1,6 +1,7 @@
 """Strings to ids and back. Knows no torch."""
 
 from transduce.text.bpe import learn_bpe
+from transduce.text.documents import Document, DocumentKind, read_document
 from transduce.text.dropout import BpeDropout
 from transduce.text.learn import learn_tokenizer
 from transduce.text.linearization import Linearization
@@ -19,6 +20,8 @@ __all__ = [
     "AlignedText",
     "BadTreeError",
     "BpeDropout",
+    "Document",
+    "DocumentKind",
     "Linearization",
     "Markup",
     "Segment",
@@ -34,6 +37,7 @@ __all__ = [
     "learn_bpe",
     "learn_tokenizer",
     "parse_brackets",
+    "read_document",
     "read_trees",
     "split_sentences",
     "unescape",

@@ -5,7 +5,7 @@ import os
 import select
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Final, TypeVar, final
@@ -13,6 +13,8 @@ from typing import BinaryIO, Final, TypeVar, final
 from transduce.config import BadInputError
 from transduce.data import Bare, check_length, raw_lines, read_lines, refuse_other_encodings
 from transduce.data.lines import LONGEST_LINE
+from transduce.inference import DocumentTranslation, Translation, translate_documents
+from transduce.text import DocumentKind, read_document
 
 # As many lines as arrive within the pause are translated together: a file fills whole batches, a person who types is
 # answered line by line. The first lines of a long input come in smaller groups, so that its first results come soon.
@@ -100,6 +102,25 @@ def translate_stream(
         count += len(texts)
         _log.debug(f"lines to {count:,}: {len(texts):,} in {time.perf_counter() - began:.2f} s")
     return count
+
+
+def translate_document(
+    stream: BinaryIO, kind: DocumentKind, language: str, translate: Callable[[list[str]], Sequence[Translation]]
+) -> DocumentTranslation:
+    """Translate all of a stream as one document in this language, its sentences by one call of ``translate``.
+
+    Invalid UTF-8 is replaced, with a warning.
+
+    Raises:
+        BadInputError: The stream is damaged, begins as UTF-16 does, or is no such document.
+        TransduceError: An extra is not installed.
+    """
+    raw = b"".join(raw_lines(stream, getattr(stream, "name", "the input")))
+    text = raw.decode("utf-8", errors="replace")
+    if text.encode() != raw:
+        _log.warning("the input: invalid UTF-8 was replaced")
+    (found,) = translate_documents([read_document(kind, text, language)], translate)
+    return found
 
 
 def one_line(text: str) -> str:
