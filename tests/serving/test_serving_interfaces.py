@@ -321,6 +321,38 @@ def test_a_text_file_is_translated(server):
     assert server.call("/download_file/words_de.txt").status == 404
 
 
+def test_tags_stay_around_what_they_stood_around(server):
+    page = '<p class="x">bamo <b title="a&amp;b">dulu</b> kari</p><code>wemo</code> <i translate="no">wemo</i>'
+    expected = '<p class="x">ti <b title="a&amp;b">sor</b> mup</p><code>wemo</code> <i translate="no">wemo</i>'
+    assert translate(server, q=page, format="html").json == {"translatedText": expected}
+    client = deepl.DeepLClient("a key", server_url=server.address.rstrip("/"))
+    result = client.translate_text(page, source_lang="EN", target_lang="DE", tag_handling="html")
+    assert result.text == expected
+    several = translate(server, q=["<p>wemo", "a < b", "<b>kari</b>"], format="html", alternatives=1).json
+    assert several["translatedText"][2] == "<b>mup</b>"
+    assert [len(each) for each in several["alternatives"]] == [1, 1, 1]
+    answer = server.call(
+        "/v1/translate", {"text": page, "source": "en", "target": "de", "format": "html", "details": ["score"]}
+    )
+    assert (answer.status, "no score" in answer.json["error"]) == (400, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("page.html", "<h1>wemo</h1>\n<p>bamo <em>dulu</em></p>\n", "<h1>yob</h1>\n<p>ti <em>sor</em></p>\n"),
+        (
+            "film.srt",
+            "1\n00:00:01,000 --> 00:00:02,500\nbamo dulu\n\n2\n00:00:03,000 --> 00:00:04,000\n<i>wemo</i>\n",
+            "1\n00:00:01,000 --> 00:00:02,500\nti sor\n\n2\n00:00:03,000 --> 00:00:04,000\n<i>yob</i>\n",
+        ),
+    ],
+)
+def test_pages_and_subtitles_are_translated(server, name, content, expected):
+    address = upload(server, name, content.encode(), source="en", target="de").json["translatedFileUrl"]
+    assert server.call(address.removeprefix(server.address.rstrip("/"))).body.decode() == expected
+
+
 @pytest.mark.parametrize(("name", "content"), [("words.pdf", b"x"), ("words.txt", b"\xff\xfe\xfd"), ("words", b"x")])
 def test_files_that_cannot_be_translated_are_refused(server, name, content):
     answer = upload(server, name, content, source="en", target="de")

@@ -9,15 +9,17 @@ from numpy.typing import NDArray
 
 from transduce.config import BadInputError, TransduceError
 from transduce.config.attention import AttentionHead
-from transduce.inference import Translation, Translator
+from transduce.inference import DocumentTranslation, Translation, Translator, translate_documents
 from transduce.inference.paragraphs import check_options, translate_paragraphs
 from transduce.inference.running import Cancellation
-from transduce.text import split_sentences
+from transduce.text import read_document, split_sentences
 from transduce.viewing import AttentionPage, SearchPage, ViewedSentence
 
 Without = Callable[[Collection[AttentionHead]], Translator]
 # Next symbols that are told of each hypothesis.
 _TOP: Final = 10
+# Sentences without an output, of a document.
+_MOST_NAMED: Final = 3
 # What only a single sentence has.
 _OF_SENTENCES: Final = ("alignment", "attention", "prefixes", "must_contain")
 
@@ -53,14 +55,17 @@ class Answers:
                 raise BadInputError(f"{other}: there is no such call")
 
     def _translate(self, call: dict[str, Any], cancellation: Cancellation) -> list[dict[str, Any]]:
-        texts, details, glossary = call["texts"], call["details"], call.get("glossary", {})
+        texts, details, kind = call["texts"], call["details"], call["format"]
+        # What only a sentence has is asked for where a text is one.
+        of_sentences = [name for name in _OF_SENTENCES if name in details or call.get(name)]
 
-        def translate(sentences: Sequence[str]) -> list[Translation]:
+        def translate(sentences: Sequence[str]) -> list[Translation | TransduceError]:
+            glossary = call.get("glossary", {})
             terms = _terms(sentences, glossary) if glossary else None
-            return self._translator.translate(
+            outputs = self._translator.translate(
                 sentences,
                 n_best=call["n_best"],
-                return_alignment="alignment" in details,
+                return_alignment="alignment" in details or kind != "text",
                 return_attention="attention" in details,
                 prefixes=call.get("prefixes"),
                 must_contain=_join(call.get("must_contain"), terms),
@@ -70,18 +75,17 @@ class Answers:
                 cancellation=cancellation,
                 **call["settings"],
             )
+            return [each if each.error is None else TransduceError(each.error) for each in outputs]
 
-        if call["format"] != "text":
-            raise BadInputError(f"format {call['format']}: is not supported")
+        if kind != "text":
+            if details or of_sentences:
+                raise BadInputError(f"format {kind}: a document has no {(*details, *of_sentences)[0]} of its own")
+            documents = [read_document(kind, text, call["language"] if call["split"] else None) for text in texts]
+            return [_describe_document(each) for each in translate_documents(documents, translate)]
         if call["split"]:
-            asked = {name: name in details or bool(call.get(name)) for name in _OF_SENTENCES}
-            check_options(asked)
-            outputs = translate_paragraphs(
-                texts, call["language"], lambda several: list(map(_outcome, translate(several)))
-            )
-        else:
-            outputs = [_outcome(each) for each in translate(texts)]
-        return [_describe(each, details) for each in outputs]
+            check_options(dict.fromkeys(of_sentences, True))
+            return [_describe(each, details) for each in translate_paragraphs(texts, call["language"], translate)]
+        return [_describe(each, details) for each in translate(texts)]
 
     def _attend(self, call: dict[str, Any]) -> dict[str, Any]:
         text, output = call["text"], call["output"]
@@ -112,8 +116,11 @@ def _join(given: list[list[str]] | None, terms: list[list[str]] | None) -> list[
     return [[*one, *other] for one, other in zip(given, terms, strict=True)]
 
 
-def _outcome(output: Translation) -> Translation | TransduceError:
-    return output if output.error is None else TransduceError(output.error)
+def _describe_document(document: DocumentTranslation) -> dict[str, Any]:
+    if document.failures:
+        return {"text": "", "error": "; ".join(document.failures[:_MOST_NAMED])}
+    alternatives = {"alternatives": [{"text": each} for each in document.alternatives]} if document.alternatives else {}
+    return {"text": document.text, **alternatives}
 
 
 def _describe(output: Translation | TransduceError, details: Sequence[str]) -> dict[str, Any]:
