@@ -71,8 +71,8 @@ def match_pieces(source: str, pieces: Sequence[tuple[int, int]], target: Aligned
             start, end = group[0][0], group[-1][1]
             written = [words[index][0] for index in several]
             cuts = _move_cuts(source[start:end], [place - start for place, _ in group[1:]], written)
-            for index, found in zip(several, _slice(written, cuts, first), strict=True):
-                slices[index] = found
+            for index, parts in zip(several, _slice(written, cuts, first), strict=True):
+                slices[index] = parts
     found = []
     end = 0
     for (word, start, after), parts in zip(words, slices, strict=True):

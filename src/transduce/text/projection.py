@@ -171,21 +171,23 @@ class _Places:
     def _find_stretch(self, first: int, last: int, parent: int, around: Range) -> Range | None:
         """The pieces that stand for an element's own, ``first`` to ``last`` of the source's, and those between them.
 
-        Of all stretches it is the one whose own pieces outnumber its others most; nothing that stands for another
-        element is in it. At the edge of a sentence, pieces that stand for nothing go with it.
+        Of all stretches it is the one whose own pieces outnumber its others most or, of several, have more letters;
+        nothing that stands for another element is in it. At the edge of a sentence, pieces that stand for nothing go
+        with it.
         """
-        best, best_score = None, 0
-        start = end = score = 0
+        best, best_score = None, (0, 0)
+        start = end = score = letters = 0
         for begin, stop in self._find_own(first, last, around):
             others = self._count_others(end, begin, parent) if score else None
             if others is None or score < others:
-                start, score = begin, 0
+                start, score, letters = begin, 0, 0
             else:
                 score -= others
             score += stop - begin
+            letters += sum(len(piece.text) for piece in self._text.pieces[begin:stop])
             end = stop
-            if score > best_score or (best and score == best_score and best[0] == start):
-                best, best_score = (start, stop), score
+            if (score, letters) > best_score:
+                best, best_score = (start, stop), (score, letters)
         return best and self._widen(best, first, last, around)
 
     def _find_own(self, first: int, last: int, around: Range) -> Iterator[Range]:
