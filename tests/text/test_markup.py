@@ -224,6 +224,10 @@ class TestWriting:
         html = "<ul>\n  <li> a </li>\n\n  <li>b\n</ul>\n"
         assert written(html, "A", "B") == "<ul>\n  <li> A </li>\n\n  <li>B\n</li></ul>\n"
 
+    def test_white_space_that_does_not_collapse_stays_in_its_element(self):
+        html = "<p><b>&nbsp;a&nbsp;</b></p><p>&nbsp;<b>a</b>&nbsp;</p>"
+        assert written(html, "x", "x") == html.replace("a", "x")
+
     def test_none_leaves_a_segment_as_it_is(self):
         html = "<p>One <b>two</b>\n three. <i>Four</i> five.</p>"
         markup = Markup.read(html, "en")

@@ -67,7 +67,7 @@ def write_block(block: Block, outputs: Iterator[AlignedText | None], escape: Cal
     text = _match(block, several)
     writer = _Writer(text.pieces, escape)
     _write(block, text, writer)
-    return "".join([block.before, *writer.parts, escape(block.text[block.sentences[-1][1] :]), block.after])
+    return "".join([block.before, *writer.parts, escape(text.rest), block.after])
 
 
 def _find_cuts(block: Block) -> list[int]:
@@ -88,7 +88,7 @@ class _Text:
 
     Of the source's pieces, ``starts`` has the places in its text, ``elements`` those that they stand in, and
     ``standing`` the pieces of the translation that stand for them. ``sources`` and ``pieces_before`` have the number of
-    either before each sentence, and of all.
+    either before each sentence, and of all. ``rest`` is the white space behind the last.
     """
 
     pieces: list[Piece]
@@ -97,6 +97,7 @@ class _Text:
     standing: list[list[int]]
     sources_before: list[int]
     pieces_before: list[int]
+    rest: str
 
 
 def _match(block: Block, outputs: Sequence[AlignedText | None]) -> _Text:
@@ -125,13 +126,23 @@ def _match(block: Block, outputs: Sequence[AlignedText | None]) -> _Text:
         sources_before.append(len(starts))
         pieces_before.append(len(pieces))
         written = found[-1].text if found else ""
-    places = [place for place, _ in block.owners]
-    elements = [block.owners[bisect_right(places, start) - 1][1] for start in starts]
+    elements = [_find_owner(block, start) for start in starts]
+    rest = block.text[stopped:]
+    # White space that browsers keep, as in <b>&nbsp;one&nbsp;</b>, stays in its element.
+    if pieces and pieces[0].space and _find_owner(block, 0) == _find_owner(block, block.sentences[0][0]):
+        pieces[0] = Piece("", pieces[0].space + pieces[0].text, pieces[0].source)
+    if pieces and rest and _find_owner(block, stopped) == _find_owner(block, stopped - 1):
+        pieces[-1], rest = Piece(pieces[-1].space, pieces[-1].text + rest, pieces[-1].source), ""
     standing: list[list[int]] = [[] for _ in starts]
     for index, piece in enumerate(pieces):
         if piece.source is not None:
             standing[piece.source].append(index)
-    return _Text(pieces, starts, elements, standing, sources_before, pieces_before)
+    return _Text(pieces, starts, elements, standing, sources_before, pieces_before, rest)
+
+
+def _find_owner(block: Block, place: int) -> int:
+    """The element that a character of a block stands in."""
+    return block.owners[bisect_right(block.owners, place, key=lambda owner: owner[0]) - 1][1]
 
 
 def _keep(source: str, spans: Sequence[Range]) -> list[Piece]:
