@@ -46,6 +46,7 @@ def test_what_is_well_formed_comes_out_as_it_came(html):
         ("\ufeff<p>x", "<p>x</p>"),
         ("<title>x</title>", "<title>x</title>"),
         ("a<html><body>b</body>c</html>d<head>", "abcd"),
+        ("</body><head>a</head>b", "ab"),
         ("<body>a</body>b", "<html><body>ab</body></html>"),
         ("<!-- x --><!doctype html>a", "<!-- x --><!DOCTYPE html>\n<html><body>a</body></html>"),
         ("<!doctype html public '-//A//B' 'c\"d'>", "<!DOCTYPE html PUBLIC \"-//A//B\" 'c\"d'>\n"),

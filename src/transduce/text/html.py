@@ -146,7 +146,7 @@ class _Reading:
         """An element begins."""
         self._finish_text()
         self.depth += 1
-        if name in _AROUND or (name == "head" and not self._page):
+        if self._is_around(name):
             if self._page and name not in self._around and not self._open:
                 self._around.append(name)
                 self._add(StartTag(name, dict(attributes)))
@@ -160,7 +160,7 @@ class _Reading:
         """An element ends; it is the one that began last."""
         self._finish_text()
         self.depth -= 1
-        if name in _AROUND:
+        if self._is_around(name):
             if name in self._around and EndTag(name) not in self._ended:
                 self._ended.append(EndTag(name))
             return
@@ -168,6 +168,10 @@ class _Reading:
         if name not in VOID:
             self._open.pop()
             self._add(EndTag(name))
+
+    def _is_around(self, name: str) -> bool:
+        """Whether it is an element that a page has once, and a fragment not at all."""
+        return name in _AROUND or (name == "head" and not self._page)
 
     def data(self, text: str) -> None:
         """Some of a text."""
