@@ -73,6 +73,8 @@ def test_what_is_too_deep_is_named_at_once(tag, end):
     assert len(read_html(f"{tag * 400}x")) > 400
     with pytest.raises(BadInputError, match="elements in more than 1,000 others"):
         read_html(tag * 20_000 + end * 100_000)
+    with pytest.raises(BadInputError, match="elements in more than 1,000 others"):
+        read_html(tag * 1001 + "</b></div></svg></li></ul>" * 2000)
 
 
 def test_half_of_a_surrogate_pair_is_named():

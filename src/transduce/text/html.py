@@ -123,7 +123,7 @@ def read_html(html: str) -> list[HtmlPart]:
     parser = etree.HTMLParser(target=reading, encoding="utf-8", huge_tree=True)
     for start in range(0, len(encoded), _PORTION):
         parser.feed(encoded[start : start + _PORTION])
-        if reading.depth > _DEEPEST:
+        if reading.deepest > _DEEPEST:
             raise BadInputError(f"the markup has elements in more than {_DEEPEST:,} others: close them, or split it")
     parser.close()
     return reading.parts
@@ -137,7 +137,7 @@ class _Reading:
         self._page = page
         self.parts: list[HtmlPart] = []
         self._open: list[str] = []
-        self.depth = 0
+        self._depth = self.deepest = 0
         self._text: list[str] = []
         self._around: list[str] = []  # of html and body, what there is
         self._ended: list[HtmlPart] = []  # their ends and what came behind, unless more of the body does
@@ -145,7 +145,8 @@ class _Reading:
     def start(self, name: str, attributes: dict[str, str]) -> None:
         """An element begins."""
         self._finish_text()
-        self.depth += 1
+        self._depth += 1
+        self.deepest = max(self.deepest, self._depth)
         if self._is_around(name):
             if self._page and name not in self._around and not self._open:
                 self._around.append(name)
@@ -159,7 +160,7 @@ class _Reading:
     def end(self, name: str) -> None:
         """An element ends; it is the one that began last."""
         self._finish_text()
-        self.depth -= 1
+        self._depth -= 1
         if self._is_around(name):
             if name in self._around and EndTag(name) not in self._ended:
                 self._ended.append(EndTag(name))
