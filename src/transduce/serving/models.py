@@ -30,7 +30,8 @@ class Models:
         self._admissions = {name: Admission(limits.waiting, limits.wait) for name in self._processes}
         # Those that are loaded, the one used last at the end.
         self._used: dict[str, None] = {}
-        self._loading = asyncio.Lock()
+        self._loads: dict[str, asyncio.Task[None]] = {}
+        self._loading = asyncio.Lock()  # one at a time: each takes memory from what is left
 
     @property
     def served(self) -> tuple[ServedModel, ...]:
@@ -88,11 +89,12 @@ class Models:
             Failed: It cannot be loaded.
         """
         process = self._processes[model.name]
-        if model.name not in self._used:
-            async with self._loading:
-                if model.name not in self._used:
-                    await self._load(process)
-        self._used.pop(model.name)
+        while model.name not in self._used:
+            if model.name not in self._loads:
+                self._loads[model.name] = asyncio.create_task(self._load(process))
+            # Whoever does not wait for it to its end leaves it to the next one.
+            await asyncio.shield(self._loads[model.name])
+        del self._used[model.name]
         self._used[model.name] = None
         yield process
 
@@ -111,10 +113,15 @@ class Models:
         await asyncio.gather(*(each.stop() for each in self.processes))
 
     async def _load(self, process: ModelProcess) -> None:
-        await self._make_room(process)
-        _log.info(f"loading {process.model.name} from {process.model.path}")
-        await process.start()
-        self._used[process.model.name] = None
+        name = process.model.name
+        try:
+            async with self._loading:
+                await self._make_room(process)
+                _log.info(f"loading {name} from {process.model.path}")
+                await process.start()
+                self._used[name] = None
+        finally:
+            self._loads.pop(name, None)
 
     async def _make_room(self, process: ModelProcess) -> None:
         budget = self._settings.memory
