@@ -71,8 +71,8 @@ def attend(
 ) -> Iterator[tuple[int, AttentionMaps | TransduceError]]:
     """The weights of each pair of texts, or why there are none, with its index.
 
-    No side has more than ``limit`` symbols. First come those that are too long, then the others, as batches are done; no more than a
-    batch's weights are kept.
+    No side has more than ``limit`` symbols. First come those that are too long, then the others, as batches are done:
+    no more than one batch's weights are kept.
     """
     read: list[list[list[int] | BadInputError]] = [
         encode_within(tokenizer, [bare(pair[side]) for pair in pairs], limit, engine.longest, "look at a shorter one")

@@ -1,4 +1,4 @@
-"""A search that goes on from call to call, so that calls of several threads come into one batch (continuous batching)."""
+"""A search that goes on from call to call, so that those of several threads share batches (continuous batching)."""
 
 from collections.abc import Callable, Iterable, Sequence
 from threading import Event, Lock, Thread
@@ -86,7 +86,7 @@ class RunningSearch:
     def _run(self) -> None:
         try:
             self._serve(self._queue, self._finish)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, nobody may wait for ever
+        except BaseException as error:  # whatever it is: nobody may wait for ever
             with self._lock:
                 self._error = error
                 waiting, self._calls = set(self._calls.values()), {}
