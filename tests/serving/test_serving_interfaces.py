@@ -2,6 +2,7 @@
 
 import base64
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import deepl
 import numpy as np
@@ -98,6 +99,7 @@ def test_what_a_page_has_to_know(server):
         ({"q": "wemo", "alternatives": -1}, 400, "alternatives"),
         ({"q": "wemo", "alternatives": 11}, 400, "at most 10"),
         ({"q": "half \ud83d"}, 400, "lone surrogate"),
+        ({"q": "wemo", "source": "\ud83d"}, 400, "? to de is not supported"),
         ({"q": "bamo " * 3000}, 400, "symbols"),
         ({"q": "x" * 100_001}, 413, "at most 100,000"),
         ({"q": ["x"] * 1001}, 413, "at most 1,000"),
@@ -173,6 +175,8 @@ def test_deepls_own_client_works_unchanged(server):
     usage = client.get_usage()
     assert usage.character.valid
     assert usage.character.count >= sum(map(len, TEXTS))
+    mixed = client.translate_text(["The house is green", "Das Haus ist grün", "A house"], target_lang="EN-US")
+    assert [each.detected_source_lang for each in mixed] == ["DE"] * 3  # what can be translated into it
     with pytest.raises(deepl.DeepLException, match="not supported"):
         client.translate_text("wemo", source_lang="FR", target_lang="DE")
     with pytest.raises(deepl.DeepLException, match="formality"):
@@ -216,6 +220,9 @@ def test_a_glossary_says_how_terms_are_written(server):
         ({"prefixes": ["ti", "sor"], "split_sentences": False}, "prefix"),
         ({"sampling": True, "beam_size": 2}, "sampling"),
         ({"glossary": ["wemo"]}, "glossary"),
+        ({"glossary": {" ": "ti"}}, "glossary"),
+        ({"details": ["attention"], "split_sentences": False, "text": "bamo " * 400}, "at most 300"),
+        ({"details": ["attention"], "split_sentences": False, "text": ["bamo"] * 11}, "at most 10"),
     ],
 )
 def test_wrong_settings_are_named(server, fields, error):
@@ -266,6 +273,33 @@ def test_heads_can_be_muted(server):
     answer = server.call("/v1/attention", {**body, "mute": ["cross/5/0"]})
     assert (answer.status, "no such attention head" in answer.json["error"]) == (400, True)
     assert server.call("/v1/attention", {**body, "mute": ["all"]}).status == 400
+
+
+def test_requests_without_different_heads_get_each_their_own(server):
+    body = {"text": "bamo dulu kari", "source": "en", "target": "de"}
+    ways = [[], ["cross/0/0"], ["cross/0/1"], ["cross/0/0", "cross/0/1"]]
+
+    def ask(mute):
+        return server.call("/v1/attention", {**body, "mute": mute}).json["sentences"][0]
+
+    alone = [ask(mute) for mute in ways]
+    assert alone[3]["text"] != alone[0]["text"]
+    with ThreadPoolExecutor(8) as users:
+        assert list(users.map(ask, ways * 4)) == alone * 4
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "error"),
+    [
+        ("/v1/attention", {"text": "bamo " * 400}, "at most 300"),
+        ("/v1/attention", {"text": "bamo", "output": "ti " * 400}, "at most 300"),
+        ("/v1/search", {"text": "bamo " * 400}, "at most 300"),
+        ("/v1/search", {"text": "bamo", "max_length": 301}, "max_length 301"),
+    ],
+)
+def test_what_is_too_large_to_be_looked_at_is_refused(server, path, fields, error):
+    answer = server.call(path, {"source": "en", "target": "de", **fields})
+    assert (answer.status, error in answer.json["error"]) == (400, True)
 
 
 def test_models_say_what_they_are(server):
@@ -319,6 +353,8 @@ def test_a_text_file_is_translated(server):
     assert file.body == b"ti sor\n\nyob\n"
     assert file.headers["content-type"] == "application/octet-stream"
     assert server.call("/download_file/words_de.txt").status == 404
+    odd = upload(server, "größe & #1?.txt", b"wemo", source="en", target="de").json["translatedFileUrl"]
+    assert server.call(odd.removeprefix(server.address.rstrip("/"))).body == b"yob"
 
 
 def test_tags_stay_around_what_they_stood_around(server):

@@ -7,7 +7,7 @@ from typing import Final, final
 
 from transduce.config import TransduceError
 from transduce.inference.arguments import shorten
-from transduce.inference.translation import Translation
+from transduce.inference.translation import Translation, count_ranks, of_rank
 from transduce.text import AlignedText, Document
 
 _MOST_NAMED: Final = 10
@@ -58,19 +58,16 @@ def _write(document: Document, outcomes: Sequence[Translation | TransduceError])
         f"{shorten(segment.text)}: {reason}" for segment, outcome in pairs if (reason := _find_failure(outcome))
     )
     best = [None if isinstance(each, TransduceError) or each.error is not None else each for each in outcomes]
-    ranks = max((len(each.alternatives) for each in best if each is not None), default=0)
-    several = (
-        [each.alternatives[rank] if each is not None and rank < len(each.alternatives) else each for each in best]
-        for rank in range(ranks)
+    text, *alternatives = (
+        document.write([None if each is None else _align(of_rank(each, rank)) for each in best])
+        for rank in range(count_ranks(each for each in best if each is not None))
     )
-    return DocumentTranslation(
-        document.write(_align(best)), tuple(document.write(_align(each)) for each in several), tuple(failures)
-    )
+    return DocumentTranslation(text, tuple(alternatives), tuple(failures))
 
 
 def _find_failure(outcome: Translation | TransduceError) -> str | None:
     return str(outcome) if isinstance(outcome, TransduceError) else outcome.error
 
 
-def _align(outputs: Sequence[Translation | None]) -> list[AlignedText | None]:
-    return [None if each is None else AlignedText(each.text, each.alignment) for each in outputs]
+def _align(output: Translation) -> AlignedText:
+    return AlignedText(output.text, output.alignment)

@@ -106,7 +106,8 @@ class Engine:
     ) -> list[Outcome]:
         """The best outputs of each source (ids without end symbol), in the order of the sources, or why it has none.
 
-        ``numbers`` are what constraints and samples know the sources by; left out, they count from 0.
+        ``numbers`` are what constraints and samples know the sources by; left out, they count from 0. A
+        ``cancellation`` may withdraw the sources from another thread.
         """
         known = range(len(sources)) if numbers is None else numbers
         requests = [

@@ -8,7 +8,7 @@ from itertools import chain, islice
 from transduce.config import BadInputError, TransduceError
 from transduce.data.lines import is_text
 from transduce.inference.arguments import shorten
-from transduce.inference.translation import Translation
+from transduce.inference.translation import Translation, count_ranks, of_rank
 from transduce.text import find_gap, split_sentences
 
 Parts = list[tuple[str, str]]
@@ -53,13 +53,10 @@ def _join(parts: Parts, outcomes: Sequence[Translation | TransduceError]) -> Tra
     translations = [each for each in outcomes if isinstance(each, Translation)]
     if len(translations) == 1:
         return translations[0]
-    best = _join_outputs(parts, translations)
-    others = [
-        _join_outputs(
-            parts, [each.alternatives[rank] if rank < len(each.alternatives) else each for each in translations]
-        )
-        for rank in range(max(len(each.alternatives) for each in translations))
-    ]
+    best, *others = (
+        _join_outputs(parts, [of_rank(each, rank) for each in translations])
+        for rank in range(count_ranks(translations))
+    )
     return replace(best, alternatives=tuple(others))
 
 

@@ -95,8 +95,8 @@ class RunningSearch:
 
     def _finish(self, request: Request, outcome: Outcome) -> None:
         with self._lock:
-            call = self._calls.pop(request)
-        if call.add(request, outcome):
+            call = self._calls.pop(request, None)  # none, where another search has failed meanwhile
+        if call is not None and call.add(request, outcome):
             call.done.set()
 
 

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, assert_never, final
 
@@ -47,6 +47,16 @@ class Translation:
 
 
 EMPTY: Final = Translation("", 0.0, 0.0, ())
+
+
+def of_rank(output: Translation, rank: int) -> Translation:
+    """The best output for a sentence (0), the second best (1), and so on; where there is no other, the best."""
+    return output.alternatives[rank - 1] if 0 < rank <= len(output.alternatives) else output
+
+
+def count_ranks(outputs: Iterable[Translation]) -> int:
+    """How many outputs the sentence has that has most."""
+    return 1 + max((len(each.alternatives) for each in outputs), default=0)
 
 
 def failed(error: str) -> Translation:

@@ -2,17 +2,16 @@
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal, NoReturn, Unpack, final, get_args, overload
 
 import torch
 
 from transduce.bundle import Bundle
-from transduce.config import BadInputError, GenerationChanges, GenerationConfig, Precision, TransduceError
+from transduce.config import BadInputError, GenerationChanges, Precision, TransduceError
 from transduce.config.generation import MAX_SEED
 from transduce.data import bare
-from transduce.inference.alignment import align, word_numbers
 from transduce.inference.arguments import (
     check_choice,
     check_flag,
@@ -24,8 +23,7 @@ from transduce.inference.arguments import (
     shorten,
 )
 from transduce.inference.attention import AttentionMaps, attend
-from transduce.inference.encoding import encode_within
-from transduce.inference.engine import Attention, Engine
+from transduce.inference.engine import Engine
 from transduce.inference.head_roles import HeadStatistics, measure_heads
 from transduce.inference.paragraphs import check_options, translate_paragraphs
 from transduce.inference.parsing import Parser, parse_to_nltk
@@ -33,10 +31,9 @@ from transduce.inference.requirements import OutputRequirements, search_settings
 from transduce.inference.running import Cancellation, RunningSearch
 from transduce.inference.scoring import score_pairs
 from transduce.inference.search_trace import SearchTrace, describe_search
+from transduce.inference.text_search import TextSearch, TranslationRequest
 from transduce.inference.translation import (
-    EMPTY,
     Translation,
-    explain,
     failed,
     length_option,
     warn_of_failures,
@@ -45,12 +42,7 @@ from transduce.inference.translation import (
 from transduce.models import Shortlist
 from transduce.search import (
     Constraint,
-    Hypothesis,
-    NothingFound,
-    Prefixes,
     Recorder,
-    SearchSettings,
-    TooLittleMemory,
 )
 from transduce.text import TokenizerPair
 
@@ -112,6 +104,7 @@ class Translator:
         self._defaults = first.generation
         models, special = [each.model for each in bundles], first.tokenizers.special
         self._engine = Engine(models, special, precision, device, consume=consume)
+        self._texts = TextSearch(self._engine, self._source, self._target)
         self._shortlist = None if shortlist is None else shortlist.to(self._engine.device)
 
     @property
@@ -229,7 +222,7 @@ class Translator:
         generation = self._defaults.changed({"beam_size": beam_size, "length_penalty": length_penalty, **changes})
         if generation.sampling and beam_size is not None:
             raise BadInputError(f"beam size {beam_size}: sampling has no beam: leave it out (n-best says how many)")
-        request = _Request(
+        request = TranslationRequest(
             generation,
             replace(
                 search_settings(generation, check_number("n-best", n_best, 1), self._target, self._shortlist),
@@ -256,11 +249,13 @@ class Translator:
             check_options(asked)
             # Its sentences have numbers of their own.
             request = replace(request, first=1)
-            outcomes = translate_paragraphs(several, language or "en", lambda each: self._translate(each, request))
+            outcomes = translate_paragraphs(
+                several, language or "en", lambda each: self._texts.translate(each, request)
+            )
         elif language is not None:
             raise BadInputError(f"language {language!r}: is for splitting paragraphs, and none are to be split")
         else:
-            outcomes = self._translate(several, request)
+            outcomes = self._texts.translate(several, request)
         results = []
         for index, outcome in enumerate(outcomes):
             if isinstance(outcome, Translation):
@@ -497,103 +492,3 @@ class Translator:
             "a Translator cannot be pickled or copied: load the model in each process (transduce.load), or start the "
             'processes by "fork"; threads may share one'
         )
-
-    def _translate(self, texts: Sequence[str], request: "_Request") -> list[Translation | TransduceError]:
-        """Each text's translation, or why it has none."""
-        texts = [bare(text) for text in texts]
-        results: list[Translation | TransduceError] = [EMPTY] * len(texts)
-        generation, settings, first = request.generation, request.settings, request.first
-        # White space alone is never read, and so never too long.
-        full = [index for index, text in enumerate(texts) if text.strip()]
-        remedy = "split it (--paragraphs, or paragraphs=True)"
-        most, longest = generation.max_source_length, self._engine.longest
-        encoded = encode_within(self._source, [texts[index] for index in full], most, longest, remedy)
-        requirements = request.requirements.constraints(first, self._target)
-        prefixes = next((each.ids for each in requirements if isinstance(each, Prefixes)), {})
-        sources: dict[int, list[int]] = {}
-        for index, ids in zip(full, encoded, strict=True):
-            if isinstance(ids, BadInputError):
-                results[index] = ids
-            elif len(prefixes.get(first + index, ())) >= (limit := self._limit(ids, generation)):
-                results[index] = explain(NothingFound(limit), len(ids), generation)
-            else:
-                sources[index] = ids
-        if request.hurry and len(sources) < len(full):
-            return results
-        found = self._engine.search(
-            list(sources.values()),
-            replace(settings, constraints=(*settings.constraints, *requirements, *request.constraints)),
-            generation.max_extra_length,
-            generation.max_length,
-            [first + index for index in sources],
-            request.cancellation,
-        )
-        searched = dict(zip(sources, found, strict=True))
-        written = {index: outcome for index, outcome in searched.items() if isinstance(outcome, list)}
-        outputs = self._outputs([sources[index] for index in written], list(written.values()), request)
-        failures = {index: outcome for index, outcome in searched.items() if not isinstance(outcome, list)}
-        for index, several in zip(written, outputs, strict=True):
-            if isinstance(several, TooLittleMemory):
-                failures[index] = several
-                continue
-            best, *others = several
-            results[index] = replace(best, alternatives=tuple(others)) if others else best
-        for index, failure in failures.items():
-            results[index] = explain(failure, len(sources[index]), generation)
-        return results
-
-    def _limit(self, source: list[int], generation: GenerationConfig) -> int:
-        return self._engine.limit(source, generation.max_extra_length, generation.max_length)
-
-    def _outputs(
-        self, sources: list[list[int]], found: list[list[Hypothesis]], request: "_Request"
-    ) -> list[list[Translation] | TooLittleMemory]:
-        """Each source's outputs, best first, with their attention where it is asked for."""
-        pairs = [(source, each) for source, several in zip(sources, found, strict=True) for each in several]
-        attention: Sequence[Attention | TooLittleMemory | None] = [None] * len(pairs)
-        if request.attention or request.alignment:
-            attention = self._engine.attention([source for source, _ in pairs], [list(each.ids) for _, each in pairs])
-        texts = self._target.decode([each.ids for _, each in pairs])
-        every = (
-            looked if isinstance(looked, TooLittleMemory) else self._output(*pair, text, looked, request)
-            for pair, text, looked in zip(pairs, texts, attention, strict=True)
-        )
-        results: list[list[Translation] | TooLittleMemory] = []
-        for outputs in ([next(every) for _ in several] for several in found):
-            written = [each for each in outputs if isinstance(each, Translation)]
-            failures = [each for each in outputs if isinstance(each, TooLittleMemory)]
-            results.append(failures[0] if failures else written)
-        return results
-
-    def _output(
-        self, source: list[int], hypothesis: Hypothesis, text: str, looked: Attention | None, request: "_Request"
-    ) -> Translation:
-        words = None
-        if looked is not None and request.alignment:
-            numbers = word_numbers(self._source, source), word_numbers(self._target, hypothesis.ids)
-            words = align(looked.aligned, *numbers)
-        return Translation(
-            text,
-            hypothesis.log_probability,
-            hypothesis.score,
-            tuple(self._target.tokens(hypothesis.ids)),
-            looked.last.numpy() if looked is not None and request.attention else None,
-            at_limit=len(hypothesis.ids) + 1 >= self._limit(source, request.generation),
-            alignment=words,
-        )
-
-
-@final
-@dataclass(frozen=True)
-class _Request:
-    """What is asked for in one call; ``hurry`` says that nothing is worth doing once a text has failed."""
-
-    generation: GenerationConfig
-    settings: SearchSettings
-    requirements: OutputRequirements
-    constraints: tuple[Constraint, ...]
-    attention: bool
-    alignment: bool
-    first: int
-    hurry: bool
-    cancellation: Cancellation | None

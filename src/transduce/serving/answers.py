@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from threading import Lock
 from typing import Any, Final, final
 
 import numpy as np
@@ -12,10 +13,14 @@ from transduce.config.attention import AttentionHead
 from transduce.inference import DocumentTranslation, Translation, Translator, translate_documents
 from transduce.inference.paragraphs import check_options, translate_paragraphs
 from transduce.inference.running import Cancellation
-from transduce.text import read_document, split_sentences
+from transduce.text import Tokenizer, read_document, split_sentences
 from transduce.viewing import AttentionPage, SearchPage, ViewedSentence
 
 Without = Callable[[Collection[AttentionHead]], Translator]
+# Attention weights grow with the square of a text's tokens, and a search's tree is large. Of so many tokens, and
+# so many texts, they still go through HTTP.
+_LOOKED_AT: Final = 300
+_MOST_LOOKED_AT: Final = 10
 # Next symbols that are told of each hypothesis.
 _TOP: Final = 10
 # Sentences without an output, of a document.
@@ -30,8 +35,10 @@ class Answers:
 
     def __init__(self, translator: Translator, without: Without) -> None:
         self._translator, self._without = translator, without
-        # The last translator without some heads: whoever looks at one sentence asks for the same heads again.
+        # The last translator without some heads: whoever looks at one sentence asks for the same heads again. There is
+        # one at a time, whoever asks for how many.
         self._muted: tuple[frozenset[AttentionHead], Translator] | None = None
+        self._muting = Lock()
 
     def answer(self, call: dict[str, Any], cancellation: Cancellation) -> Any:  # noqa: ANN401 - whatever JSON can hold
         """The answer to a call.
@@ -48,7 +55,7 @@ class Answers:
             case "attend":
                 return self._attend(call)
             case "search":
-                return SearchPage(self._translator.trace_search(call["text"], top=_TOP, **call["settings"])).data()
+                return self._search(call)
             case "card":
                 return {"summary": repr(self._translator)}
             case other:
@@ -56,6 +63,8 @@ class Answers:
 
     def _translate(self, call: dict[str, Any], cancellation: Cancellation) -> list[dict[str, Any]]:
         texts, details, kind = call["texts"], call["details"], call["format"]
+        if "attention" in details:
+            self._check_size(texts)
         # What only a sentence has is asked for where a text is one.
         of_sentences = [name for name in _OF_SENTENCES if name in details or call.get(name)]
 
@@ -89,16 +98,41 @@ class Answers:
 
     def _attend(self, call: dict[str, Any]) -> dict[str, Any]:
         text, output = call["text"], call["output"]
+        self._check_size([text])
         heads = frozenset(AttentionHead(kind, layer, head) for kind, layer, head in call["mute"])
-        translator = self._mute(heads) if heads else self._translator
+        if not heads:
+            return self._look(self._translator, text, output)
+        with self._muting:
+            if self._muted is None or self._muted[0] != heads:
+                self._muted = None  # gone from memory before the next one comes
+                self._muted = heads, self._without(heads)
+            return self._look(self._muted[1], text, output)
+
+    def _look(self, translator: Translator, text: str, output: str | None) -> dict[str, Any]:
         written = translator.translate(text, first_number=None).text
+        if output is not None:
+            _check_tokens(self._translator.tokenizers.target, [output])
         maps = translator.attend(text, written if output is None else output)
         return AttentionPage([ViewedSentence(maps, written)]).data()
 
-    def _mute(self, heads: frozenset[AttentionHead]) -> Translator:
-        if self._muted is None or self._muted[0] != heads:
-            self._muted = heads, self._without(heads)
-        return self._muted[1]
+    def _search(self, call: dict[str, Any]) -> dict[str, Any]:
+        self._check_size([call["text"]])
+        settings = call["settings"]
+        for name in ("max_length", "max_extra_length"):
+            if settings.get(name, 0) > _LOOKED_AT:
+                raise BadInputError(f"{name} {settings[name]:,}: the search is shown for at most {_LOOKED_AT}")
+        return SearchPage(self._translator.trace_search(call["text"], top=_TOP, **settings)).data()
+
+    def _check_size(self, texts: Sequence[str]) -> None:
+        if len(texts) > _MOST_LOOKED_AT:
+            raise BadInputError(f"{len(texts):,} texts: at most {_MOST_LOOKED_AT} can be looked at in one request")
+        _check_tokens(self._translator.tokenizers.source, texts)
+
+
+def _check_tokens(tokenizer: Tokenizer, texts: Sequence[str]) -> None:
+    for ids in tokenizer.encode(list(texts)):
+        if len(ids) > _LOOKED_AT:
+            raise BadInputError(f"{len(ids):,} tokens: at most {_LOOKED_AT} can be looked at: send a shorter text")
 
 
 def _terms(sentences: Sequence[str], glossary: Mapping[str, str]) -> list[list[str]]:

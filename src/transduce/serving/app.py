@@ -116,7 +116,8 @@ async def _fail(request: Request, _: Any) -> Response:  # noqa: ANN401 - Starlet
 def _explain(request: Request, message: str, status: int, headers: Any) -> Response:  # noqa: ANN401 - Starlette's own type
     # DeepL's clients look for another name.
     name = "message" if request.url.path.startswith("/v2/") else "error"
-    return JSONResponse({name: message}, status, headers)
+    # A message may name what was sent, which need not be text that can be written down.
+    return JSONResponse({name: message.encode("utf-8", "replace").decode()}, status, headers)
 
 
 @final

@@ -3,7 +3,6 @@
 https://developers.deepl.com/docs/api-reference
 """
 
-import asyncio
 from typing import Annotated, Any, Final, Literal, final
 
 from pydantic import BeforeValidator
@@ -15,7 +14,7 @@ from transduce.serving.languages import language_name
 from transduce.serving.metrics import Metrics
 from transduce.serving.operations import Operation
 from transduce.serving.refusal import BadRequest
-from transduce.serving.service import AUTO, Job, Service
+from transduce.serving.service import Job, Service
 
 _OBJECT: Final = {"type": "object"}
 _LIST: Final = {"type": "array", "items": {"type": "object"}}
@@ -90,18 +89,20 @@ class DeepL:
     async def _translate(
         self, texts: list[str], body: Translate, target: str, options: dict[str, Any]
     ) -> list[dict[str, Any]]:
-        if body.source_lang is not None:
-            answer = await self._service.translate(Job(texts, body.source_lang, target, **options))
-            answers = [(answer.model.source, each) for each in answer.outputs]
-        else:
-            # Each text may be of another language.
-            jobs = (self._service.translate(Job([text], AUTO, target, **options)) for text in texts)
-            found = await asyncio.gather(*jobs)
-            answers = [(each.model.source, each.outputs[0]) for each in found]
-        return [
-            {"detected_source_language": _spell(source), "text": output["text"], "billed_characters": len(text)}
-            for text, (source, output) in zip(texts, answers, strict=True)
-        ]
+        # Each text may be of another language.
+        sources = [body.source_lang or self._service.find_source(text, target) for text in texts]
+        found: dict[int, dict[str, Any]] = {}
+        for source in dict.fromkeys(sources):
+            places = [place for place, each in enumerate(sources) if each == source]
+            answer = await self._service.translate(Job([texts[place] for place in places], source, target, **options))
+            language = _spell(answer.model.source)
+            for place, output in zip(places, answer.outputs, strict=True):
+                found[place] = {
+                    "detected_source_language": language,
+                    "text": output["text"],
+                    "billed_characters": len(texts[place]),
+                }
+        return [found[place] for place in range(len(texts))]
 
     def _target(self, given: str) -> str:
         """A model's own target, or that of the language where a variant (``EN-US``) is asked for."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any, Final, TypeVar, final
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -191,6 +191,3 @@ def read_upload(fields: Mapping[str, Any], name: str = "file") -> UploadFile:
     if not isinstance(file, UploadFile) or not file.filename:
         raise BadRequest(f"Invalid request: missing {name} parameter: send a file as multipart/form-data")
     return file
-
-
-Endpoint = Callable[[Request], Awaitable[Any]]

@@ -1,5 +1,6 @@
 """LibreTranslate's API, so that its clients call this server unchanged (https://docs.libretranslate.com)."""
 
+import re
 import secrets
 import time
 from pathlib import PurePath
@@ -18,6 +19,7 @@ from transduce.serving.service import Job, Service
 _OBJECT: Final = {"type": "object"}
 _LIST: Final = {"type": "array", "items": {"type": "object"}}
 _FILES: Final = (".txt", ".html", ".srt")
+_NOT_IN_ADDRESSES: Final = re.compile(r"[^A-Za-z0-9._-]+")
 # Translated files wait so many seconds to be fetched, and so many of them at most.
 _KEPT: Final = 600.0
 _MOST_FILES: Final = 100
@@ -175,7 +177,7 @@ class _Files:
         self._forget()
         if len(self._texts) >= _MOST_FILES:
             raise TooLarge("too many translated files wait to be fetched")
-        key = f"{secrets.token_urlsafe(16)}.{name}"
+        key = f"{secrets.token_urlsafe(16)}.{_NOT_IN_ADDRESSES.sub('_', name)}"
         self._texts[key] = time.monotonic(), text
         return key
 

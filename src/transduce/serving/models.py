@@ -128,9 +128,9 @@ class Models:
         if budget is None:
             return
         # What a model needs is known once it was loaded; before, it is as large as the largest one so far.
-        needed = process.memory or max((each.memory for each in self.processes), default=0)
-        if needed > budget:
-            raise Failed(f"{process.model.name} needs {needed:,} bytes, and --memory allows {budget:,}")
+        if process.memory > budget:
+            raise Failed(f"{process.model.name} needs {process.memory:,} bytes, and --memory allows {budget:,}")
+        needed = process.memory or min(budget, max(each.memory for each in self.processes))
         for name in list(self._used):
             if sum(self._processes[each].memory for each in self._used) + needed <= budget:
                 return

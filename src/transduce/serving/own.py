@@ -43,6 +43,10 @@ class Settings(Body):
     seed: Annotated[int, Field(ge=0, lt=2**31)] | None = None
 
 
+# What a term is written as; a term has a letter at least.
+_Glossary = Annotated[dict[Annotated[str, Field(pattern=r"\S")], str], Field(default_factory=dict)]
+
+
 class Translate(Settings):
     """``POST /v1/translate``.
 
@@ -59,7 +63,7 @@ class Translate(Settings):
     n_best: Annotated[int, Field(ge=1)] = 1
     split_sentences: bool = True
     details: tuple[_Detail, ...] = ()
-    glossary: Annotated[dict[str, str], Field(default_factory=dict)]
+    glossary: _Glossary
     prefixes: list[str] | None = None
     must_contain: list[list[str]] | None = None
     must_not_contain: tuple[str, ...] = ()
@@ -72,7 +76,7 @@ class Stream(Settings):
     source: str = AUTO
     target: str
     details: tuple[_Detail, ...] = ()
-    glossary: Annotated[dict[str, str], Field(default_factory=dict)]
+    glossary: _Glossary
 
 
 class Attention(Body):

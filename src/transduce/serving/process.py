@@ -56,11 +56,6 @@ class ModelProcess:
         """Calls that are not answered yet."""
         return len(self._calls)
 
-    @property
-    def pid(self) -> int | None:
-        """The process's number, while there is one."""
-        return None if self._process is None else self._process.pid
-
     async def start(self) -> None:
         """Load the model.
 
@@ -143,7 +138,7 @@ class ModelProcess:
                 self.restarts += 1
             try:
                 await self._launch()
-            except Failed as error:
+            except (Failed, OSError) as error:
                 _log.error(f"{error}: tried again in {pause:g} s")
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)

@@ -106,6 +106,14 @@ class Service:
             "target_lang": [each.upper().replace("_", "-") for each in targets],
         }
 
+    def find_source(self, text: str, target: str) -> str:
+        """The code of a text's language, of those that can be translated into a target.
+
+        Raises:
+            BadRequest: There is none.
+        """
+        return detect(text, self.models.sources_of(target)).language
+
     def detect(self, text: str) -> Detected:
         """The language of a text."""
         return detect(text)

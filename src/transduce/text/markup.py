@@ -17,7 +17,7 @@ class Markup:
     Tags stay around the words that they stood around, as the alignment has it; attributes have their values.
     What is left alone: ``translate="no"`` and the class ``notranslate`` (but for ``translate="yes"`` within), code and
     preformatted text, scripts, styles, ``textarea``, drawings and formulas, embedded pages and media, attributes,
-    comments. What stands within a sentence comes out at its place in it: see ``text.projection``.
+    comments. What stands within a sentence comes out at its place in it: see ``text.placing``.
     """
 
     def __init__(self, parts: Sequence[Block | str]) -> None:

@@ -25,7 +25,7 @@ def compose(name: str, title: str, body: str) -> str:
         "title": escape(title),
         "style": asset("page.css") + asset(f"{name}.css"),
         "body": body,
-        "script": asset(f"{name}.js"),
+        "script": asset("page.js") + asset(f"{name}.js"),
     }
     return fill(asset("page.html"), parts)
 

@@ -140,7 +140,7 @@ async function look(which) {
     const json = JSON.stringify(data).replaceAll("<", "\\u003c");
     frame.srcdoc = `<!doctype html><html lang="en"><meta charset="utf-8"><link rel="stylesheet" href="/assets/page.css">` +
       `<link rel="stylesheet" href="/assets/${which}.css"><body>${body}` +
-      `<script type="application/json" id="data">${json}</script><script src="/assets/${which}.js"></script></body></html>`;
+      `<script type="application/json" id="data">${json}</script><script src="/assets/page.js"></script><script src="/assets/${which}.js"></script></body></html>`;
     frame.addEventListener("load", () => fit(frame));
     $("look").replaceChildren(frame);
   } catch (error) {

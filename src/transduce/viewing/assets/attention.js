@@ -56,20 +56,6 @@ function view(sentence, kind, layer, head) {
   };
 }
 
-function make(name, attributes = {}, ...children) {
-  const element = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  element.append(...children);
-  return element;
-}
-
-function draw(name, attributes = {}, ...children) {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  element.append(...children);
-  return element;
-}
-
 function choose(id, options, key) {
   const group = document.getElementById(id);
   group.replaceChildren(...Object.entries(options).map(([value, label]) => {

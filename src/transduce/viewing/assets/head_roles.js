@@ -9,20 +9,6 @@ const state = { measure: data.colour, chosen: null, sort: { column: "kind", desc
 const DARKEST = 0.5; // so that the number on it can be read
 const SIGNIFICANT = 0.05;
 
-function make(name, attributes = {}, ...children) {
-  const element = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  element.append(...children);
-  return element;
-}
-
-function draw(name, attributes = {}, ...children) {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  element.append(...children);
-  return element;
-}
-
 function number(value, decimals) {
   const text = value.toFixed(decimals);
   // No minus before a 0.

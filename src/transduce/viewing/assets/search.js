@@ -23,20 +23,6 @@ for (const node of [...nodes].reverse()) {
 const bestOpen = Array.from({ length: rounds + 1 }, (_, round) =>
   Math.max(...nodes.filter((node) => node.round === round && node.state === "open").map((node) => node.log_probability)));
 
-function make(name, attributes = {}, ...children) {
-  const element = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  element.append(...children);
-  return element;
-}
-
-function draw(name, attributes = {}, ...children) {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  element.append(...children);
-  return element;
-}
-
 function percent(probability) {
   if (probability >= 0.9995) return "100%";
   if (probability < 0.001) return "<0.1%";
