@@ -17,6 +17,7 @@ import pytest
 
 from tests.serving.running_server import serving
 from tests.tiny_run import DICTIONARY
+from transduce.cli import main
 from transduce.inference import load
 
 pytest_plugins = ["tiny_run"]
@@ -193,31 +194,24 @@ def test_pages_of_others_call_only_where_they_may(trained_run):
         assert "access-control-allow-origin" not in other
 
 
-def run(*arguments):
-    command = [sys.executable, "-m", "transduce", "serve", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-
-
-def test_what_cannot_be_served_is_said_before_anything_is(trained_run, tmp_path):
+def test_what_cannot_be_served_is_said_before_anything_is(trained_run, tmp_path, capsys):
     empty = tmp_path / "empty"
     empty.mkdir()
-    for arguments, error in (
-        ([tmp_path / "nothing"], "there is no such folder"),
-        ([f"german={trained_run}"], "'german' is no pair of languages"),
-        ([trained_run, trained_run], "each needs its languages"),
-        ([f"en-de={trained_run}", f"en-de={trained_run}"], "there is a model for en-de already"),
-        ([f"en-de={empty}"], "empty"),
-        ([trained_run, "--keys", tmp_path / "nothing"], "--add-key"),
-    ):
-        ended = run(*arguments, "--port", "0")
-        assert ended.returncode == 2
-        assert error in ended.stderr
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        ended = run(trained_run, "--port", taken.getsockname()[1])
-        assert ended.returncode == 2
-        assert "cannot listen there" in ended.stderr
+        for arguments, error in (
+            ([tmp_path / "nothing"], "there is no such folder"),
+            ([f"german={trained_run}"], "'german' is no pair of languages"),
+            ([trained_run, trained_run], "each needs its languages"),
+            ([f"en-de={trained_run}", f"en-de={trained_run}"], "there is a model for en-de already"),
+            ([f"en-de={empty}"], "empty"),
+            ([trained_run, "--keys", tmp_path / "nothing"], "--add-key"),
+            ([trained_run, "--add-key", "anna"], "--keys F"),
+            ([trained_run, "--port", taken.getsockname()[1]], "cannot listen there"),
+        ):
+            assert main._run(["serve", "--port", "0", *map(str, arguments)]) == 2
+            assert error in capsys.readouterr().err
 
 
 def test_no_text_comes_into_the_log(trained_run):
