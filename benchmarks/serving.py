@@ -1,9 +1,11 @@
 """Our server under the load of 1 to 256 clients, beside offline translation and a plain server of CTranslate2.
 
     python -m benchmarks.serving MODEL TEXTS [--clients 1,8,64,256] [--seconds 20] [--rounds 3] [--sentences 2000]
-                                 [--name NAME]
+                                 [--size SIZE] [--name NAME]
 
-MODEL translates lines of TEXTS, with its own settings. Servers and clients are processes of their own, on the same
+MODEL translates lines of TEXTS; with a SIZE (``benchmarks.peers.sizes``), a model of random weights does with MODEL's
+tokenizers, whose outputs are as long as their sources. All search alike: with the model's beam, without a length
+penalty, until nothing open can win, as CTranslate2 has it. Servers and clients are processes of their own, on the same
 cores, over loopback; the clients' share of a processor is printed. First every number of clients sends as fast as it is
 answered; then requests are due at random, at 50%, 80% and 95% of what the server did with 64 clients, and count from
 when they were due. Both servers take turns, and so does offline translation of the same sentences, in one call and one
@@ -21,7 +23,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, final
@@ -29,9 +31,12 @@ from typing import Any, Final, final
 import torch
 
 from benchmarks.page import circumstances, table
-from transduce.bundle import find_model, load_bundle, load_settings
+from benchmarks.peers.sizes import SIZES, make_config
+from transduce.bundle import find_model, load_bundle, load_settings, save_bundle
+from transduce.config import GenerationChanges
 from transduce.data import read_lines
 from transduce.interop import export_ctranslate2
+from transduce.models import build
 
 RESULTS: Final = Path(__file__).parent / "results"
 SHARES: Final = (0.5, 0.8, 0.95)
@@ -75,6 +80,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--sentences", type=int, default=2000)
+    parser.add_argument("--size", choices=SIZES)
     parser.add_argument("--name")
     return parser.parse_args()
 
@@ -82,13 +88,15 @@ def parse() -> argparse.Namespace:
 def measure(options: argparse.Namespace, folder: Path) -> list[str]:
     texts = list(dict.fromkeys(line for line in islice(read_lines(options.texts), options.sentences) if line.strip()))
     (folder / "texts.json").write_text(json.dumps(texts), encoding="utf-8")
-    export_ctranslate2(load_bundle(options.model), folder / "exported")
-    offline = [run_offline(options, folder)]
+    model = folder / "model"
+    write_model(options.model, options.size, model)
+    export_ctranslate2(load_bundle(model), folder / "exported")
+    offline = [run_offline(model, folder)]
     pairs = list(zip(texts, offline[0]["outputs"], strict=True))
     (folder / "pairs.json").write_text(json.dumps(pairs), encoding="utf-8")
     clients = [int(each) for each in options.clients.split(",")]
     closed: dict[tuple[str, int], list[Figures]] = {}
-    with serve_ours(options) as ours, serve_plainly(options, folder) as plain:
+    with serve_ours(model) as ours, serve_plainly(model, folder / "exported") as plain:
         servers = {"transduce serve": ours, "CTranslate2, plain server": plain}
         for address in servers.values():
             load(address, folder, clients=8, seconds=3)
@@ -97,15 +105,16 @@ def measure(options: argparse.Namespace, folder: Path) -> list[str]:
                 for name, address in servers.items():
                     found = load(address, folder, clients=number, seconds=options.seconds)
                     closed.setdefault((name, number), []).append(found)
-            offline.append(run_offline(options, folder))
+            offline.append(run_offline(model, folder))
         most = middle(closed["transduce serve", 64 if 64 in clients else clients[-1]], "per_second")
         opened = [
             (name, share, load(address, folder, clients=256, seconds=options.seconds, rate=share * most))
             for share in SHARES
             for name, address in servers.items()
         ]
+    named = options.model.name if options.size is None else f"{options.size} size"
     return [
-        f"{len(texts):,} sentences of {options.texts.name}, int8; {circumstances()}",
+        f"{named}: {len(texts):,} sentences of {options.texts.name}, int8; {circumstances()}",
         "",
         *show_closed(closed, offline[1:]),
         "",
@@ -165,9 +174,20 @@ def middle(found: list[Figures], name: str) -> float:
     return float(statistics.median(each[name] for each in found))
 
 
-def run_offline(options: argparse.Namespace, folder: Path) -> Figures:
+def write_model(path: Path, size: str | None, to: Path) -> None:
+    """The model as all of them search with it."""
+    bundle = load_bundle(path)
+    model, changes = bundle.model, GenerationChanges(length_penalty_kind="none")
+    if size is not None:
+        torch.manual_seed(1)
+        model = build(make_config(size, bundle.tokenizers.target.vocab_size)).eval()
+        changes["max_extra_length"] = 0
+    save_bundle(replace(bundle, model=model, generation=bundle.generation.changed(changes)), to)
+
+
+def run_offline(model: Path, folder: Path) -> Figures:
     """All sentences in one call, and some one by one."""
-    arguments = [str(options.model), str(folder / "texts.json"), str(ONE_BY_ONE)]
+    arguments = [str(model), str(folder / "texts.json"), str(ONE_BY_ONE)]
     done = subprocess.run([sys.executable, "-c", OFFLINE, *arguments], capture_output=True, text=True, check=True)
     figures: Figures = json.loads(done.stdout)
     return figures
@@ -184,19 +204,18 @@ def load(address: str, folder: Path, *, clients: int, seconds: float, rate: floa
 
 
 @contextmanager
-def serve_ours(options: argparse.Namespace) -> Iterator[str]:
+def serve_ours(model: Path) -> Iterator[str]:
     """``transduce serve``, with a queue that refuses none of the clients."""
-    command = ["-m", "transduce", "serve", f"en-de={options.model}", "--port", "0", "--max-wait", "60"]
+    command = ["-m", "transduce", "serve", f"en-de={model}", "--port", "0", "--max-wait", "60"]
     with running([sys.executable, *command]) as server:
         yield server.address
 
 
 @contextmanager
-def serve_plainly(options: argparse.Namespace, folder: Path) -> Iterator[str]:
+def serve_plainly(model: Path, exported: Path) -> Iterator[str]:
     """CTranslate2 behind a plain server, with as many workers as there are threads."""
-    _, generation = load_settings(options.model)
-    paths = find_model(options.model), folder / "exported"
-    arguments = [*map(str, (*paths, generation.beam_size, torch.get_num_threads()))]
+    _, generation = load_settings(model)
+    arguments = [*map(str, (find_model(model), exported, generation.beam_size, torch.get_num_threads()))]
     with running([sys.executable, "-m", "benchmarks.peers.plain_server", *arguments]) as server:
         yield server.address
 

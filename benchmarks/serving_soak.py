@@ -50,7 +50,7 @@ def main() -> None:
 def measure(options: argparse.Namespace, folder: Path) -> list[str]:
     texts = list(dict.fromkeys(line for line in islice(read_lines(options.texts), options.sentences) if line.strip()))
     (folder / "texts.json").write_text(json.dumps(texts), encoding="utf-8")
-    pairs = list(zip(texts, run_offline(options, folder)["outputs"], strict=True))
+    pairs = list(zip(texts, run_offline(options.model, folder)["outputs"], strict=True))
     (folder / "pairs.json").write_text(json.dumps(pairs), encoding="utf-8")
     command = [sys.executable, "-m", "transduce", "serve", f"en-de={options.model}", "--port", "0"]
     with running(command) as server:

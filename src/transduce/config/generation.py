@@ -99,6 +99,8 @@ class GenerationConfig(Section):
             BadInputError: A value is out of range, or two exclude each other.
         """
         given = {name: as_plain(value) for name, value in changes.items() if value is not None}
+        if not given:
+            return self
         kept = self.model_dump(exclude=set(given))
         if given.get("sampling", self.sampling) != self.sampling:
             own = [name for name, field in type(self).model_fields.items() if facts(field) in (_OF_BEAMS, _OF_SAMPLES)]

@@ -125,17 +125,26 @@ async def unless_left(request: Request, work: Awaitable[T]) -> T:
     Raises:
         ClientDisconnect: It has.
     """
-    job = asyncio.ensure_future(work)
-    left = asyncio.ensure_future(_left(request))
+    task, working, stopped = asyncio.current_task(), True, False
+    assert task is not None
+
+    def stop(watch: asyncio.Task[None]) -> None:
+        nonlocal stopped
+        if working and not watch.cancelled():
+            stopped = task.cancel()
+
+    watch = asyncio.create_task(_left(request))
+    watch.add_done_callback(stop)
     try:
-        await asyncio.wait({job, left}, return_when=asyncio.FIRST_COMPLETED)
-        if not job.done():
-            raise ClientDisconnect
-        return job.result()
+        return await work
+    except asyncio.CancelledError:
+        # Others may have cancelled it as well, who have to see that.
+        if stopped and not task.uncancel():
+            raise ClientDisconnect from None
+        raise
     finally:
-        for task in (job, left):
-            task.cancel()
-        await asyncio.gather(job, left, return_exceptions=True)
+        working = False
+        watch.cancel()
 
 
 async def _left(request: Request) -> None:

@@ -42,6 +42,7 @@ class ModelProcess:
         }
         self._process: asyncio.subprocess.Process | None = None
         self._calls: dict[int, asyncio.Future[Any]] = {}
+        self._unsent: list[bytes] = []
         self._numbers = itertools.count()
         self._ready = asyncio.Event()
         self._supervisor: asyncio.Task[None] | None = None
@@ -106,8 +107,15 @@ class ModelProcess:
             await process.wait()
 
     def _send(self, message: frames.Message) -> None:
+        # What one turn of the event loop sends goes in one piece: each write wakes the process.
+        if not self._unsent:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._unsent.append(frames.pack(message))
+
+    def _flush(self) -> None:
+        data, self._unsent = b"".join(self._unsent), []
         if self._process is not None and self._process.stdin is not None and not self._process.stdin.is_closing():
-            self._process.stdin.write(frames.pack(message))
+            self._process.stdin.write(data)
 
     async def _launch(self) -> None:
         self._process = process = await asyncio.create_subprocess_exec(
