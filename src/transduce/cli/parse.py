@@ -96,7 +96,7 @@ def parse(
     failures = Failures()
     use_threads(threads)
     parser = Parser(load(model, precision, device))
-    repaired = unsure = 0
+    trees = repaired = unsure = 0
     with ExitStack() as files:
         source: BinaryIO = sys.stdin.buffer if input_ == "-" else files.enter_context(open_binary(Path(input_)))
         target = sys.stdout.buffer if output == "-" else files.enter_context(create_output(Path(output), input_))
@@ -104,7 +104,8 @@ def parse(
         advance = files.enter_context(line_bar(lambda: count_lines(input_), beside_terminal=typed))
 
         def write(found: Parse) -> None:
-            nonlocal repaired, unsure
+            nonlocal trees, repaired, unsure
+            trees += found.tree is not None
             repaired += found.repaired
             if min_confidence is not None and found.tree is not None and found.confidence < min_confidence:
                 unsure += 1
@@ -127,11 +128,11 @@ def parse(
                 max_source_length=max_source_length,
             )
 
-        count = translate_stream(source, parse_texts, write)
+        translate_stream(source, parse_texts, write)
     if min_confidence is not None:
-        typer.echo(f"{unsure:,} of {count:,} trees were left out: their confidence is below {min_confidence}", err=True)
+        typer.echo(f"{unsure:,} of {trees:,} trees were left out: their confidence is below {min_confidence}", err=True)
     if repaired:
-        typer.echo(f"{repaired:,} of {count:,} trees had to be repaired", err=True)
+        typer.echo(f"{repaired:,} of {trees:,} trees had to be repaired", err=True)
     failures.check("have no tree", "an empty line stands for each")
 
 

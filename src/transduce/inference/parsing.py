@@ -53,26 +53,43 @@ class Translates(Protocol):
 
 
 @final
+@dataclass(frozen=True)
+class TreeVocabulary:
+    """The symbols of trees in a vocabulary: how they are written, their names, and what each id means."""
+
+    linearization: Linearization
+    names: frozenset[str]
+    symbols: TreeSymbols
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> "TreeVocabulary | None":
+        """Those of a tokenizer's, all of which are looked through; none where it has no trees."""
+        vocabulary = _written_alone(tokenizer)
+        found = Linearization.of(vocabulary.values())
+        if found is None:
+            return None
+        names = frozenset(name for name in vocabulary.values() if found.meaning(name) is not None)
+        return cls(found, names, _tree_symbols(found, vocabulary, tokenizer.special.end))
+
+
+@final
 class Parser:
     """What a model that was trained on trees makes of sentences.
+
+    ``vocabulary`` is that of the translator's target side, for who has it already.
 
     Raises:
         BadInputError: The model's vocabulary has no trees.
     """
 
-    def __init__(self, translator: Translates) -> None:
-        self._translator = translator
-        tokenizer = translator.tokenizers.target
-        vocabulary = _written_alone(tokenizer)
-        found = Linearization.of(vocabulary.values())
+    def __init__(self, translator: Translates, vocabulary: TreeVocabulary | None = None) -> None:
+        found = vocabulary or TreeVocabulary.of(translator.tokenizers.target)
         if found is None:
             raise BadInputError(
                 f"{translator!r} writes no trees: its vocabulary has no symbols of them. Train one on treebanks "
                 f'(trees = "FILE" in the run file)'
             )
-        self._linearization = found
-        self._known = frozenset(name for name in vocabulary.values() if found.meaning(name) is not None)
-        self._symbols = _tree_symbols(found, vocabulary, tokenizer.special.end)
+        self._translator, self._vocabulary = translator, found
 
     def parse(
         self,
@@ -109,7 +126,7 @@ class Parser:
         spelled = [self._spell(words) for words in several]
         options: dict[str, Any] = {**changes, **_AGAINST}
         if well_formed:
-            options["constraints"] = [WellFormed(self._symbols, dict(enumerate(spelled, first)))]
+            options["constraints"] = [WellFormed(self._vocabulary.symbols, dict(enumerate(spelled, first)))]
         found = self._translator.translate(
             read_texts(texts, "sentence", first),
             beam_size,
@@ -126,7 +143,7 @@ class Parser:
 
     def _spell(self, words: Sequence[str]) -> list[list[int]]:
         """What stands for each word behind its leaf: its ids, or nothing where outputs have no words."""
-        if not self._linearization.words:
+        if not self._vocabulary.linearization.words:
             return [[] for _ in words]
         return self._translator.tokenizers.target.encode([unescape(word) for word in words])
 
@@ -142,25 +159,26 @@ class Parser:
         symbols_and_end = len(found.tokens) + 1
         known = found.log_probability, found.score, math.exp(found.log_probability / symbols_and_end)
         symbols = [token.strip() for token in found.tokens]  # in a BPE they begin with a space
-        if self._linearization.words:
+        linearization = self._vocabulary.linearization
+        if linearization.words:
             symbols = self._without_words(symbols, spelled)
         try:
-            return Parse(self._linearization.read(symbols, words), *known)
+            return Parse(linearization.read(symbols, words), *known)
         except BadTreeError:
             if spelled is not None:  # there was no way to a tree from the beginning
                 size = f"a tree of {len(words):,} words"
                 advice = "allow more (max_length, max_extra_length)"
                 return Parse(None, error=f"{size} does not fit in the length limit: {advice}")
-            return Parse(self._linearization.repair(symbols, words), *known, repaired=True)
+            return Parse(linearization.repair(symbols, words), *known, repaired=True)
 
     def _without_words(self, symbols: Sequence[str], spelled: list[list[int]] | None) -> list[str]:
         """The symbols of the tree. A word may look like one: where words are known, so many symbols are passed over."""
         if spelled is None:
-            return [each for each in symbols if each in self._known]
+            return [each for each in symbols if each in self._vocabulary.names]
         kept, rest, words = [], iter(symbols), iter(spelled)
         for symbol in rest:
             kept.append(symbol)
-            if isinstance(self._linearization.meaning(symbol), Leaf):
+            if isinstance(self._vocabulary.linearization.meaning(symbol), Leaf):
                 for _ in next(words, ()):
                     next(rest, None)
         return kept

@@ -26,7 +26,7 @@ from transduce.inference.attention import AttentionMaps, attend
 from transduce.inference.engine import Engine
 from transduce.inference.head_roles import HeadStatistics, measure_heads
 from transduce.inference.paragraphs import check_options, translate_paragraphs
-from transduce.inference.parsing import Parser, parse_to_nltk
+from transduce.inference.parsing import Parser, TreeVocabulary, parse_to_nltk
 from transduce.inference.requirements import OutputRequirements, search_settings
 from transduce.inference.running import Cancellation, RunningSearch
 from transduce.inference.scoring import score_pairs
@@ -463,12 +463,12 @@ class Translator:
             BadInputError: The model writes no trees, or as ``translate``.
             TransduceError: The extra ``parsing`` is not installed, or memory is too small for a sentence.
         """
-        return parse_to_nltk(self._parser, sentences, beam_size, length_penalty, **changes)
+        return parse_to_nltk(Parser(self, self._trees), sentences, beam_size, length_penalty, **changes)
 
     @cached_property
-    def _parser(self) -> Parser:
-        """Looks through the whole vocabulary: made once."""
-        return Parser(self)
+    def _trees(self) -> TreeVocabulary | None:
+        """Made once, as it takes a look at every symbol; and not the parser, which would keep this object alive."""
+        return TreeVocabulary.of(self._target)
 
     def keep_searching(self) -> AbstractContextManager[RunningSearch]:
         """While it is open, ``translate`` may be called by many threads, and their texts share the running search.
