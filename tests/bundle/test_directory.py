@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 
@@ -381,3 +382,27 @@ assert "torch" in sys.modules
 assert "torch._dynamo" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_others_may_read_the_weights_as_they_may_the_other_files(bundle, tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        save_bundle(bundle, tmp_path / "model")
+    finally:
+        os.umask(before)
+    modes = {each.name: each.stat().st_mode & 0o777 for each in (tmp_path / "model").iterdir()}
+    assert modes == dict.fromkeys(FILES, 0o666 & ~mask)
+
+
+def test_weights_that_may_not_be_read_are_not_said_to_be_missing(directory, monkeypatch):
+    weights, opened = directory / "model.safetensors", type(directory).open
+
+    def refuse(path, *arguments):
+        if path == weights:
+            raise PermissionError(13, "Permission denied")
+        return opened(path, *arguments)
+
+    monkeypatch.setattr(type(directory), "open", refuse)
+    with pytest.raises(BadInputError, match=r"model\.safetensors: cannot be read: Permission denied"):
+        read_tensors(weights)

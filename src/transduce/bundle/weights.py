@@ -64,11 +64,13 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
-    """Write a ``.safetensors`` file and flush it to disk.
+    """Write a ``.safetensors`` file and flush it to disk; who may read it is the umask's to say, as of other files.
 
     Raises:
         OSError: The disk does not take it.
     """
+    path.touch()
+    mode = path.stat().st_mode
     try:
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
     except SafetensorError as error:
@@ -76,6 +78,7 @@ def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
         if not (code := re.search(r"os error (\d+)", str(error))):
             raise
         raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) from error
+    path.chmod(mode)  # the library puts a file of its own in its place, for the owner alone
     flush(path)
 
 
@@ -84,10 +87,14 @@ def _opened(path: Path) -> Iterator[Any]:
     """The file, mapped: the library has compared the places of all tensors with its size."""
     check_size(path, _MOST_BYTES)
     try:
-        with safe_open(path, framework="pt") as stored:
-            yield stored
+        path.open("rb").close()  # the library tells a file that may not be read from none at all by nothing
     except FileNotFoundError as error:
         raise BadInputError(f"{path}: no such weights file") from error
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error
+    try:
+        with safe_open(path, framework="pt") as stored:
+            yield stored
     except (SafetensorError, OSError) as error:
         raise BadInputError(f"{path}: damaged weights file: {error}") from error
 
