@@ -1,6 +1,7 @@
 """Who is let in, in numbers that a person can check; keys, languages and what models are called."""
 
 import asyncio
+from contextlib import ExitStack
 
 import pytest
 
@@ -48,9 +49,42 @@ def test_the_first_request_is_let_in_however_large():
 
 
 def test_before_any_speed_is_known_the_number_of_requests_counts():
-    admission = Admission(waiting=2, wait=0.1)
+    clock = Clock()
+    admission = Admission(waiting=2, wait=0.1, clock=clock)
+    work(admission, clock, 0, 1)  # an empty text tells nothing
     with admission.admit(10**6), admission.admit(1), pytest.raises(TooMany), admission.admit(1):
         pass
+
+
+def test_the_first_answer_of_many_at_once_tells_no_speed():
+    clock = Clock()
+    admission = Admission(waiting=1000, wait=10, clock=clock)
+    with ExitStack() as others:
+        ends = [others.enter_context(ExitStack()) for _ in range(64)]
+        for each in ends:
+            each.enter_context(admission.admit(70))
+        clock.now += 1
+        ends[0].close()
+        with admission.admit(70):  # as if 64 requests took 64 seconds
+            clock.now += 0.2
+            for each in ends[1:]:
+                each.close()
+        # 65 of 70 characters in 1.2 seconds: 3,792 a second, and a little more, as the first one lies back.
+        with admission.admit(37_000), admission.admit(1_300), pytest.raises(TooMany), admission.admit(1):
+            pass
+
+
+def test_a_slow_start_does_not_let_in_for_ever():
+    clock = Clock()
+    admission = Admission(waiting=1000, wait=10, clock=clock)
+    with admission.admit(1_000):
+        work(admission, clock, 10, 5)
+        work(admission, clock, 10, 4)  # 9 seconds for 20 characters, of 1,000 that began before
+        with admission.admit(1):
+            pass
+        work(admission, clock, 10, 6)
+        with pytest.raises(TooMany), admission.admit(1):
+            pass
 
 
 def test_work_that_failed_is_no_speed():

@@ -11,6 +11,8 @@ from transduce.serving.refusal import TooMany
 
 # The speed is that of about the last so many seconds of work.
 _MEMORY: Final = 20.0
+# After so many seconds of work the speed counts, whatever is known of it.
+_LEARNING: Final = 10.0
 # Clients whose buckets are kept; those that were idle for longest are forgotten, and theirs are full anyway.
 _MOST_CLIENTS: Final = 10_000
 
@@ -29,6 +31,7 @@ class Admission:
         self._requests, self._characters = 0, 0
         self._busy, self._done = 0.0, 0.0  # seconds with work, characters of it; the past counts less and less
         self._since = 0.0
+        self._learning: int | None = None  # characters to be done before the speed is known, once a request has ended
 
     @property
     def requests(self) -> int:
@@ -63,6 +66,7 @@ class Admission:
             raise
         self._leave(characters)
         self._done += characters
+        self._learning = self._characters if self._learning is None else max(0, self._learning - characters)
 
     def _leave(self, characters: int) -> None:
         self._advance()
@@ -70,8 +74,14 @@ class Admission:
         self._characters -= characters
 
     def _seconds(self) -> float:
-        """How long the work under way takes; 0 before anything is known."""
-        return self._characters * self._busy / self._done if self._done else 0.0
+        """How long the work under way takes; 0 before anything is known.
+
+        When the first request ends, those that were worked on beside it are almost done too: one alone would make the
+        speed far too low. So it counts once as much is done as then was under way, or after ten seconds of work.
+        """
+        if not self._done or (self._learning and self._busy < _LEARNING):
+            return 0.0
+        return self._characters * self._busy / self._done
 
     def _advance(self) -> None:
         """Count the time since the last change as busy, where there was work."""

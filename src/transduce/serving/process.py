@@ -122,8 +122,9 @@ class ModelProcess:
             *(sys.executable, "-m", "transduce.serving.worker", json.dumps(self._arguments)),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            # The server's own interrupt is not theirs.
-            start_new_session=True,
+            # The server's own interrupt is not theirs. A session of its own would say that too, but some systems share
+            # the processor out by sessions: beside a flood of refused requests, the model then got nothing of it.
+            process_group=0,
         )
         assert process.stdout is not None
         hello = await frames.receive(process.stdout)
