@@ -138,7 +138,8 @@ async function look(which) {
     const frame = document.createElement("iframe");
     frame.title = which === "attention" ? "What the model attends to" : "What the search tried";
     const json = JSON.stringify(data).replaceAll("<", "\\u003c");
-    frame.srcdoc = `<!doctype html><html lang="en"><meta charset="utf-8"><link rel="stylesheet" href="/assets/page.css">` +
+    frame.srcdoc = `<!doctype html><html lang="en"><meta charset="utf-8"><title>${frame.title}</title>` +
+      `<link rel="stylesheet" href="/assets/page.css">` +
       `<link rel="stylesheet" href="/assets/${which}.css"><body>${body}` +
       `<script type="application/json" id="data">${json}</script><script src="/assets/page.js"></script><script src="/assets/${which}.js"></script></body></html>`;
     frame.addEventListener("load", () => fit(frame));
