@@ -94,6 +94,7 @@ def test_what_a_page_has_to_know(server):
         ({}, 400, "missing q"),
         ({"q": "wemo", "target": None}, 400, "target"),
         ({"q": 5}, 400, "q"),
+        ({"q": [1] * 20_001}, 400, "q"),
         ({"q": "wemo", "source": "xx"}, 400, "xx to de is not supported; these are: en-de, de-en"),
         ({"q": "wemo", "format": "pdf"}, 400, "format"),
         ({"q": "wemo", "alternatives": -1}, 400, "alternatives"),
@@ -213,6 +214,13 @@ def test_a_glossary_says_how_terms_are_written(server):
 @pytest.mark.parametrize(
     ("fields", "error"),
     [
+        ({"n_best": 5}, "n-best 5"),
+        ({"details": ["attention"], "split_sentences": False, "n_best": 11, "beam_size": 11}, "at most 10"),
+        ({"details": ["attention"], "split_sentences": False, "min_length": 301}, "min_length 301"),
+        ({"split_sentences": False, "must_contain": [["ti"] * 101]}, "at most 100"),
+        ({"split_sentences": False, "text": ["a", "b"], "must_contain": [[]], "glossary": {"a": "b"}}, "1 lists"),
+        ({"details": ["score"] * 11}, "details"),
+        ({"glossary": {str(number): "x" for number in range(1001)}}, "glossary"),
         ({"beam_size": 0}, "beam_size"),
         ({"beam_size": 1000}, "beam_size"),
         ({"details": ["secrets"]}, "details"),
@@ -229,6 +237,65 @@ def test_wrong_settings_are_named(server, fields, error):
     answer = server.call("/v1/translate", {"text": "wemo", "source": "en", "target": "de", **fields})
     assert answer.status == 400
     assert error in answer.json["error"]
+
+
+def test_what_stands_beside_a_text_is_limited_too(server):
+    body = {"text": "wemo", "source": "en", "target": "de"}
+    for fields, error in (
+        ({"must_not_contain": ["x" * 100_001]}, "100,001 characters of phrases"),
+        ({"must_not_contain": ["x"] * 10_001}, "at most 10,000"),
+        ({"glossary": {"x" * 100_001: "y"}}, "100,002 characters"),
+    ):
+        answer = server.call("/v1/translate", {**body, **fields})
+        assert (answer.status, error in answer.json["error"]) == (413, True)
+    answer = server.call("/translate", b"[" + b"[]," * 500_000 + b"[]]", "POST", content_type="application/json")
+    assert (answer.status, "as JSON" in answer.json["error"]) == (413, True)
+    answer = server.call("/v2/translate", {"text": ["Das Haus"] * 1001, "target_lang": "EN"})
+    assert (answer.status, "at most 1,000" in answer.json["message"]) == (413, True)
+
+
+def test_too_many_weights_for_one_answer_are_refused(server):
+    body = {"source": "en", "target": "de", "details": ["attention"], "split_sentences": False}
+    long = {"text": ["bamo " * 290] * 10, "min_length": 290, "max_length": 300}
+    answer = server.call("/v1/translate", {**body, **long})
+    assert (answer.status, "/v1/attention" in answer.json["error"]) == (400, True)
+
+
+def test_only_pages_of_its_own_have_it_work(server):
+    form = Form({"q": "wemo", "source": "en", "target": "de"})
+    host = server.address.split("/")[2]
+    for headers, status in (
+        ({"origin": f"http://{host}"}, 200),
+        ({"origin": "https://behind.example", "sec_fetch_site": "same-origin"}, 200),  # another server has its TLS
+        ({"origin": "https://other.example"}, 403),
+        ({"origin": "null", "sec_fetch_site": "cross-site"}, 403),
+        ({"origin": f"http://{host}", "sec_fetch_site": "same-site"}, 403),
+    ):
+        assert server.call("/translate", form, **headers).status == status
+
+
+def test_files_wait_at_an_address_that_goes_through_tls(server):
+    boundary = (
+        b'--x\r\nContent-Disposition: form-data; name="source"\r\n\r\nen\r\n'
+        b'--x\r\nContent-Disposition: form-data; name="target"\r\n\r\nde\r\n'
+        b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\nwemo\r\n--x--\r\n'
+    )
+    kind = {"content_type": "multipart/form-data; boundary=x"}
+    urls = [
+        server.call("/translate_file", boundary, "POST", **kind, **headers).json["translatedFileUrl"]
+        for headers in ({}, {"x_forwarded_proto": "https"})
+    ]
+    assert [url.partition(":")[0] for url in urls] == ["http", "https"]
+    # However many are left to lie, the next one is translated: the oldest goes.
+    for _ in range(101):
+        urls.append(server.call("/translate_file", boundary, "POST", **kind).json["translatedFileUrl"])
+    paths = ["/" + url.split("/", 3)[3] for url in (urls[0], urls[-1])]
+    assert [server.call(path).status for path in paths] == [404, 200]
+
+
+def test_languages_and_usage_are_told_by_post_too(server):
+    assert [each["language"] for each in server.call("/v2/languages", Form({"type": "target"})).json] == ["DE", "EN"]
+    assert server.call("/v2/usage", b"", "POST").json["character_limit"] > 0
 
 
 def events(answer):

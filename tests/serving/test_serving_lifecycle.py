@@ -187,6 +187,20 @@ def test_models_come_and_go_within_the_memory_they_may_have(trained_run):
             assert len(server.children()) <= 2
 
 
+def test_a_model_without_languages_is_served_too(trained_run):
+    with serving(trained_run) as server:
+        asked = {"source": "source", "target": "target"}
+        assert server.call("/translate", {**asked, "q": "bamo dulu\n\nwemo"}).json == {
+            "translatedText": "ti sor\n\nyob"
+        }
+        # As many alternatives as there are, where a beam is narrower; asked for to the number, they are refused.
+        for beam, others in ((1, 0), (3, 2)):
+            body = {**asked, "text": "wemo", "beam_size": beam, "n_best": 3}
+            answer = server.call("/v1/translate", body)
+            assert answer.status == (200 if others else 400)
+        assert len(server.call("/translate", {**asked, "q": "wemo", "alternatives": 10}).json["alternatives"]) == 3
+
+
 def test_pages_of_others_call_only_where_they_may(trained_run):
     with serving(f"en-de={trained_run}", "--cors", "https://mine.example") as server:
         mine, other = (server.call("/health", origin=f"https://{name}.example").headers for name in ("mine", "other"))
@@ -203,6 +217,8 @@ def test_what_cannot_be_served_is_said_before_anything_is(trained_run, tmp_path,
         for arguments, error in (
             ([tmp_path / "nothing"], "there is no such folder"),
             ([f"german={trained_run}"], "'german' is no pair of languages"),
+            ([f"deu-en={trained_run}"], "did you mean 'de'"),
+            ([f"en-xx={trained_run}"], "there is no such language"),
             ([trained_run, trained_run], "each needs its languages"),
             ([f"en-de={trained_run}", f"en-de={trained_run}"], "there is a model for en-de already"),
             ([f"en-de={empty}"], "empty"),

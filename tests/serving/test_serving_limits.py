@@ -87,6 +87,17 @@ def test_a_slow_start_does_not_let_in_for_ever():
             pass
 
 
+def test_time_in_which_a_model_was_loaded_is_no_work():
+    clock = Clock()
+    admission = Admission(waiting=100, wait=10, clock=clock)
+    with admission.admit(20):
+        clock.now += 8
+        admission.forget()  # it is loaded
+        clock.now += 0.1
+    with admission.admit(1_900), admission.admit(1):  # 200 a second
+        pass
+
+
 def test_work_that_failed_is_no_speed():
     clock = Clock()
     admission = Admission(waiting=100, wait=10, clock=clock)

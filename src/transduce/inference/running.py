@@ -26,6 +26,15 @@ class Cancellation:
             if self._cancelled:
                 self._withdraw()
 
+    def check(self) -> None:
+        """See that it has not been called.
+
+        Raises:
+            TransduceError: It has.
+        """
+        if self._cancelled:
+            raise TransduceError("the request was cancelled")
+
     def cancel(self) -> None:
         """Withdraw what the call has asked for, and what it will."""
         with self._lock:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, NoReturn, Unpack, final, get_a
 import torch
 
 from transduce.bundle import Bundle
-from transduce.config import BadInputError, GenerationChanges, Precision, TransduceError
+from transduce.config import BadInputError, GenerationChanges, GenerationConfig, Precision, TransduceError
 from transduce.config.generation import MAX_SEED
 from transduce.data import bare
 from transduce.inference.arguments import (
@@ -111,6 +111,11 @@ class Translator:
     def tokenizers(self) -> TokenizerPair:
         """What makes ids of texts and texts of ids, on either side: constraints speak of ``target``'s."""
         return self._tokenizers
+
+    @property
+    def generation(self) -> GenerationConfig:
+        """How the model writes where a call says nothing else."""
+        return self._defaults
 
     def __repr__(self) -> str:
         """What is loaded: from where, of which size, in which number format, on which device."""
@@ -401,6 +406,7 @@ class Translator:
         must_contain: Iterable[str] | None = None,
         must_not_contain: Iterable[str] = (),
         constraints: Iterable[Constraint] = (),
+        cancellation: Cancellation | None = None,
         **changes: Unpack[GenerationChanges],
     ) -> SearchTrace:
         """Translate a text and record how: all hypotheses of the search as a tree, and what might have come next.
@@ -417,6 +423,7 @@ class Translator:
             must_contain: The phrases that the output must have.
             must_not_contain: The phrases that it may not have.
             constraints: What else it has to fulfil; they know the text by the number 1.
+            cancellation: As in ``translate``.
             **changes: Any other setting of ``config.GenerationConfig``, by its name.
 
         Raises:
@@ -439,6 +446,7 @@ class Translator:
             must_not_contain=must_not_contain,
             constraints=constraints,
             first_number=None,
+            cancellation=cancellation,
             recorder=recorder,
             **changes,
         )

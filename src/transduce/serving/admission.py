@@ -43,6 +43,11 @@ class Admission:
         """Their characters."""
         return self._characters
 
+    def forget(self) -> None:
+        """Know no speed any more: what has passed was no work, as while a model was being loaded."""
+        self._busy, self._done, self._learning = 0.0, 0.0, None
+        self._since = self._clock()
+
     @contextmanager
     def admit(self, characters: int) -> Iterator[None]:
         """Count a request as long as it is under way.

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
 from threading import Lock
 from typing import Any, Final, final
 
@@ -25,6 +26,10 @@ _MOST_LOOKED_AT: Final = 10
 _TOP: Final = 10
 # Sentences without an output, of a document.
 _MOST_NAMED: Final = 3
+# Numbers of attention that an answer has as JSON, which the server has to read and write.
+_MOST_WEIGHTS: Final = 250_000
+# Phrases that one sentence must have: its search compares what fulfils them with each other.
+_MOST_PHRASES: Final = 100
 # What only a single sentence has.
 _OF_SENTENCES: Final = ("alignment", "attention", "prefixes", "must_contain")
 
@@ -53,9 +58,9 @@ class Answers:
             case "split":
                 return split_sentences(call["text"], call["language"])
             case "attend":
-                return self._attend(call)
+                return self._attend(call, cancellation)
             case "search":
-                return self._search(call)
+                return self._search(call, cancellation)
             case "card":
                 return {"summary": repr(self._translator)}
             case other:
@@ -64,20 +69,29 @@ class Answers:
     def _translate(self, call: dict[str, Any], cancellation: Cancellation) -> list[dict[str, Any]]:
         texts, details, kind = call["texts"], call["details"], call["format"]
         if "attention" in details:
-            self._check_size(texts)
+            self._check_size(texts, call["n_best"])
+            _check_lengths(call["settings"])
         # What only a sentence has is asked for where a text is one.
         of_sentences = [name for name in _OF_SENTENCES if name in details or call.get(name)]
+
+        n_best = call["n_best"]
+        if not call["strict"]:
+            settings = self._translator.generation.changed(call["settings"])
+            n_best = n_best if settings.sampling else min(n_best, settings.beam_size)
 
         def translate(sentences: Sequence[str]) -> list[Translation | TransduceError]:
             glossary = call.get("glossary", {})
             terms = _terms(sentences, glossary) if glossary else None
+            phrases = _join(call.get("must_contain"), terms)
+            if phrases is not None and (most := max(map(len, phrases), default=0)) > _MOST_PHRASES:
+                raise BadInputError(f"{most:,} phrases and terms for one sentence: at most {_MOST_PHRASES}")
             outputs = self._translator.translate(
                 sentences,
-                n_best=call["n_best"],
+                n_best=n_best,
                 return_alignment="alignment" in details or kind != "text",
                 return_attention="attention" in details,
                 prefixes=call.get("prefixes"),
-                must_contain=_join(call.get("must_contain"), terms),
+                must_contain=phrases,
                 must_not_contain=call.get("must_not_contain", ()),
                 first_number=None,
                 errors="return",
@@ -94,38 +108,42 @@ class Answers:
         if call["split"]:
             check_options(dict.fromkeys(of_sentences, True))
             return [_describe(each, details) for each in translate_paragraphs(texts, call["language"], translate)]
-        return [_describe(each, details) for each in translate(texts)]
+        outputs = translate(texts)
+        _check_weights(outputs)
+        return [_describe(each, details) for each in outputs]
 
-    def _attend(self, call: dict[str, Any]) -> dict[str, Any]:
+    def _attend(self, call: dict[str, Any], cancellation: Cancellation) -> dict[str, Any]:
         text, output = call["text"], call["output"]
         self._check_size([text])
         heads = frozenset(AttentionHead(kind, layer, head) for kind, layer, head in call["mute"])
         if not heads:
-            return self._look(self._translator, text, output)
+            return self._look(self._translator, text, output, cancellation)
         with self._muting:
+            cancellation.check()  # it may have waited for long
             if self._muted is None or self._muted[0] != heads:
                 self._muted = None  # gone from memory before the next one comes
                 self._muted = heads, self._without(heads)
-            return self._look(self._muted[1], text, output)
+            return self._look(self._muted[1], text, output, cancellation)
 
-    def _look(self, translator: Translator, text: str, output: str | None) -> dict[str, Any]:
-        written = translator.translate(text, first_number=None).text
+    def _look(
+        self, translator: Translator, text: str, output: str | None, cancellation: Cancellation
+    ) -> dict[str, Any]:
+        written = translator.translate(text, first_number=None, cancellation=cancellation).text
         if output is not None:
             _check_tokens(self._translator.tokenizers.target, [output])
         maps = translator.attend(text, written if output is None else output)
         return AttentionPage([ViewedSentence(maps, written)]).data()
 
-    def _search(self, call: dict[str, Any]) -> dict[str, Any]:
+    def _search(self, call: dict[str, Any], cancellation: Cancellation) -> dict[str, Any]:
         self._check_size([call["text"]])
         settings = call["settings"]
-        for name in ("max_length", "max_extra_length"):
-            if settings.get(name, 0) > _LOOKED_AT:
-                raise BadInputError(f"{name} {settings[name]:,}: the search is shown for at most {_LOOKED_AT}")
-        return SearchPage(self._translator.trace_search(call["text"], top=_TOP, **settings)).data()
+        _check_lengths(settings)
+        trace = self._translator.trace_search(call["text"], top=_TOP, cancellation=cancellation, **settings)
+        return SearchPage(trace).data()
 
-    def _check_size(self, texts: Sequence[str]) -> None:
-        if len(texts) > _MOST_LOOKED_AT:
-            raise BadInputError(f"{len(texts):,} texts: at most {_MOST_LOOKED_AT} can be looked at in one request")
+    def _check_size(self, texts: Sequence[str], outputs: int = 1) -> None:
+        if (number := len(texts) * outputs) > _MOST_LOOKED_AT:
+            raise BadInputError(f"{number:,} outputs: at most {_MOST_LOOKED_AT} can be looked at in one request")
         _check_tokens(self._translator.tokenizers.source, texts)
 
 
@@ -135,18 +153,38 @@ def _check_tokens(tokenizer: Tokenizer, texts: Sequence[str]) -> None:
             raise BadInputError(f"{len(ids):,} tokens: at most {_LOOKED_AT} can be looked at: send a shorter text")
 
 
+def _check_lengths(settings: Mapping[str, Any]) -> None:
+    for name in ("min_length", "max_length", "max_extra_length"):
+        if settings.get(name, 0) > _LOOKED_AT:
+            raise BadInputError(f"{name} {settings[name]:,}: outputs of at most {_LOOKED_AT} tokens can be looked at")
+
+
+def _check_weights(outputs: Sequence[Translation | TransduceError]) -> None:
+    every = (one for each in outputs if isinstance(each, Translation) for one in (each, *each.alternatives))
+    number = sum(each.attention.size for each in every if each.attention is not None)
+    if number > _MOST_WEIGHTS:
+        raise BadInputError(
+            f"{number:,} numbers of attention: at most {_MOST_WEIGHTS:,} go into one answer: ask for fewer outputs, or "
+            f"for those of one sentence at /v1/attention, where they are packed"
+        )
+
+
 def _terms(sentences: Sequence[str], glossary: Mapping[str, str]) -> list[list[str]]:
     """Of each sentence, the translations of the terms that stand in it as words of their own."""
-    patterns = {
-        re.compile(rf"(?<!\w){re.escape(term)}(?!\w)", re.IGNORECASE): translation
-        for term, translation in glossary.items()
-    }
+    patterns = {_pattern(term): translation for term, translation in glossary.items()}
     return [[translation for term, translation in patterns.items() if term.search(each)] for each in sentences]
+
+
+@lru_cache(10_000)  # a streamed text brings the same ones with each of its sentences
+def _pattern(term: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w){re.escape(term)}(?!\w)", re.IGNORECASE)
 
 
 def _join(given: list[list[str]] | None, terms: list[list[str]] | None) -> list[list[str]] | None:
     if given is None or terms is None:
         return terms if given is None else given
+    if len(given) != len(terms):
+        raise BadInputError(f"{len(given):,} lists of must_contain for {len(terms):,} texts: give one for each text")
     return [[*one, *other] for one, other in zip(given, terms, strict=True)]
 
 

@@ -45,7 +45,7 @@ _LEFT: Final = 499
 _log = logging.getLogger("transduce.serving")
 
 
-def make_app(settings: ServeSettings, models: Models) -> Starlette:
+def make_app(settings: ServeSettings, models: Models) -> ASGIApp:
     """The application of a server, which ends its models' processes when it shuts down.
 
     Raises:
@@ -53,7 +53,7 @@ def make_app(settings: ServeSettings, models: Models) -> Starlette:
     """
     metrics = Metrics(models)
     service = Service(models, settings.limits, metrics)
-    door = Doorkeeper(() if settings.keys is None else read_keys(settings.keys), settings.limits.rate)
+    door = Doorkeeper(() if settings.keys is None else read_keys(settings.keys), settings.limits.rate, settings.cors)
 
     async def show_metrics(_: Request) -> Response:
         return Response(metrics.render(), media_type=CONTENT_TYPE)
@@ -75,15 +75,15 @@ def make_app(settings: ServeSettings, models: Models) -> Starlette:
         yield
         await models.stop()
 
-    middleware = [Middleware(_Outside, metrics), Middleware(BodyLimit, settings.limits.body)]
+    middleware = [Middleware(BodyLimit, settings.limits.body)]
     if settings.cors:
         cors = Middleware(
             CORSMiddleware, allow_origins=settings.cors, allow_methods=["GET", "POST"], allow_headers=["*"]
         )
-        middleware.insert(1, cors)
+        middleware.insert(0, cors)
     routes = [each.route() for each in operations]
     described = Operation("GET", "/openapi.json", show_description, "This description").route()
-    return Starlette(
+    app = Starlette(
         routes=[*routes, described, *(page_routes() if settings.page else ())],
         middleware=middleware,
         exception_handlers={
@@ -94,6 +94,8 @@ def make_app(settings: ServeSettings, models: Models) -> Starlette:
         },
         lifespan=lifespan,
     )
+    # Around it, and not among its middleware: that is inside of what answers where something has failed.
+    return _Outside(app, metrics)
 
 
 async def _refuse(request: Request, refusal: Any) -> Response:  # noqa: ANN401 - Starlette's own type

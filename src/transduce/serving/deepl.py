@@ -9,13 +9,14 @@ from pydantic import BeforeValidator
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from transduce.serving.http import Body, Doorkeeper, check, check_texts, read_fields, unless_left
+from transduce.serving.http import Body, Doorkeeper, Texts, check, check_texts, read_fields, unless_left
 from transduce.serving.languages import language_name
 from transduce.serving.metrics import Metrics
 from transduce.serving.operations import Operation
 from transduce.serving.refusal import BadRequest
 from transduce.serving.service import Job, Service
 
+_METHODS: Final[tuple[Literal["GET", "POST"], ...]] = ("GET", "POST")
 _OBJECT: Final = {"type": "object"}
 _LIST: Final = {"type": "array", "items": {"type": "object"}}
 # What there is to be had is what is sent: nobody pays by the character.
@@ -31,7 +32,7 @@ def _one_or_many(value: object) -> object:
 class Translate(Body):
     """``POST /v2/translate``."""
 
-    text: Annotated[list[str], BeforeValidator(_one_or_many)]
+    text: Annotated[Texts, BeforeValidator(_one_or_many)]
     target_lang: str
     source_lang: str | None = None
     tag_handling: Literal["html", "xml"] | None = None
@@ -50,8 +51,15 @@ class DeepL:
         """What is at which address."""
         return [
             Operation("POST", "/v2/translate", self.translate, "Translate texts", Translate, _OBJECT),
-            Operation("GET", "/v2/languages", self.languages, "The languages of one side", answer=_LIST),
-            Operation("GET", "/v2/usage", self.usage, "How much was translated", answer=_OBJECT),
+            # Some of the official clients ask by POST.
+            *(
+                operation
+                for method in _METHODS
+                for operation in (
+                    Operation(method, "/v2/languages", self.languages, "The languages of one side", answer=_LIST),
+                    Operation(method, "/v2/usage", self.usage, "How much was translated", answer=_OBJECT),
+                )
+            ),
         ]
 
     async def translate(self, request: Request) -> Response:
@@ -70,6 +78,7 @@ class DeepL:
             raise BadRequest("tag_handling xml: is not supported; html is")
         options: dict[str, Any] = {"format": body.tag_handling or "text", "split": body.split_sentences != "0"}
         target = self._target(body.target_lang)
+        self._service.check(texts)  # all together: they may be of several languages
         return JSONResponse({"translations": await unless_left(request, self._translate(texts, body, target, options))})
 
     async def languages(self, request: Request) -> Response:
@@ -112,7 +121,7 @@ class DeepL:
         return known.get(asked) or known.get(asked.partition("-")[0]) or given
 
     async def _fields(self, request: Request) -> dict[str, Any]:
-        fields = await read_fields(request, self._service.limits.time)
+        fields = await read_fields(request, self._service.limits)
         self._door.let_in(request, fields.pop("auth_key", None))
         return fields
 

@@ -2,10 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Mapping
-from typing import Any, Final, TypeVar, final
+from collections.abc import Awaitable, Collection, Mapping
+from typing import Annotated, Any, Final, TypeVar, final
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -14,11 +15,31 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from transduce.serving.admission import RateLimit
 from transduce.serving.keys import ApiKey, find_key
 from transduce.serving.refusal import BadRequest, Forbidden, TooLarge, TooSlow
+from transduce.serving.settings import Limits
 
 B = TypeVar("B", bound="Body")
 T = TypeVar("T")
 _FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
 _FIELDS: Final = 1_000
+# Elements of a list: each wrong one costs the time of an error.
+_ELEMENTS: Final = 20_000
+# Of a character in JSON at most (two escapes), and of all that is no text.
+_JSON_BYTES: Final = 12
+_OTHER_BYTES: Final = 100_000
+
+
+def bounded(value: object) -> object:
+    """A list as it is, if there is time to look at all of it.
+
+    Raises:
+        ValueError: It is longer.
+    """
+    if isinstance(value, list) and len(value) > _ELEMENTS:
+        raise ValueError(f"{len(value):,} elements, of which at most {_ELEMENTS:,} are read")
+    return value
+
+
+Texts = Annotated[list[str], BeforeValidator(bounded)]
 
 
 class Body(BaseModel):
@@ -49,13 +70,15 @@ class BodyLimit:
         await self._app(scope, counted, send)
 
 
-async def read_fields(request: Request, seconds: float) -> dict[str, Any]:
+async def read_fields(request: Request, limits: Limits) -> dict[str, Any]:
     """The fields of a body, JSON or form, with those of the address under them.
 
     Raises:
         BadRequest: It is neither, or no object.
+        TooLarge: As JSON it is larger than texts within the limits can make it.
         TooSlow: It did not arrive in time.
     """
+    seconds = limits.time
     fields: dict[str, Any] = dict(request.query_params)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
@@ -67,6 +90,9 @@ async def read_fields(request: Request, seconds: float) -> dict[str, Any]:
         raise TooSlow(f"the body did not arrive within {seconds:g} seconds") from None
     if not body.strip():
         return fields
+    # Reading JSON keeps everybody waiting: its time grows with its size, and may be long for what holds no text.
+    if len(body) > (most := _JSON_BYTES * limits.characters + _OTHER_BYTES):
+        raise TooLarge(f"the body has {len(body):,} bytes: as JSON it may have {most:,}")
     try:
         given = json.loads(body)
     except (ValueError, RecursionError):
@@ -154,10 +180,14 @@ async def _left(request: Request) -> None:
 
 @final
 class Doorkeeper:
-    """Lets in who has a key, where keys are asked for, and nobody more often than allowed."""
+    """Lets in who has a key, where keys are asked for, and nobody more often than allowed.
 
-    def __init__(self, keys: tuple[ApiKey, ...], rate: int | None) -> None:
-        self._keys, self._rate, self._limit = keys, rate, RateLimit()
+    Pages of other origins than ``origins`` and the server's own have nothing done, though they have no use of the
+    answer anyway: browsers send much for them without asking.
+    """
+
+    def __init__(self, keys: tuple[ApiKey, ...], rate: int | None, origins: Collection[str]) -> None:
+        self._keys, self._rate, self._limit, self._origins = keys, rate, RateLimit(), origins
 
     @property
     def asks_for_keys(self) -> bool:
@@ -168,9 +198,10 @@ class Doorkeeper:
         """Count a request; ``given`` is the key in its body, before that of the header ``Authorization``.
 
         Raises:
-            Forbidden: It has no key, or a wrong one.
+            Forbidden: It has no key, or a wrong one, or comes from another's page.
             TooMany: It comes too often.
         """
+        self._check_origin(request)
         if not self._keys:
             address = request.client.host if request.client else ""
             self._limit.take(address, self._rate)
@@ -182,6 +213,16 @@ class Doorkeeper:
         if key is None:
             raise Forbidden("Invalid API key")
         self._limit.take(f"key {key.name}", key.rate)
+
+    def _check_origin(self, request: Request) -> None:
+        origin = request.headers.get("origin")
+        if origin is None or origin in self._origins or "*" in self._origins:
+            return
+        # Browsers say it themselves; the older ones of them do not, and none does over HTTP to another machine.
+        site = request.headers.get("sec-fetch-site")
+        own = site == "same-origin" if site else urlsplit(origin).netloc == request.headers.get("host")
+        if not own:
+            raise Forbidden(f"pages of {origin} may not call this server (--cors {origin} lets them)")
 
 
 def _from_header(request: Request) -> str:

@@ -10,17 +10,17 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from transduce.serving.http import Body, Doorkeeper, check, check_texts, read_fields, read_upload, unless_left
+from transduce.serving.http import Body, Doorkeeper, Texts, check, check_texts, read_fields, read_upload, unless_left
 from transduce.serving.languages import Detected, language_name
 from transduce.serving.operations import Operation
-from transduce.serving.refusal import BadRequest, NotFound, TooLarge
+from transduce.serving.refusal import BadRequest, NotFound
 from transduce.serving.service import Job, Service
 
 _OBJECT: Final = {"type": "object"}
 _LIST: Final = {"type": "array", "items": {"type": "object"}}
 _FILES: Final = (".txt", ".html", ".srt")
 _NOT_IN_ADDRESSES: Final = re.compile(r"[^A-Za-z0-9._-]+")
-# Translated files wait so many seconds to be fetched, and so many of them at most.
+# Translated files wait so many seconds to be fetched, and so many of them: then the oldest goes.
 _KEPT: Final = 600.0
 _MOST_FILES: Final = 100
 
@@ -28,7 +28,7 @@ _MOST_FILES: Final = 100
 class Translate(Body):
     """``POST /translate``."""
 
-    q: str | list[str]
+    q: str | Texts
     source: str
     target: str
     format: Literal["text", "html"] = "text"
@@ -126,7 +126,11 @@ class LibreTranslate:
         job = Job([text], body.source, body.target, {".html": "html", ".srt": "srt"}.get(ending, "text"))
         answer = await unless_left(request, self._service.translate(job))
         key = self._files.keep(f"{PurePath(name).stem}_{body.target}{ending}", answer.outputs[0]["text"])
-        return JSONResponse({"translatedFileUrl": str(request.url_for("/download_file/{name}", name=key))})
+        address = request.url_for("/download_file/{name}", name=key)
+        # Whoever ends TLS before this server says so; nothing else is believed of such headers.
+        if request.headers.get("x-forwarded-proto") == "https":
+            address = address.replace(scheme="https")
+        return JSONResponse({"translatedFileUrl": str(address)})
 
     async def download_file(self, request: Request) -> Response:
         """A translated file."""
@@ -160,7 +164,7 @@ class LibreTranslate:
         return JSONResponse({"status": "ok"})
 
     async def _fields(self, request: Request) -> dict[str, Any]:
-        fields = await read_fields(request, self._service.limits.time)
+        fields = await read_fields(request, self._service.limits)
         self._door.let_in(request, fields.get("api_key"))
         return fields
 
@@ -175,8 +179,8 @@ class _Files:
     def keep(self, name: str, text: str) -> str:
         """A name for a text."""
         self._forget()
-        if len(self._texts) >= _MOST_FILES:
-            raise TooLarge("too many translated files wait to be fetched")
+        while len(self._texts) >= _MOST_FILES:
+            del self._texts[next(iter(self._texts))]  # the oldest
         key = f"{secrets.token_urlsafe(16)}.{_NOT_IN_ADDRESSES.sub('_', name)}"
         self._texts[key] = time.monotonic(), text
         return key

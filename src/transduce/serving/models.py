@@ -119,6 +119,7 @@ class Models:
                 await self._make_room(process)
                 _log.info(f"loading {name} from {process.model.path}")
                 await process.start()
+                self._admissions[name].forget()
                 self._used[name] = None
         finally:
             self._loads.pop(name, None)

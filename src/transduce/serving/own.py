@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from transduce.serving.http import Body, Doorkeeper, check, check_texts, read_fields, unless_left
+from transduce.serving.http import Body, Doorkeeper, Texts, bounded, check, check_texts, read_fields, unless_left
 from transduce.serving.languages import language_name
 from transduce.serving.operations import Operation
 from transduce.serving.refusal import NotFound, Refusal
@@ -17,6 +17,7 @@ from transduce.serving.service import AUTO, Job, Service
 _OBJECT: Final = {"type": "object"}
 _JSON: Final = ("application/json",)
 _Detail = Literal["score", "log_probability", "tokens", "alignment", "attention", "at_limit"]
+_Details = Annotated[tuple[_Detail, ...], Field(max_length=10), BeforeValidator(bounded)]
 _Head = Annotated[str, Field(pattern=r"^(encoder|decoder|cross)/\d{1,4}/\d{1,4}$")]
 _Format = Literal["text", "html"]
 
@@ -44,7 +45,7 @@ class Settings(Body):
 
 
 # What a term is written as; a term has a letter at least.
-_Glossary = Annotated[dict[Annotated[str, Field(pattern=r"\S")], str], Field(default_factory=dict)]
+_Glossary = Annotated[dict[Annotated[str, Field(pattern=r"\S")], str], Field(default_factory=dict, max_length=1_000)]
 
 
 class Translate(Settings):
@@ -56,17 +57,17 @@ class Translate(Settings):
     ``must_not_contain`` holds for all.
     """
 
-    text: Annotated[list[str], BeforeValidator(_one_or_many)]
+    text: Annotated[Texts, BeforeValidator(_one_or_many)]
     source: str = AUTO
     target: str
     format: _Format = "text"
     n_best: Annotated[int, Field(ge=1)] = 1
     split_sentences: bool = True
-    details: tuple[_Detail, ...] = ()
+    details: _Details = ()
     glossary: _Glossary
-    prefixes: list[str] | None = None
-    must_contain: list[list[str]] | None = None
-    must_not_contain: tuple[str, ...] = ()
+    prefixes: Texts | None = None
+    must_contain: Annotated[list[Texts], BeforeValidator(bounded)] | None = None
+    must_not_contain: Texts = []  # noqa: RUF012 - pydantic copies it
 
 
 class Stream(Settings):
@@ -75,7 +76,7 @@ class Stream(Settings):
     text: str
     source: str = AUTO
     target: str
-    details: tuple[_Detail, ...] = ()
+    details: _Details = ()
     glossary: _Glossary
 
 
@@ -90,7 +91,7 @@ class Attention(Body):
     source: str
     target: str
     output: str | None = None
-    mute: tuple[_Head, ...] = ()
+    mute: Annotated[tuple[_Head, ...], Field(max_length=1_000), BeforeValidator(bounded)] = ()
 
 
 class Search(Settings):
@@ -149,7 +150,7 @@ class Own:
             if (value := getattr(body, name))
         }
         job = Job(
-            *(texts, body.source, body.target, body.format, body.n_best - 1, body.split_sentences, body.details),
+            *(texts, body.source, body.target, body.format, body.n_best - 1, True, body.split_sentences, body.details),
             *(_settings(body), requirements),
         )
         answer = await unless_left(request, self._service.translate(job))
@@ -213,7 +214,7 @@ class Own:
         raise NotFound(f"{name}: there is no such model")
 
     async def _fields(self, request: Request) -> dict[str, Any]:
-        fields = await read_fields(request, self._service.limits.time)
+        fields = await read_fields(request, self._service.limits)
         self._door.let_in(request, fields.get("api_key"))
         return fields
 

@@ -47,6 +47,8 @@ async def _serve(settings: ServeSettings, listening: socket.socket, address: str
             log_config=None,
             access_log=False,  # it would write down addresses with texts in them
             server_header=False,
+            # Anybody can write X-Forwarded-For: whose requests are counted is who has the connection.
+            proxy_headers=False,
             timeout_graceful_shutdown=max(1, round(settings.grace)),
         )
         _log.info(f"serving {', '.join(each.name for each in models.served)} at {address} (Ctrl+C stops)")

@@ -1,7 +1,7 @@
 """What all interfaces of a server offer: translations of texts, whoever asks and in whichever form."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, final
@@ -10,10 +10,16 @@ from transduce.serving.languages import Detected, detect
 from transduce.serving.metrics import Metrics
 from transduce.serving.models import Models
 from transduce.serving.process import ModelProcess
-from transduce.serving.refusal import BadRequest, TooLarge, TooSlow
+from transduce.serving.refusal import BadRequest, TooLarge, TooSlow, Unavailable
 from transduce.serving.settings import Limits, ServedModel
 
 AUTO: Final = "auto"
+# What a request is told to wait that has waited for a model all the time that it had, in seconds.
+_SOON: Final = 10
+# Sentences of a streamed text that are translated at the same time.
+_AT_ONCE: Final = 64
+# Phrases and terms that may be given, for each text that may be.
+_PHRASES: Final = 10
 
 
 @final
@@ -22,8 +28,9 @@ class Job:
     """Texts to be translated, and how.
 
     ``format`` html leaves tags around what they stood around. ``split`` translates the sentences of a text one by one.
-    ``details`` are the names of what is wanted beside the text; ``settings`` those of ``GenerationConfig``;
-    ``requirements`` the prefixes and phrases that ``Translator.translate`` takes.
+    As many ``alternatives`` are given as there are, where a beam has fewer: ``strict`` refuses that. ``details`` are
+    the names of what is wanted beside the text; ``settings`` those of ``GenerationConfig``; ``requirements`` the
+    prefixes and phrases that ``Translator.translate`` takes, and a glossary.
     """
 
     texts: Sequence[str]
@@ -31,6 +38,7 @@ class Job:
     target: str
     format: str = "text"
     alternatives: int = 0
+    strict: bool = False
     split: bool = True
     details: Sequence[str] = ()
     settings: dict[str, Any] = field(default_factory=dict)
@@ -60,7 +68,7 @@ class Service:
         Raises:
             Refusal: It is not what it may be, there is too much to do, its time is up, or it has failed.
         """
-        self._check(job.texts, job.alternatives)
+        self._check(job)
         model, detected = self._find(job)
         async with self._process(model, job.texts) as process:
             outputs = await self._translate(process, job)
@@ -90,7 +98,7 @@ class Service:
         Raises:
             Refusal: As ``translate``.
         """
-        self._check([text])
+        self.check([text])
         model, _ = self._find(Job([text], source, target))
         async with self._process(model, [text]) as process:
             return await process.call(name, text=text, **arguments)
@@ -118,15 +126,23 @@ class Service:
         """The language of a text."""
         return detect(text)
 
-    def _check(self, texts: Sequence[str], alternatives: int = 0) -> None:
-        limits = self.limits
-        if alternatives > limits.alternatives:
-            raise BadRequest(f"alternatives {alternatives}: at most {limits.alternatives} are given")
-        if len(texts) > limits.texts:
-            raise TooLarge(f"{len(texts):,} texts: at most {limits.texts:,} go in one request")
-        characters = sum(map(len, texts))
-        if characters > limits.characters:
-            raise TooLarge(f"{characters:,} characters: at most {limits.characters:,} go in one request")
+    def check(self, texts: Sequence[str], what: str = "texts", each: int = 1) -> None:
+        """See that texts are within the limits of a request, or what is given with them, so many for ``each``.
+
+        Raises:
+            TooLarge: There are too many, or too long ones.
+        """
+        most, characters = each * self.limits.texts, sum(map(len, texts))
+        if len(texts) > most:
+            raise TooLarge(f"{len(texts):,} {what}: at most {most:,} go in one request")
+        if characters > self.limits.characters:
+            raise TooLarge(f"{characters:,} characters of {what}: at most {self.limits.characters:,} go in one request")
+
+    def _check(self, job: Job) -> None:
+        if job.alternatives > self.limits.alternatives:
+            raise BadRequest(f"alternatives {job.alternatives}: at most {self.limits.alternatives} are given")
+        self.check(job.texts)
+        self.check(list(_strings(job.requirements.values())), "phrases and terms", each=_PHRASES)
 
     def _find(self, job: Job) -> tuple[ServedModel, Detected | None]:
         """The model for a job, and its language where that was to be told: one for all of its texts."""
@@ -139,23 +155,30 @@ class Service:
     @asynccontextmanager
     async def _process(self, model: ServedModel, texts: Sequence[str]) -> AsyncIterator[ModelProcess]:
         """The model's process, once there is room for the texts, for as long as a request may take."""
+        loaded = False
         try:
             with self.models.admission(model).admit(sum(map(len, texts))):
                 async with asyncio.timeout(self.limits.time), self.models.use(model) as process:
+                    loaded = True
                     yield process
         except TimeoutError:
+            if not loaded:
+                raise Unavailable(f"{model.name} is still being loaded", _SOON) from None
             raise TooSlow(f"not done within {self.limits.time:g} seconds: ask for less at a time") from None
 
     async def _translate_sentences(self, job: Job, tell: Callable[[dict[str, Any]], None]) -> None:
-        self._check(job.texts)
+        self._check(job)
         model, _ = self._find(job)
         (text,) = job.texts
+        some = asyncio.Semaphore(_AT_ONCE)
+
+        async def translate(sentence: str) -> list[dict[str, Any]]:
+            async with some:  # each takes the whole glossary along
+                return await self._translate(process, replace(job, texts=[sentence], split=False))
+
         async with self._process(model, job.texts) as process:
-            parts = await process.call("split", text=text, language=model.source)
-            running = [
-                asyncio.create_task(self._translate(process, replace(job, texts=[sentence], split=False)))
-                for sentence, _ in parts
-            ]
+            parts = await process.call("split", text=text, language=model.language)
+            running = [asyncio.create_task(translate(sentence)) for sentence, _ in parts]
             try:
                 for (sentence, separator), each in zip(parts, running, strict=True):
                     (output,) = await each
@@ -169,9 +192,10 @@ class Service:
         outputs: list[dict[str, Any]] = await process.call(
             "translate",
             texts=list(job.texts),
-            language=process.model.source,
+            language=process.model.language,
             format=job.format,
             n_best=job.alternatives + 1,
+            strict=job.strict,
             split=job.split,
             details=list(job.details),
             settings=job.settings,
@@ -183,3 +207,15 @@ class Service:
                 raise BadRequest(place + output["error"])
         self._metrics.count_texts(process.model.name, job.texts, outputs)
         return outputs
+
+
+def _strings(value: object) -> Iterator[str]:
+    """All strings in a value of lists and objects."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for each in value.items():
+            yield from _strings(each)
+    elif isinstance(value, Iterable):
+        for each in value:
+            yield from _strings(each)

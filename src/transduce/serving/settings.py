@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, final
 
 from transduce.config import BadInputError, Precision
+from transduce.text import check_language
 
 _CODE: Final = r"[A-Za-z]{2,3}(?:_[A-Za-z0-9]{2,8})*"
 _PAIR: Final = re.compile(rf"({_CODE})-({_CODE})")
@@ -27,6 +28,11 @@ class ServedModel:
     def name(self) -> str:
         """What it is called in addresses and metrics."""
         return f"{self.source}-{self.target}"
+
+    @property
+    def language(self) -> str:
+        """The code by which its sources are split into sentences: English, where no languages were given."""
+        return "en" if self.source == _SOURCE else self.source
 
 
 @final
@@ -78,7 +84,8 @@ def read_models(given: Sequence[str]) -> tuple[ServedModel, ...]:
     """Models as the command line gives them: ``en-de=DIR``, or ``DIR`` alone where there is one.
 
     Raises:
-        BadInputError: A name is no pair of language codes, is given twice or is missing, or a folder does not exist.
+        BadInputError: A name is no pair of known language codes, is given twice or is missing, or a folder does not
+            exist.
     """
     models = [_read_model(each, alone=len(given) == 1) for each in given]
     for index, model in enumerate(models):
@@ -102,4 +109,9 @@ def _read_model(given: str, *, alone: bool) -> ServedModel:
     if codes is None:
         raise BadInputError(f"{given}: {name!r} is no pair of languages such as en-de or pt_BR-en")
     source, target = codes.groups()
+    try:
+        for code in (source, target):
+            check_language(code)
+    except BadInputError as error:
+        raise BadInputError(f"{given}: {error}") from error
     return ServedModel(source, target, Path(folder))

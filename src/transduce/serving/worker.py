@@ -33,6 +33,8 @@ from transduce.serving.answers import Answers
 _KIB: Final = 1 if sys.platform == "darwin" else 1024
 # Calls that are worked on at the same time; their texts share the batches of the search.
 _CALLS: Final = 128
+# Those that look at one sentence closely: they take long, load models anew, and may not keep others waiting.
+_LOOKS: Final = 2
 _log = logging.getLogger("transduce.serving")
 
 
@@ -43,6 +45,7 @@ class Worker:
     def __init__(self, answers: Answers, output: BinaryIO) -> None:
         self._answers, self._output = answers, output
         self._threads = ThreadPoolExecutor(_CALLS, "call")
+        self._looking = ThreadPoolExecutor(_LOOKS, "look")
         self._calls: dict[int, tuple[Cancellation, Future[None]]] = {}
         self._lock = threading.Lock()
 
@@ -53,7 +56,8 @@ class Worker:
                 self._cancel(message["cancel"])
                 continue
             number, cancellation = message.pop("id"), Cancellation()
-            future = self._threads.submit(self._work, number, message, cancellation)
+            threads = self._looking if message["call"] in ("attend", "search") else self._threads
+            future = threads.submit(self._work, number, message, cancellation)
             self._calls[number] = cancellation, future
             future.add_done_callback(partial(self._forget, number))
 

@@ -10,7 +10,7 @@ from transduce.text.pair import TokenizerPair
 from transduce.text.pieces import AlignedText
 from transduce.text.projection import Segment
 from transduce.text.sentencepiece import import_sentencepiece
-from transduce.text.sentences import find_gap, split_sentences
+from transduce.text.sentences import check_language, find_gap, split_sentences
 from transduce.text.subtitles import Subtitles
 from transduce.text.symbols import check_symbols
 from transduce.text.tokenizer import Tokenizer
@@ -29,6 +29,7 @@ __all__ = [
     "Tokenizer",
     "TokenizerPair",
     "Tree",
+    "check_language",
     "check_symbols",
     "clean",
     "escape",

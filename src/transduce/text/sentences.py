@@ -58,6 +58,15 @@ def split_sentences(text: str, language: str = "en") -> list[tuple[str, str]]:
     return [("", text[: starts[0]]), *parts] if starts[0] else parts
 
 
+def check_language(language: str) -> None:
+    """Refuse what ``split_sentences`` does not take for a language code, before there is any text.
+
+    Raises:
+        BadInputError: ``language`` is no language code, or one of a country, or there is a shorter one.
+    """
+    _code(language)
+
+
 def find_gap(sentence: str, separator: str, translation: str) -> str:
     """What stands between a translation and the next one, where the separator stood behind its sentence.
 

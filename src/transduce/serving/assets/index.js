@@ -36,6 +36,12 @@ function option(code, name) {
   return made;
 }
 
+// Whose language an element is in, as HTML spells it; a model that was given no languages has none.
+function speak(element, code) {
+  if (["source", "target", "auto"].includes(code)) element.removeAttribute("lang");
+  else element.lang = code.replaceAll("_", "-");
+}
+
 function nameOf(code) {
   return state.languages.find((each) => each.code === code)?.name ?? code;
 }
@@ -104,7 +110,8 @@ async function translate() {
 function show(text, source, target, answer) {
   state.translated = { text, source, target, output: answer.translatedText };
   $("output").textContent = answer.translatedText;
-  $("output").lang = target;
+  speak($("output"), target);
+  speak($("text"), source);
   $("detected").textContent = answer.detectedLanguage ? `– ${nameOf(source)}, ${answer.detectedLanguage.confidence}% sure` : "";
   $("copy").disabled = false;
   const others = (answer.alternatives ?? []).filter((each) => each !== answer.translatedText);
@@ -112,7 +119,8 @@ function show(text, source, target, answer) {
   $("alternatives").replaceChildren(...others.map((each) => {
     const item = document.createElement("li");
     item.textContent = each;
-    item.lang = target;
+    item.dir = "auto";
+    speak(item, target);
     return item;
   }));
   $("inside").hidden = false;
@@ -124,7 +132,7 @@ function show(text, source, target, answer) {
 
 // A page of this server in a frame, around data that was asked for.
 async function look(which) {
-  for (const button of document.querySelectorAll("[data-look]")) button.setAttribute("aria-pressed", String(button.dataset.look === which));
+  press(which);
   const number = ++state.frames;
   $("look").replaceChildren();
   if (which === null) return;
@@ -145,8 +153,14 @@ async function look(which) {
     frame.addEventListener("load", () => fit(frame));
     $("look").replaceChildren(frame);
   } catch (error) {
+    if (number !== state.frames) return;
+    press(null);
     say(error.message, true);
   }
+}
+
+function press(which) {
+  for (const button of document.querySelectorAll("[data-look]")) button.setAttribute("aria-pressed", String(button.dataset.look === which));
 }
 
 // As high as what is in it, whatever is chosen there.
@@ -187,8 +201,13 @@ $("source").addEventListener("change", () => { showTargets(); translate(); });
 $("target").addEventListener("change", () => { showTargets(); translate(); });
 $("swap").addEventListener("click", swap);
 $("copy").addEventListener("click", async () => {
-  await navigator.clipboard.writeText($("output").textContent);
-  say("Copied.");
+  try {
+    await navigator.clipboard.writeText($("output").textContent);
+    say("Copied.");
+  } catch {  // browsers have no clipboard for pages from another machine without TLS
+    getSelection().selectAllChildren($("output"));
+    say("Selected: the browser lets this page copy nothing.");
+  }
 });
 for (const button of document.querySelectorAll("[data-look]"))
   button.addEventListener("click", () => look(button.getAttribute("aria-pressed") === "true" ? null : button.dataset.look));
