@@ -268,6 +268,7 @@ def test_only_pages_of_its_own_have_it_work(server):
         ({"origin": f"http://{host}"}, 200),
         ({"origin": "https://behind.example", "sec_fetch_site": "same-origin"}, 200),  # another server has its TLS
         ({"origin": "https://other.example"}, 403),
+        ({"origin": "http://["}, 403),
         ({"origin": "null", "sec_fetch_site": "cross-site"}, 403),
         ({"origin": f"http://{host}", "sec_fetch_site": "same-site"}, 403),
     ):

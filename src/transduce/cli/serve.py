@@ -60,7 +60,9 @@ def serve(
     max_characters: Annotated[
         int, typer.Option(metavar="N", min=1, help="Of all texts of a request.", rich_help_panel=_LIMITS)
     ] = 100_000,
-    max_texts: Annotated[int, typer.Option(metavar="N", min=1, help="Of a request.", rich_help_panel=_LIMITS)] = 1_000,
+    max_texts: Annotated[
+        int, typer.Option(metavar="N", min=1, max=20_000, help="Of a request.", rich_help_panel=_LIMITS)
+    ] = 1_000,
     max_waiting: Annotated[
         int, typer.Option(metavar="N", min=1, help="Requests under way, for each model.", rich_help_panel=_LIMITS)
     ] = 1_000,

@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import Awaitable, Collection, Mapping
 from typing import Annotated, Any, Final, TypeVar, final
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from starlette.datastructures import UploadFile
@@ -220,7 +219,7 @@ class Doorkeeper:
             return
         # Browsers say it themselves; the older ones of them do not, and none does over HTTP to another machine.
         site = request.headers.get("sec-fetch-site")
-        own = site == "same-origin" if site else urlsplit(origin).netloc == request.headers.get("host")
+        own = site == "same-origin" if site else origin.partition("://")[2] == request.headers.get("host")
         if not own:
             raise Forbidden(f"pages of {origin} may not call this server (--cors {origin} lets them)")
 
