@@ -1,16 +1,20 @@
 """Who is let in, in numbers that a person can check; keys, languages and what models are called."""
 
 import asyncio
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import pytest
 
 from transduce.config import BadInputError
 from transduce.serving import add_key, frames, read_models
 from transduce.serving.admission import Admission, RateLimit
+from transduce.serving.app import make_app
 from transduce.serving.keys import find_key, read_keys
 from transduce.serving.languages import detect, language_name
+from transduce.serving.models import Models
 from transduce.serving.refusal import TooMany
+from transduce.serving.service import Service
+from transduce.serving.settings import ServedModel, ServeSettings
 
 
 class Clock:
@@ -196,6 +200,35 @@ def test_a_model_is_called_by_its_languages(tmp_path):
     assert (only.source, only.target, only.name, only.path) == ("source", "target", "source-target", folder)
     first, second = read_models([f"en-de={tmp_path}", f"pt_BR-en={folder}"])
     assert (first.name, second.source, second.path) == ("en-de", "pt_BR", folder)
+
+
+def test_where_the_server_fails_the_answer_is_safe_and_counted_too(tmp_path, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("a secret")
+
+    monkeypatch.setattr(Service, "detect", fail)
+    settings = ServeSettings((ServedModel("en", "de", tmp_path),))
+    app = make_app(settings, Models(settings))
+
+    async def ask(method, path, body=b""):
+        sent = []
+        scope = {"type": "http", "method": method, "path": path, "query_string": b"", "headers": [], "root_path": ""}
+
+        async def receive():
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def send(message):
+            sent.append(message)
+
+        with suppress(RuntimeError):  # for the log
+            await app(scope, receive, send)
+        return sent
+
+    start, answer = asyncio.run(ask("POST", "/detect", b'{"q": "x"}'))
+    assert (start["status"], b"secret" in answer["body"]) == (500, False)
+    assert dict(start["headers"])[b"x-content-type-options"] == b"nosniff"
+    _, metrics = asyncio.run(ask("GET", "/metrics"))
+    assert b'transduce_requests_total{path="/detect",status="500"} 1.0' in metrics["body"]
 
 
 def test_messages_come_through_a_pipe_whole(tmp_path):

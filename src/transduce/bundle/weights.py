@@ -87,7 +87,7 @@ def _opened(path: Path) -> Iterator[Any]:
     """The file, mapped: the library has compared the places of all tensors with its size."""
     check_size(path, _MOST_BYTES)
     try:
-        path.open("rb").close()  # the library tells a file that may not be read from none at all by nothing
+        path.open("rb").close()  # of one that may not be read, the library says that there is none
     except FileNotFoundError as error:
         raise BadInputError(f"{path}: no such weights file") from error
     except OSError as error:

@@ -67,7 +67,7 @@ class Translate(Settings):
     glossary: _Glossary
     prefixes: Texts | None = None
     must_contain: Annotated[list[Texts], BeforeValidator(bounded)] | None = None
-    must_not_contain: Texts = []  # noqa: RUF012 - pydantic copies it
+    must_not_contain: Texts | None = None
 
 
 class Stream(Settings):
@@ -150,8 +150,13 @@ class Own:
             if (value := getattr(body, name))
         }
         job = Job(
-            *(texts, body.source, body.target, body.format, body.n_best - 1, True, body.split_sentences, body.details),
-            *(_settings(body), requirements),
+            *(texts, body.source, body.target, body.format),
+            alternatives=body.n_best - 1,
+            strict=True,
+            split=body.split_sentences,
+            details=body.details,
+            settings=_settings(body),
+            requirements=requirements,
         )
         answer = await unless_left(request, self._service.translate(job))
         result: dict[str, Any] = {"translations": answer.outputs, "model": answer.model.name}
