@@ -95,6 +95,16 @@ def test_weights_are_those_of_the_interface(page, server):
             assert drawn == weights[0, head].ravel().astype(float).tolist()
 
 
+def test_of_several_sentences_the_first_is_looked_at(page):
+    type_text(page, "Bamo dulu. Wemo kari.")
+    wait(page, "!document.getElementById('inside').hidden")
+    assert page.find_element("id", "inside-text").text == "Of the first sentence: Bamo dulu."
+    look(page, "attention")
+    shown = page.execute_script("return JSON.parse(document.getElementById('data').textContent).sentences[0].source")
+    assert " dulu" in shown
+    assert " kari" not in shown
+
+
 def test_lines_follow_the_pointer(page):
     from selenium.webdriver import ActionChains
 

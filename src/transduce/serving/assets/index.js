@@ -124,10 +124,18 @@ function show(text, source, target, answer) {
     return item;
   }));
   $("inside").hidden = false;
-  // What is looked at is one sentence: the first line.
-  state.translated.line = text.trim().split("\n")[0].trim();
-  $("inside-text").textContent = state.translated.line === text.trim() ? "" : `Of the first line: ${state.translated.line}`;
+  // What is looked at is one sentence: several are translated one by one, and together would come out otherwise.
+  state.translated.sentence = firstSentence(text.trim(), source);
+  $("inside-text").textContent = state.translated.sentence === text.trim() ? "" : `Of the first sentence: ${state.translated.sentence}`;
   look(null);
+}
+
+function firstSentence(text, code) {
+  const line = text.split("\n")[0].trim();
+  if (!Intl.Segmenter) return line;
+  // A model that was given no languages has none: English, as the server splits it.
+  const language = code === "source" ? "en" : code.split("_")[0];
+  return [...new Intl.Segmenter(language, { granularity: "sentence" }).segment(line)][0].segment.trim();
 }
 
 // A page of this server in a frame, around data that was asked for.
@@ -136,10 +144,10 @@ async function look(which) {
   const number = ++state.frames;
   $("look").replaceChildren();
   if (which === null) return;
-  const { line, source, target } = state.translated;
+  const { sentence, source, target } = state.translated;
   try {
     const [data, body] = await Promise.all([
-      ask(`/v1/${which}`, { text: line, source, target }),
+      ask(`/v1/${which}`, { text: sentence, source, target }),
       fetch(`/assets/${which}.html`).then((answer) => answer.text()),
     ]);
     if (number !== state.frames) return;
@@ -173,8 +181,8 @@ function fit(frame) {
 
 // The page of attention in its frame calls this: the sentence once more without a head, KIND/LAYER/HEAD.
 window.translateWithout = async (head) => {
-  const { line, source, target } = state.translated;
-  const data = await ask("/v1/attention", { text: line, source, target, mute: [head] });
+  const { sentence, source, target } = state.translated;
+  const data = await ask("/v1/attention", { text: sentence, source, target, mute: [head] });
   return data.sentences[0].text;
 };
 
