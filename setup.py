@@ -11,30 +11,35 @@ from typing import Final
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
+_LOW_PRECISION: Final = ["-march=x86-64-v4", "-mavx512vnni", "-mavx512bf16", "-mprefer-vector-width=512"]
 # One library for each kind of processor that torch tells apart: what is installed here may run elsewhere.
 _KINDS: Final = {
     "native_avx2": ["-march=x86-64-v3"],
     "native_avx512": ["-march=x86-64-v4", "-mprefer-vector-width=512"],
-    "native_avx512vnni": ["-march=x86-64-v4", "-mavx512vnni", "-mavx512bf16", "-mprefer-vector-width=512"],
+    "native_avx512vnni": [*_LOW_PRECISION],
+    "native_amx": [*_LOW_PRECISION, "-mamx-tile", "-mamx-bf16", "-mamx-int8"],
 }
 # What Linux calls the instructions that each kind needs beyond those of the kind before it.
 _NEEDS: Final = {
     "native_avx2": {"avx2", "fma", "f16c"},
     "native_avx512": {"avx512f", "avx512bw", "avx512dq", "avx512vl"},
     "native_avx512vnni": {"avx512_vnni", "avx512_bf16"},
+    "native_amx": {"amx_tile", "amx_bf16", "amx_int8"},
 }
 _FOLDER: Final = "src/transduce/kernels"
-_SOURCES: Final = "attention", "interface", "linear_maps", "native", "products", "ranking", "transformer"
+_SOURCES: Final = "attention", "interface", "linear_maps", "native", "products", "ranking", "tiled_maps", "transformer"
 _HEADERS: Final = (
     "activation",
     "attending",
     "dropping",
     "guard",
+    "maps",
     "numbers",
     "products",
     "sixteen",
     "stack",
     "structures",
+    "tiles",
     "words",
 )
 _FLAGS: Final = [

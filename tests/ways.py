@@ -5,7 +5,7 @@ import sys
 import pytest
 
 _CAPABILITIES = {"AVX2": ["plain", "native_avx2"], "AVX512": ["plain", "native_avx2", "native_avx512"]}
-_WAYS = ["plain", "native_avx2", "native_avx512", "native_avx512vnni"]
+_WAYS = ["plain", "native_avx2", "native_avx512", "native_avx512vnni", "native_amx"]
 
 
 @pytest.fixture(params=_WAYS)
@@ -18,6 +18,8 @@ def way(request, monkeypatch):
     able = list(_CAPABILITIES.get(torch.backends.cpu.get_cpu_capability(), ["plain"]))
     if native.has_low_precision_products():
         able.append("native_avx512vnni")
+    if native.has_matrix_units():
+        able.append("native_amx")
     if request.param not in able:
         pytest.skip("this processor cannot run it")
     library = None if request.param == "plain" else native.open_library(request.param)
@@ -36,7 +38,11 @@ def built():
         pytest.skip("installed without a C++ compiler")
 
 
-@pytest.fixture
-def by_vectors(way, monkeypatch):
-    """Linear maps in C++ wherever that was built, were PyTorch's products faster or not."""
-    monkeypatch.setattr(sys.modules["transduce.kernels.linear_maps"], "_multiplies_by_vectors", lambda: way != "plain")
+@pytest.fixture(params=["vectors", "tiles"])
+def own_maps(request, way, monkeypatch):
+    """Linear maps in C++ wherever that was built, were PyTorch's products faster or not; tiles are emulated without AMX."""
+    unit = None if way == "plain" else request.param
+    if way == "plain" and request.param == "tiles":
+        pytest.skip("PyTorch's products are tested once")
+    monkeypatch.setattr(sys.modules["transduce.kernels.linear_maps"], "_unit", lambda: unit)
+    return unit

@@ -117,7 +117,7 @@ def assert_alike(found, right, inputs):
         torch.testing.assert_close(each.float(), one.float(), rtol=0.05, atol=0.02 * one.abs().max().item())
 
 
-@pytest.mark.usefixtures("by_vectors")
+@pytest.mark.usefixtures("own_maps")
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(("rows", "inputs", "hidden"), [(1, 1, 1), (67, 33, 70), (301, 64, 128)])
 @pytest.mark.parametrize("share", [0.0, 0.3])
@@ -140,7 +140,7 @@ def test_a_feed_forward_network_is_its_formula(rows, inputs, hidden, bias, share
     assert_alike(found, right, [x, *leaves(inner, outer)])
 
 
-@pytest.mark.usefixtures("by_vectors")
+@pytest.mark.usefixtures("own_maps")
 def test_without_seeds_the_backward_pass_drops_what_the_forward_pass_dropped():
     """Where all hidden numbers are 1 and all gradients of theirs, two sums of what is kept are one."""
     inner, outer = (
@@ -157,7 +157,7 @@ def test_without_seeds_the_backward_pass_drops_what_the_forward_pass_dropped():
     assert len(kept[0].unique()) > 1
 
 
-@pytest.mark.usefixtures("by_vectors")
+@pytest.mark.usefixtures("own_maps")
 def test_what_is_no_number_goes_through_the_relu():
     x, inner, outer = torch.randn(13, 33), draw_maps(33, 70), draw_maps(70, 33)
     x[5, 7] = torch.nan
@@ -168,7 +168,7 @@ def test_what_is_no_number_goes_through_the_relu():
     assert of_x[torch.arange(13) != 5].isfinite().all()
 
 
-@pytest.mark.usefixtures("by_vectors")
+@pytest.mark.usefixtures("own_maps")
 @pytest.mark.parametrize(("own", "causal"), [(True, False), (True, True), (False, False)])
 @pytest.mark.parametrize("share", [0.0, 0.3])
 def test_attention_between_maps_is_its_parts(own, causal, share):
@@ -201,7 +201,7 @@ def test_attention_between_maps_is_its_parts(own, causal, share):
 ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu, "gelu_tanh": partial(F.gelu, approximate="tanh"), "silu": F.silu}
 
 
-@pytest.mark.usefixtures("by_vectors")
+@pytest.mark.usefixtures("own_maps")
 @pytest.mark.parametrize("gated", [False, True])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("share", [0.0, 0.3])

@@ -26,7 +26,7 @@ def rounded(x):
     return x.bfloat16().double()
 
 
-@pytest.mark.usefixtures("by_vectors")
+@pytest.mark.usefixtures("own_maps")
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(("rows", "inputs", "outputs"), SIZES)
 def test_values_and_gradients_are_those_of_the_formula(rows, inputs, outputs, bias):
@@ -48,7 +48,7 @@ def test_values_and_gradients_are_those_of_the_formula(rows, inputs, outputs, bi
         torch.testing.assert_close(of_biases, gradient.double().sum(0), rtol=0.02, atol=0.01 * rows**0.5)
 
 
-def test_the_kernel_rounds_once(way, by_vectors):
+def test_the_kernel_rounds_once(way, own_maps):
     if way == "plain":
         pytest.skip("PyTorch rounds what it adds up, too")
     x, weights, biases = draw(301, 33, (17, 19, 24))
@@ -64,7 +64,7 @@ def test_the_kernel_rounds_once(way, by_vectors):
     torch.testing.assert_close(of_biases.double(), gradient.double().sum(0), rtol=1e-5, atol=1e-4)
 
 
-@pytest.mark.usefixtures("by_vectors")
+@pytest.mark.usefixtures("own_maps")
 def test_every_row_of_a_batch_is_mapped():
     x, weights, biases = draw(60, 16, (8,))
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -75,7 +75,7 @@ def test_every_row_of_a_batch_is_mapped():
     assert none.shape == (0, 8)
 
 
-@pytest.mark.usefixtures("by_vectors")
+@pytest.mark.usefixtures("own_maps")
 def test_what_is_no_number_stays_in_its_row():
     x, weights, biases = draw(13, 33, (17,))
     spoilt = x.detach().clone()
@@ -87,7 +87,7 @@ def test_what_is_no_number_stays_in_its_row():
     assert torch.equal(found[others], expected[others])
 
 
-@pytest.mark.usefixtures("by_vectors")
+@pytest.mark.usefixtures("own_maps")
 def test_without_autocast_products_are_float32s():
     x, weights, biases = draw(60, 16, (8, 4))
     found = linear_maps(x, weights, biases)
@@ -95,7 +95,7 @@ def test_without_autocast_products_are_float32s():
     torch.testing.assert_close(found, x @ torch.cat(weights).T + torch.cat(biases), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.usefixtures("by_vectors")
+@pytest.mark.usefixtures("own_maps")
 def test_rows_that_need_no_gradient_get_none():
     x, weights, biases = draw(60, 16, (8,))
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -104,7 +104,7 @@ def test_rows_that_need_no_gradient_get_none():
     torch.testing.assert_close(weights[0].grad, rounded(x).sum(0).expand(8, -1).float(), rtol=0.02, atol=0.05)
 
 
-@pytest.mark.usefixtures("by_vectors")
+@pytest.mark.usefixtures("own_maps")
 def test_the_loss_projects_by_the_same_products(monkeypatch):
     monkeypatch.setitem(_LOGITS, "cpu", 101 * 29)  # three chunks, whose gradients of the weights are added up
     x, (weight,), _ = draw(301, 32, (29,), bias=False)

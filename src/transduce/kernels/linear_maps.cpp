@@ -1,12 +1,8 @@
 // The linear maps of training, for processors that multiply bfloat16 in vectors: rows of bfloat16 with weights of float32,
 // which are rounded as they are laid out for the products. Their sums are float32's, and rounded once, in the same pass.
-#include <omp.h>
-
 #include <vector>
 
-#include "activation.h"
-#include "guard.h"
-#include "structures.h"
+#include "maps.h"
 #include "words.h"
 
 namespace transduce {
@@ -19,16 +15,6 @@ constexpr std::int64_t kSlab = 8 * kTall;   // outputs that one thread lays out 
 constexpr std::int64_t kDeep = 256;         // pairs of rows that it lays out at a time: with a slab, half of the second-level cache
 constexpr std::int64_t kAhead = 8;          // rows that are called into the cache before they are needed
 constexpr std::int64_t kNear = 256 * 1024;  // bytes of rows that meet all panels before the next rows do
-
-struct Span {
-  std::int64_t from, to;
-};
-
-// This thread's part of n, in whole units but for the end.
-Span my_share(std::int64_t n, std::int64_t unit) {
-  const std::int64_t threads = omp_get_num_threads(), me = omp_get_thread_num(), units = (n + unit - 1) / unit;
-  return {std::min(n, units * me / threads * unit), std::min(n, units * (me + 1) / threads * unit)};
-}
 
 // Panels of 64 outputs: for every pair of inputs the outputs' words, one after the other; zeros behind the last of either.
 void lay_out_by_outputs(const Maps& maps, std::uint32_t* panels) {
@@ -196,11 +182,6 @@ void multiply_columns(const Bfloat16* gradient, const Bfloat16* x, const Maps& m
     }
   });
   caught.rethrow();
-}
-
-// The activations that are part of the products: their gradient can be told from their result.
-void require_fused(Activation activation) {
-  if (activation != kIdentity && activation != kRelu) throw std::invalid_argument("activation");
 }
 
 void map(const Bfloat16* x, const Maps& maps, Bfloat16* y, std::int64_t rows, Activation activation) {

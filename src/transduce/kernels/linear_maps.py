@@ -19,6 +19,7 @@ from transduce.kernels.native import (
     address,
     call,
     has_low_precision_products,
+    has_matrix_units,
     has_native,
 )
 
@@ -63,7 +64,7 @@ def has_map_rows(dtype: torch.dtype, x: Tensor, *weights: Tensor) -> bool:
     return (
         dtype == torch.bfloat16
         and has_native(x, *weights)
-        and _multiplies_by_vectors()
+        and _unit() is not None
         and len(weights) <= MOST_MAPS
         and x.numel() > 0
         and all(weight.dtype == torch.float32 and weight.is_contiguous() for weight in weights)
@@ -71,9 +72,16 @@ def has_map_rows(dtype: torch.dtype, x: Tensor, *weights: Tensor) -> bool:
 
 
 @lru_cache
-def _multiplies_by_vectors() -> bool:
-    """Matrix units, where there are any, are faster than vectors of whatever instructions."""
-    return has_low_precision_products() and not torch.cpu.get_capabilities().get("amx_bf16")
+def _unit() -> Literal["tiles", "vectors"] | None:
+    """What multiplies; None: PyTorch's products are the fastest, which use matrix units where our kernels do not."""
+    if has_matrix_units():
+        return "tiles"
+    with_units = torch.cpu.get_capabilities().get("amx_bf16")
+    return "vectors" if has_low_precision_products() and not with_units else None
+
+
+def _kernel(name: str) -> str:
+    return f"{name}_by_tiles" if _unit() == "tiles" else name
 
 
 def lay_down(
@@ -104,7 +112,7 @@ def map_rows(
     rows, width = len(x), sum(maps.outputs)
     y = x.new_empty(rows, width)
     addresses = address(x, torch.bfloat16, rows, maps.inputs), address(y, torch.bfloat16, rows, width)
-    call("map_rows", None, addresses[0], maps, addresses[1], rows, ACTIVATIONS[activation])
+    call(_kernel("map_rows"), None, addresses[0], maps, addresses[1], rows, ACTIVATIONS[activation])
     return y
 
 
@@ -124,7 +132,7 @@ def map_rows_backward(
     rows, shape = len(x), (len(x), maps.inputs)
     addresses = address(gradient, x.dtype, rows, sum(maps.outputs)), address(x, torch.bfloat16, *shape)
     to = None if of_x is None else address(of_x, x.dtype, *shape)
-    call("map_rows_backward", None, *addresses, maps, to, rows, add, ACTIVATIONS[input_activation])
+    call(_kernel("map_rows_backward"), None, *addresses, maps, to, rows, add, ACTIVATIONS[input_activation])
 
 
 @final

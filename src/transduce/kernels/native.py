@@ -21,13 +21,15 @@ _log = logging.getLogger(__name__)
 
 # By what torch finds that the processor can do.
 _LIBRARIES: Final = {"AVX2": "native_avx2", "AVX512": "native_avx512"}
-# Instructions for low-precision products, and the library for processors with all of them.
+# Instructions for low-precision products in vectors and in tiles, and the libraries for processors with all of them.
 _LOW_PRECISION: Final = "avx512_vnni", "avx512_bf16"
 _LOW_PRECISION_LIBRARY: Final = "native_avx512vnni"
+_MATRIX_UNITS: Final = "amx_tile", "amx_bf16", "amx_int8"
+_MATRIX_UNITS_LIBRARY: Final = "native_amx"
 _NAMES: Final = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
 
 # Counts up with every change of what follows; interface.cpp has the same number.
-_INTERFACE: Final = 5
+_INTERFACE: Final = 6
 _WHOLE, _REAL, _ARRAY = ctypes.c_int64, ctypes.c_float, ctypes.c_void_p
 
 
@@ -210,6 +212,9 @@ _ONE: Final[dict[str, Sequence[Any]]] = {
     "multiply": (_ARRAY, _MATRIX, _ARRAY, _WHOLE, _WHOLE),
     "map_rows": (_ARRAY, _MAPS, _ARRAY, _WHOLE, _WHOLE),
     "map_rows_backward": (_ARRAY, _ARRAY, _MAPS, _ARRAY, _WHOLE, _WHOLE, _WHOLE),
+    "allow_tiles": (),
+    "map_rows_by_tiles": (_ARRAY, _MAPS, _ARRAY, _WHOLE, _WHOLE),
+    "map_rows_backward_by_tiles": (_ARRAY, _ARRAY, _MAPS, _ARRAY, _WHOLE, _WHOLE, _WHOLE),
     "rank": (_RANKING, _LISTS),
     "activate": (_ARRAY, _ARRAY, *[_WHOLE] * 4),
     "activate_backward": (*[_ARRAY] * 3, *[_WHOLE] * 4),
@@ -293,10 +298,26 @@ def has_low_precision_products() -> bool:
 
 
 @lru_cache
+def has_matrix_units() -> bool:
+    """Whether the processor multiplies in tiles (AMX), the system lets it, and the kernels for it were built."""
+    return _tiled_library() is not None
+
+
+def _tiled_library() -> ctypes.CDLL | None:
+    found = torch.cpu.get_capabilities()
+    if not (has_low_precision_products() and all(found.get(each) for each in _MATRIX_UNITS)):
+        return None
+    library = open_library(_MATRIX_UNITS_LIBRARY)
+    return library if library is not None and library.allow_tiles() == _DONE else None
+
+
+@lru_cache
 def _library() -> ctypes.CDLL | None:
     # For those who want to compare, or to do without.
     if os.environ.get("TRANSDUCE_NATIVE") == "0":
         return None
+    if (tiled := _tiled_library()) is not None:
+        return tiled
     name = _LIBRARIES.get(torch.backends.cpu.get_cpu_capability())
     if has_low_precision_products():
         name = _LOW_PRECISION_LIBRARY
