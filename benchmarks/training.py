@@ -1,14 +1,14 @@
 """Our training step beside what one could pick instead: MarianMTModel of transformers and torch.nn.Transformer.
 
-    python -m benchmarks.training [--data DIR] [--sizes base,recipe,tiny] [--curves 500] [--compile] [--quick]
+    python -m benchmarks.training [--data DIR] [--sizes base,recipe,tiny] [--curves 500] [--compile] [--low] [--quick]
 
 DIR holds train.en.gz and train.de.gz of Multi30k; without it, phrases are made up. All train the same model: the same
 function of the same weights (with bias in the attention, as Marian has it), dropout 0.1, label smoothing 0.1, by fused
 Adam; each in a process of its own, one after the other. The matrix products of our step run beside them, too, and
 nothing else, by PyTorch's library: what a step by that could at best be. Prints Markdown tables of target tokens a
 second, padding not counted, and writes them, and every round's figures, to training.md and training.json of
-benchmarks/results. --quick shows in two minutes that all of it works, and writes nothing unless --out says where.
---curves trains ours and the best peer of the last size, and that in float32, too, to compare their losses.
+benchmarks/results. --low leaves out float32 and bfloat16 weights: a third of the time. --quick shows in two minutes
+that all of it works, and writes nothing unless --out says where. --curves trains ours and the best peer of the last size, and that in float32, too, to compare their losses.
 """
 
 import argparse
@@ -62,6 +62,8 @@ def measure(size: str, corpus: Corpus, options: argparse.Namespace) -> Section:
     """All contestants, and the products of ours alone, on one model and one kind of batches."""
     config = make_config(size, corpus.vocab_size, norm=options.norm)
     contestants = [each for each, _ in make_contestants(Transformer(config), compiled=options.compile)]
+    if options.low:
+        contestants = [each for each in contestants if each.precision == contestants[0].precision]
     products = Contestant("products", "our step's matrix products alone", contestants[0].precision)
     rules = Rules(options.threads, options.rounds, options.steps, options.warm_up)
     results = race([*contestants, products], config, corpus, rules)
@@ -119,6 +121,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--batch-tokens", type=int, default=4096, help="budget of a batch for each side")
     parser.add_argument("--curves", type=int, default=0, metavar="STEPS")
     parser.add_argument("--compile", action="store_true", help="the peers by torch.compile, too")
+    parser.add_argument("--low", action="store_true", help="those that train in our precision alone")
     parser.add_argument("--out", type=Path, help="folder of the results")
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_known_args()[0].quick

@@ -44,8 +44,10 @@ class Section:
         return self.best[0].over(self.best_peer)
 
     @property
-    def over_best_float32(self) -> float:
-        """How many times as fast as the best peer in float32."""
+    def over_best_float32(self) -> float | None:
+        """How many times as fast as the best peer in float32, where one ran."""
+        if not any(each.contestant.precision == "float32" for each in self.best):
+            return None
         return self.best[0].over(best_peer(self.best, "float32"))
 
     def show(self) -> list[str]:
@@ -79,7 +81,7 @@ def show_summary(sections: Sequence[Section]) -> list[str]:
     """Ours over the best peer, model by model."""
     rows = [
         f"| {section.size} | {section.batches} | {section.over_best_peer:.2f} | {_name(section.best_peer)} "
-        f"| {section.over_best_float32:.2f} | {section.products_share:.0%} | {section.products_over_best_peer:.2f} |"
+        f"| {_ratio(section.over_best_float32)} | {section.products_share:.0%} | {section.products_over_best_peer:.2f} |"
         for section in sections
     ]
     return [
@@ -130,3 +132,7 @@ def _record_result(result: Result) -> dict[str, Any]:
 
 def _name(result: Result) -> str:
     return f"{result.contestant}, {result.threads} threads"
+
+
+def _ratio(ratio: float | None) -> str:
+    return "" if ratio is None else f"{ratio:.2f}"

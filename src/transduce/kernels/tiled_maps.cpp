@@ -269,6 +269,7 @@ void multiply_rows(const Bfloat16* x, std::int64_t depth, const std::uint32_t* p
   const auto finish = [&](std::int64_t m, std::int64_t n, Sixteen one, Sixteen other) {
     const Words numbers = change(m, n, one, other);
     Bfloat16* to = y + m * width + n;
+    __builtin_prefetch(to + kSide, 1);  // where this line goes on, in another page of memory than the next line
     if (width - n >= kSide) store(numbers, to);
     else std::memcpy(to, &numbers, (width - n) * sizeof(Bfloat16));
   };
@@ -297,6 +298,7 @@ void multiply_columns(const Bfloat16* gradient, const Bfloat16* x, const Maps& m
   const auto left = [&](std::int64_t m, Span k) {
     Sixteen* sum = sums[(m - now.m.from) / kSide];
     const Bfloat16* from = gradient + k.from * width + m;
+    for (std::int64_t r = 0; r < k.to - k.from; ++r) __builtin_prefetch(from + r * width + kSide);  // the next block's
     for (std::int64_t r = 0; r < k.to - k.from; r += kSide)
       turn(square(from + r * width, width, k.to - k.from - r, width - m, padded), lefts + r / kSide * kWordsOfStep, sum);
     if (k.to == rows && now.n.from == 0 && maps.of_biases[0])
@@ -382,6 +384,7 @@ void map_back(const Bfloat16* gradient, const Bfloat16* x, const Maps& maps, Bfl
     const Words sums = put_in_order(one, other);
     if constexpr (kActivation == kIdentity) return sums;
     Halves made = {};
+    __builtin_prefetch(x + r * width + c + kSide);
     std::memcpy(&made, x + r * width + c, std::min(width - c, kSide) * sizeof(Bfloat16));
     // Not above zero: no number counts as above.
     const auto none = (made == 0) | ((made >= 0x8000) & (made <= 0xff80));
