@@ -16,9 +16,17 @@ namespace {
 
 constexpr std::int64_t kSide = 32;                // lines and columns of a block, whose sums stay in four tiles, and the depth of a step
 constexpr std::int64_t kWordsOfStep = kSide * 16;  // of either side
-constexpr std::int64_t kDeep = 512;  // of the depth, added up at once: 32 lines of the left side lie in the first cache
-constexpr std::int64_t kWide = 512;  // columns whose right side lies in the second cache,
-constexpr std::int64_t kTall = 512;  // and lines whose sums lie beside it, where the depth is more than that
+constexpr std::int64_t kWide = 512;  // columns whose right side lies in the second cache
+
+// What is added up at once, `deep` numbers along the depth, whose 32 lines of the left side lie in the first cache; and the lines whose
+// sums lie beside the right side, where the depth is more than that.
+struct Sizes {
+  std::int64_t deep, tall;
+};
+constexpr Sizes kOfRows = {512, 512};
+// Here both sides are laid out for each use, which more lines share; and the left side's lines lie far apart, where more would fall on the
+// same few places of the caches.
+constexpr Sizes kOfColumns = {256, 1024};
 
 using Halves = Bfloat16 __attribute__((vector_size(64)));
 using Quarters = std::uint64_t __attribute__((vector_size(64)));
@@ -188,12 +196,12 @@ struct Phase {
 
 // For every line of a block finish(m, n, two sums of sixteen), while the next block is multiplied; prepare(phase) is called before left(m, k)
 // and right(n, k) are asked for steps of the depth between k.from and k.to.
-template <typename Prepare, typename LeftOf, typename RightOf, typename Finish>
+template <const Sizes& kSizes, typename Prepare, typename LeftOf, typename RightOf, typename Finish>
 void multiply(Span lines, std::int64_t columns, std::int64_t depth, Prepare prepare, LeftOf left, RightOf right,
               Finish finish) {
   static thread_local std::vector<float> room;
   constexpr std::int64_t kBlock = kSide * kSide;
-  float* block = aligned(room, depth <= kDeep ? kBlock : kBlock + kTall * kWide);
+  float* block = aligned(room, depth <= kSizes.deep ? kBlock : kBlock + kSizes.tall * kWide);
   struct {
     std::int64_t m, n;
     float* sums;
@@ -227,9 +235,9 @@ void multiply(Span lines, std::int64_t columns, std::int64_t depth, Prepare prep
     }
   };
   for (std::int64_t n = 0; n < columns; n += kWide)
-    for (std::int64_t m = lines.from; m < lines.to; m += kTall)
-      for (std::int64_t k = 0; k < depth; k += kDeep)
-        multiply_phase({{m, std::min(lines.to, m + kTall)}, {n, std::min(columns, n + kWide)}, {k, std::min(depth, k + kDeep)}});
+    for (std::int64_t m = lines.from; m < lines.to; m += kSizes.tall)
+      for (std::int64_t k = 0; k < depth; k += kSizes.deep)
+        multiply_phase({{m, std::min(lines.to, m + kSizes.tall)}, {n, std::min(columns, n + kWide)}, {k, std::min(depth, k + kSizes.deep)}});
   put_down<0>(block), put_down<1>(block), put_down<2>(block), put_down<3>(block);
   if (of.sums) settle(0, kSide);
 }
@@ -258,7 +266,7 @@ void multiply_rows(const Bfloat16* x, std::int64_t depth, const std::uint32_t* p
     const Bfloat16* from = x + m * depth + k.from;
     // Lines that lie 2048 bytes apart would push one another out of the first cache.
     if (lines == kSide && k.to % kSide == 0 && row % 2048) return {from, row, 64};
-    Room* squares = at_least(room, kDeep / kSide);
+    Room* squares = at_least(room, kOfRows.deep / kSide);
     for (std::int64_t i = 0; i < deep; ++i) {
       const Square from_square = square(from + i * kSide, depth, lines, depth - k.from - i * kSide, squares[i]);
       if (from_square.x == squares[i].x) continue;
@@ -273,7 +281,7 @@ void multiply_rows(const Bfloat16* x, std::int64_t depth, const std::uint32_t* p
     if (width - n >= kSide) store(numbers, to);
     else std::memcpy(to, &numbers, (width - n) * sizeof(Bfloat16));
   };
-  multiply(my_share(rows, kSide), width, depth, [](const Phase&) {}, left, right, finish);
+  multiply<kOfRows>(my_share(rows, kSide), width, depth, [](const Phase&) {}, left, right, finish);
 }
 
 // The gradients of weights and biases; `add`: beside what is there. Every thread has outputs of its own.
@@ -281,15 +289,15 @@ void multiply_columns(const Bfloat16* gradient, const Bfloat16* x, const Maps& m
   static thread_local std::vector<std::uint32_t> room;
   const Tiles tiles;
   const std::int64_t width = maps.width(), inputs = maps.inputs;
-  constexpr std::int64_t kBlock = kDeep / kSide * kWordsOfStep;
+  constexpr std::int64_t kBlock = kOfColumns.deep / kSide * kWordsOfStep;
   std::uint32_t* lefts = aligned(room, (1 + kWide / kSide) * kBlock);
   std::uint32_t* rights = lefts + kBlock;
-  Sixteen sums[kTall / kSide][2];
+  Sixteen sums[kOfColumns.tall / kSide][2];
   Phase now = {};
   Room padded;
   const auto prepare = [&](const Phase& phase) {
     now = phase;
-    if (now.k.from == 0) std::fill_n(sums[0], 2 * kTall / kSide, Sixteen{});
+    if (now.k.from == 0) std::fill_n(sums[0], 2 * kOfColumns.tall / kSide, Sixteen{});
     for (std::int64_t r = now.k.from; r < now.k.to; r += kSide)
       for (std::int64_t i = now.n.from; i < now.n.to; i += kSide)
         pair_lines(square(x + r * inputs + i, inputs, rows - r, inputs - i, padded),
@@ -319,7 +327,7 @@ void multiply_columns(const Bfloat16* gradient, const Bfloat16* x, const Maps& m
       else if (count > 0) store_first(add ? x[i] + load_first(to, count) : x[i], count, to);
     }
   };
-  multiply(my_share(width, kSide), inputs, rows, prepare, left, right, finish);
+  multiply<kOfColumns>(my_share(width, kSide), inputs, rows, prepare, left, right, finish);
 }
 
 // Panels of 32 outputs, by all threads of a region: for every 32 inputs a square of the right side.
