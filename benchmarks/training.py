@@ -8,7 +8,8 @@ Adam; each in a process of its own, one after the other. The matrix products of 
 nothing else, by PyTorch's library: what a step by that could at best be. Prints Markdown tables of target tokens a
 second, padding not counted, and writes them, and every round's figures, to training.md and training.json of
 benchmarks/results. --low leaves out float32 and bfloat16 weights: a third of the time. --quick shows in two minutes
-that all of it works, and writes nothing unless --out says where. --curves trains ours and the best peer of the last size, and that in float32, too, to compare their losses.
+that all of it works, and writes nothing unless --out says where. --curves trains ours and the best peer of the last
+size, and that in float32, too, to compare their losses.
 """
 
 import argparse

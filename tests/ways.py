@@ -40,7 +40,7 @@ def built():
 
 @pytest.fixture(params=["vectors", "tiles"])
 def own_maps(request, way, monkeypatch):
-    """Linear maps in C++ wherever that was built, were PyTorch's products faster or not; tiles are emulated without AMX."""
+    """Linear maps in C++ wherever that was built, even where PyTorch's are faster; tiles are emulated without AMX."""
     unit = None if way == "plain" else request.param
     if way == "plain" and request.param == "tiles":
         pytest.skip("PyTorch's products are tested once")

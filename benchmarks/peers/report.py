@@ -81,7 +81,8 @@ def show_summary(sections: Sequence[Section]) -> list[str]:
     """Ours over the best peer, model by model."""
     rows = [
         f"| {section.size} | {section.batches} | {section.over_best_peer:.2f} | {_name(section.best_peer)} "
-        f"| {_ratio(section.over_best_float32)} | {section.products_share:.0%} | {section.products_over_best_peer:.2f} |"
+        f"| {_ratio(section.over_best_float32)} "
+        f"| {section.products_share:.0%} | {section.products_over_best_peer:.2f} |"
         for section in sections
     ]
     return [

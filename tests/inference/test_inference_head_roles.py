@@ -200,7 +200,8 @@ def test_pairs_that_cannot_be_measured_are_left_out(translator, monkeypatch):
 
     monkeypatch.setattr(engine._model, "encode", cramped)
     halved = translator.measure_heads(["bamo", "wemo"], ["ti", "yob"])
-    assert [role.entropy for role in halved.roles()] == pytest.approx([role.entropy for role in only.roles()])
+    # Batches of another size add up in another order, so the last digits of float32 may differ.
+    assert [role.entropy for role in halved.roles()] == pytest.approx([role.entropy for role in only.roles()], rel=1e-5)
 
 
 @pytest.mark.parametrize(
