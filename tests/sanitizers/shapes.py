@@ -156,8 +156,8 @@ def try_maps(draw):
             result = linear_maps(parts[0], parts[1 : 1 + count], parts[1 + count :] if biased else [None] * count)
         return [result, *torch.autograd.grad(result.float().square().sum() / rows, parts)]
 
-    linear_maps = sys.modules["transduce.kernels.linear_maps"]
-    with mock.patch.object(linear_maps, "_unit", lambda: draw.choice(["vectors", "tiles"])):
+    module = sys.modules["transduce.kernels.linear_maps"]
+    with mock.patch.object(module, "_unit", lambda: draw.choice(["vectors", "tiles"])):
         compare(compute, torch.bfloat16)
 
 
