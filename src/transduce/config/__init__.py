@@ -9,6 +9,7 @@ from transduce.config.metrics import METRICS, Metric, MetricKey
 from transduce.config.model import TransformerConfig
 from transduce.config.presets import PRESETS, PUBLISHED, preset
 from transduce.config.run import Parallel, Precision, RunConfig, TrainConfig, TrainingPrecision
+from transduce.config.table2 import TABLE2, Table2Row
 from transduce.config.table3 import TABLE3, Table3Row, scale_preset, scale_steps
 from transduce.config.tokenizer import SideConfig, SpecialIds, TokenizerConfig, VocabularyConfig
 from transduce.config.toml import read_run, write_run
@@ -17,6 +18,7 @@ __all__ = [
     "METRICS",
     "PRESETS",
     "PUBLISHED",
+    "TABLE2",
     "TABLE3",
     "BadInputError",
     "Corpus",
@@ -35,6 +37,7 @@ __all__ = [
     "SpecialIds",
     "StoppedError",
     "Stopping",
+    "Table2Row",
     "Table3Row",
     "TokenizerConfig",
     "TrainConfig",
