@@ -18,7 +18,7 @@ from typing import Final
 import torch
 
 from benchmarks.page import circumstances, table
-from transduce.config import TrainConfig, preset
+from transduce.config import TrainConfig, TransformerConfig
 from transduce.models import Transformer
 from transduce.training import Progress, list_checkpoints, look, make_optimizer, save_checkpoint
 from transduce.training.writer import Copies, Snapshot
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def measure(folder: Path) -> list[str]:
-    config = preset("base", {})
+    config = TransformerConfig()
     model = Transformer(config)
     optimizer = take_a_step(model)
     copies, waits = Copies(), []

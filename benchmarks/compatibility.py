@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.config.model import Compatibility
 from transduce.kernels import Mask
 from transduce.layers import KeyValues, MultiHeadAttention
@@ -32,7 +32,7 @@ class Measures:
 
 def measure(function: Compatibility, d_k: int, queries: int, keys: int) -> Measures:
     """Each query with keys of its own; the function's own weights, where it has some, are as they start."""
-    config = ModelConfig(d_model=d_k, heads=1, compatibility=function, positions="none")
+    config = TransformerConfig(d_model=d_k, heads=1, compatibility=function, positions="none")
     attention = MultiHeadAttention(config).double()
     for projection in (attention.query, attention.key):
         nn.init.eye_(projection.weight)

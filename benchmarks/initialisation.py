@@ -19,7 +19,7 @@ from benchmarks import surviving_positions
 from benchmarks.drawing import figure, label, style
 from benchmarks.page import circumstances, insert, table
 from benchmarks.start import Start, starts
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.config.model import Initializer, NormPosition
 
 PAGE: Final = "initialisation.md"
@@ -35,7 +35,10 @@ def measure_starts(seeds: range) -> Starts:
     """The encoder of the base model; its decoder is not looked at, and its vocabulary changes nothing here."""
     return {
         (norm, initializer): starts(
-            ModelConfig(norm=norm, initializer=initializer, decoder_layers=1, vocab_size=1000), seeds, ROWS, LENGTH
+            TransformerConfig(norm=norm, initializer=initializer, decoder_layers=1, vocab_size=1000),
+            seeds,
+            ROWS,
+            LENGTH,
         )
         for norm in NORMS
         for initializer in INITIALIZERS

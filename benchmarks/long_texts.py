@@ -21,7 +21,7 @@ import torch
 
 from benchmarks.page import circumstances, insert, table
 from benchmarks.resident import growth
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.kernels import Format
 from transduce.models import NativeTransformer, Tokens, Transformer
 
@@ -49,9 +49,8 @@ def measure(way: str, length: int, threads: int) -> Costs:
     """In a process of its own."""
     torch.set_num_threads(threads)
     torch.manual_seed(1)
-    plain = (
-        Transformer(ModelConfig(vocab_size=VOCABULARY, encoder_layers=2, decoder_layers=1)).eval().requires_grad_(False)
-    )
+    config = TransformerConfig(vocab_size=VOCABULARY, encoder_layers=2, decoder_layers=1)
+    plain = Transformer(config).eval().requires_grad_(False)
     format_ = WAYS[way]
     model = plain if format_ is None else NativeTransformer(plain, format_)
     ids = torch.randint(VOCABULARY, (1, length))

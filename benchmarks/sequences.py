@@ -7,7 +7,7 @@ from typing import Final, Literal, final
 import numpy as np
 import torch
 
-from transduce.config import ModelConfig, TrainConfig
+from transduce.config import TrainConfig, TransformerConfig
 from transduce.data import Batch
 from transduce.models import Transformer
 from transduce.training import compute_loss, learning_rate, make_optimizer, train_step
@@ -51,7 +51,7 @@ class Regime:
     factor: float
 
 
-def train(config: ModelConfig, task: Task, regime: Regime, seed: int) -> tuple[Transformer, list[float]]:
+def train(config: TransformerConfig, task: Task, regime: Regime, seed: int) -> tuple[Transformer, list[float]]:
     """A model trained from that seed, and its loss at every step, in nats per target token without smoothing."""
     torch.manual_seed(seed)
     model = Transformer(config)

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from benchmarks.activations import Activations, random_source, watch
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.layers import sinusoids
 from transduce.models import Transformer
 
@@ -34,7 +34,7 @@ class Start:
     feed_forward_expected: Float[Tensor, " layers"]
 
 
-def start(config: ModelConfig, seed: int, rows: int, length: int) -> Start:
+def start(config: TransformerConfig, seed: int, rows: int, length: int) -> Start:
     """The encoder of a fresh model, on random sentences."""
     torch.manual_seed(seed)
     encoding = watch(Transformer(config), random_source(rows, length, range(config.vocab_size)))
@@ -53,7 +53,7 @@ def start(config: ModelConfig, seed: int, rows: int, length: int) -> Start:
     )
 
 
-def starts(config: ModelConfig, seeds: range, rows: int, length: int) -> Start:
+def starts(config: TransformerConfig, seeds: range, rows: int, length: int) -> Start:
     """The same for several seeds: every field with an axis of seeds in front."""
     several = [start(config, seed, rows, length) for seed in seeds]
     return Start(*(torch.stack([getattr(one, field.name) for one in several]) for field in fields(Start)))
@@ -77,7 +77,7 @@ def expect_attention(x: Activations) -> float:
     return m * (c + (1 - c) * math.exp(m**2 * (1 - c)) / n)
 
 
-def expect_feed_forward(x: Activations, config: ModelConfig) -> float:
+def expect_feed_forward(x: Activations, config: TransformerConfig) -> float:
     """The variance of FFN(x) for inputs of mean square m: m / 2 times inputs times variance of either map's weights."""
     inner, outer = config.d_model, config.d_ff
     match config.initializer:
@@ -90,7 +90,7 @@ def expect_feed_forward(x: Activations, config: ModelConfig) -> float:
     return float(x.square().mean()) * kept / 2  # a ReLU halves the mean square
 
 
-def expect_stream(config: ModelConfig, length: int, added: list[float]) -> list[float]:
+def expect_stream(config: TransformerConfig, length: int, added: list[float]) -> list[float]:
     """Embeddings of variance 1 and sinusoids; then post-norm makes it 1, and pre-norm adds what sub-layers make."""
     positions = sinusoids(torch.arange(length), config.d_model, config.sinusoid_layout, config.sinusoid_range)
     first = 1 + float(positions.var())

@@ -14,7 +14,7 @@ from benchmarks.drawing import AMOUNT, SIGNED, figure, label, style
 from benchmarks.page import circumstances, insert, table
 from benchmarks.position_probe import Legibility, read_positions
 from benchmarks.sequences import FIRST, HELD_OUT, Regime, Task, held_out_loss, train
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.models import LAST_CROSS, Tokens, Transformer
 
 VARIANTS: Final[dict[str, dict[str, Any]]] = {
@@ -44,7 +44,7 @@ def read_layers(model: Transformer, length: int, symbols: range) -> list[Legibil
 def read_fresh(variant: str, norm: str, seed: int) -> list[Legibility]:
     """The layers of a model that has learned nothing."""
     torch.manual_seed(seed)
-    model = Transformer(ModelConfig.model_validate({**FRESH, "norm": norm, **VARIANTS[variant]}))
+    model = Transformer(TransformerConfig.model_validate({**FRESH, "norm": norm, **VARIANTS[variant]}))
     return read_layers(model, FRESH_LENGTH, range(FRESH["vocab_size"]))
 
 
@@ -64,7 +64,7 @@ class Training:
 
 def train_one(variant: str, seed: int, steps: int) -> Training:
     """Post-norm, as published, and small."""
-    config = ModelConfig.model_validate({**SMALL, **VARIANTS[variant], "vocab_size": TASK.vocab_size})
+    config = TransformerConfig.model_validate({**SMALL, **VARIANTS[variant], "vocab_size": TASK.vocab_size})
     model, _ = train(config, TASK, Regime(steps=steps, rows=32, warmup_steps=100, factor=0.2), seed)
     layers = read_layers(model, TASK.length, range(FIRST, TASK.vocab_size))
     return Training(held_out_loss(model, TASK, SENTENCES), layers, _mean_attention(model))

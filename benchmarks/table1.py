@@ -18,7 +18,7 @@ from benchmarks import drawing
 from benchmarks.page import circumstances, insert, table
 from benchmarks.powers import exponent
 from benchmarks.rounds import medians
-from transduce.config import preset
+from transduce.config import TransformerConfig
 from transduce.kernels import Mask, attend
 from transduce.layers.attention import MultiHeadAttention
 
@@ -48,7 +48,7 @@ def attention(length: int, width: int, mask: Mask) -> Callable[[], object]:
 
 def multi_head(length: int, width: int, mask: Mask) -> Callable[[], object]:
     """The whole layer, with the projections of section 3.2.2."""
-    layer = MultiHeadAttention(preset("base", {"d_model": width, "heads": width // HEAD_WIDTH}))
+    layer = MultiHeadAttention(TransformerConfig.model_validate({"d_model": width, "heads": width // HEAD_WIDTH}))
     x = torch.randn(1, length, width)
     return backward_of(lambda x: layer(x, layer.key_values(x), mask), [x], layer.parameters())
 

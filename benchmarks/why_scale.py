@@ -21,7 +21,7 @@ from benchmarks.compatibility import Measures, expected_variance, measure_parts
 from benchmarks.drawing import figure, label, style
 from benchmarks.page import circumstances, insert, table
 from benchmarks.sequences import Regime, Task, held_out_loss, train
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.config.model import Compatibility
 
 PAGE: Final = "why-scale.md"
@@ -102,11 +102,13 @@ def _draw_measure(axes: Axes, found: Found, name: str, title: str, unit: str) ->
     label(axes, title, "", unit)
 
 
-def copying_model(function: Compatibility, d_k: int) -> ModelConfig:
+def copying_model(function: Compatibility, d_k: int) -> TransformerConfig:
     """Post-norm, as published, and small; its projections keep the variance, as the footnote assumes, at any d_k."""
     small = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 64, "d_ff": 128, "heads": 1, "d_k": d_k, "d_v": 64}
     plain = {"dropout": 0.0, "label_smoothing": 0.0, "initializer": "unit_scaling"}
-    return ModelConfig.model_validate({**small, **plain, "vocab_size": TASK.vocab_size, "compatibility": function})
+    return TransformerConfig.model_validate(
+        {**small, **plain, "vocab_size": TASK.vocab_size, "compatibility": function}
+    )
 
 
 @final

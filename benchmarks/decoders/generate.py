@@ -8,7 +8,7 @@ from torch import nn
 
 from benchmarks.peers.marian import rename
 from transduce.bundle import Bundle
-from transduce.config import ModelConfig
+from transduce.config import ModelConfig, TransformerConfig
 from transduce.models import Transformer
 
 # Of their table of sinusoids, which takes its time to make.
@@ -24,7 +24,9 @@ _OTHERS: Final = {
 
 def can_generate(config: ModelConfig) -> bool:
     """Whether ``transformers`` has such a model."""
-    usual = ModelConfig()
+    if not isinstance(config, TransformerConfig):
+        return False
+    usual = TransformerConfig()
     same = (
         "compatibility",
         "attention_window",
@@ -43,8 +45,9 @@ def can_generate(config: ModelConfig) -> bool:
 @torch.no_grad()
 def make_generator(bundle: Bundle, dtype: torch.dtype) -> Any:  # noqa: ANN401 - an optional library's
     """Their model with our weights; what attention bias we lack is zero in theirs."""
-    transformers, ours, mine = import_module("transformers"), bundle.model, bundle.config
+    transformers, ours = import_module("transformers"), bundle.model
     assert isinstance(ours, Transformer)
+    mine = ours.config
     special = bundle.tokenizers.special
     family = "Marian" if mine.norm == "post" else "Pegasus"
     config = getattr(transformers, f"{family}Config")(

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from benchmarks.peers.marian import ATTENTION, MarianPeer, has_marian
 from benchmarks.peers.torch_nn import TorchPeer
-from transduce.config import ModelConfig, TrainConfig
+from transduce.config import TrainConfig, TransformerConfig
 from transduce.data import Batch
 from transduce.kernels import has_native, resolve_precision
 from transduce.models import Transformer
@@ -57,7 +57,7 @@ def make_contestants(ours: Transformer, *, compiled: bool = False) -> Iterator[t
     yield _make_narrow("torch.nn", "nn.Transformer", TorchPeer(ours))
 
 
-def find_step(contestant: Contestant, config: ModelConfig, device: torch.device) -> TrainStep:
+def find_step(contestant: Contestant, config: TransformerConfig, device: torch.device) -> TrainStep:
     """A contestant's step, of the same weights as every other's."""
     torch.manual_seed(1)
     steps = make_contestants(Transformer(config).to(device), compiled="compiled" in contestant.name)

@@ -11,7 +11,7 @@ import torch
 
 from benchmarks.peers.batches import Corpus
 from benchmarks.peers.contestant import Contestant, find_step
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.training import learning_rate
 
 WINDOW: Final = 50  # steps that a smoothed loss is the mean of
@@ -34,7 +34,7 @@ class Comparison:
 
 
 def compare_curves(
-    config: ModelConfig, device: torch.device, corpus: Corpus, contestants: Sequence[Contestant], steps: int
+    config: TransformerConfig, device: torch.device, corpus: Corpus, contestants: Sequence[Contestant], steps: int
 ) -> list[Comparison]:
     """Each two contestants' trainings from the same weights on the same batches.
 
@@ -51,7 +51,7 @@ def compare_curves(
 
 
 def _train(
-    config: ModelConfig, device: torch.device, corpus: Corpus, contestant: Contestant, steps: int, seed: int
+    config: TransformerConfig, device: torch.device, corpus: Corpus, contestant: Contestant, steps: int, seed: int
 ) -> list[float]:
     """The loss before each of so many steps, by the paper's schedule with a short warm-up."""
     print(f"{steps} steps of {contestant} with dropout {config.dropout}", file=sys.stderr)

@@ -9,7 +9,7 @@ from typing import final
 from benchmarks.peers.batches import Corpus
 from benchmarks.peers.contestant import PEERS, Contestant
 from benchmarks.peers.racer import run_turn
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 
 
 @final
@@ -42,7 +42,7 @@ class Rules:
     warm_up: int
 
 
-def race(contestants: Sequence[Contestant], config: ModelConfig, corpus: Corpus, rules: Rules) -> list[Result]:
+def race(contestants: Sequence[Contestant], config: TransformerConfig, corpus: Corpus, rules: Rules) -> list[Result]:
     """Every contestant with every number of threads in each round, in turn, each in a process of its own.
 
     In a round all train on the same batches.

@@ -12,7 +12,7 @@ import torch
 
 from benchmarks.peers.ceiling import make_products
 from benchmarks.peers.contestant import RATE, Contestant, find_step, make_contestants
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.data import Batch
 from transduce.models import Transformer
 from transduce.training import keep_freed_memory
@@ -23,7 +23,7 @@ _START.set_forkserver_preload(["benchmarks.peers.racer", "transformers.models.ma
 
 
 def run_turn(
-    contestant: Contestant, config: ModelConfig, batches: Sequence[Batch], threads: int, warm_up: int
+    contestant: Contestant, config: TransformerConfig, batches: Sequence[Batch], threads: int, warm_up: int
 ) -> float:
     """Seconds of a step on each batch, after so many on the same, or one on each, that nobody measures.
 
@@ -47,7 +47,12 @@ def run_turn(
 
 
 def _work(
-    end: Connection, contestant: Contestant, config: ModelConfig, batches: Sequence[Batch], threads: int, warm_up: int
+    end: Connection,
+    contestant: Contestant,
+    config: TransformerConfig,
+    batches: Sequence[Batch],
+    threads: int,
+    warm_up: int,
 ) -> None:
     keep_freed_memory()  # of which all have something
     torch.set_num_threads(threads)
@@ -57,7 +62,7 @@ def _work(
     end.send(_time(runs))
 
 
-def _prepare(contestant: Contestant, config: ModelConfig) -> Callable[[Batch], Callable[[], object]]:
+def _prepare(contestant: Contestant, config: TransformerConfig) -> Callable[[Batch], Callable[[], object]]:
     """What makes a batch a training step on it, or that step's products."""
     if contestant.family == "products":
         torch.manual_seed(1)

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any, Final
 
-from transduce.config import ModelConfig, preset
+from transduce.config import TransformerConfig
 
 SIZES: Final[dict[str, dict[str, Any]]] = {
     "base": {},
@@ -16,12 +16,12 @@ SIZES: Final[dict[str, dict[str, Any]]] = {
 _MARIAN: Final = {"attention_bias": True, "sinusoid_layout": "concatenated", "norm_epsilon": 1e-5}
 
 
-def make_config(size: str, vocab_size: int, **changes: object) -> ModelConfig:
+def make_config(size: str, vocab_size: int, **changes: object) -> TransformerConfig:
     """A size with the paper's dropout and label smoothing of 0.1, and whatever is changed of it."""
-    return preset("base", {**SIZES[size], **_MARIAN, "vocab_size": vocab_size, **changes})
+    return TransformerConfig.model_validate({**SIZES[size], **_MARIAN, "vocab_size": vocab_size, **changes})
 
 
-def describe(config: ModelConfig) -> str:
+def describe(config: TransformerConfig) -> str:
     """Layers, widths and heads."""
     layers = f"{config.encoder_layers}+{config.decoder_layers} layers"
     return f"{layers} of {config.d_model}/{config.d_ff}, {config.heads} heads, {config.norm}-norm"

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.layers import sinusoids
 from transduce.models import Transformer
 
@@ -59,7 +59,7 @@ class TorchPeer(nn.Module):
         return F.dropout(x, self.dropout, self.training)
 
 
-def _settings(config: ModelConfig) -> dict[str, Any]:
+def _settings(config: TransformerConfig) -> dict[str, Any]:
     return {
         "d_model": config.d_model,
         "nhead": config.heads,
@@ -71,7 +71,7 @@ def _settings(config: ModelConfig) -> dict[str, Any]:
     }
 
 
-def _without_inner_dropout(layer: Any, config: ModelConfig) -> Any:  # noqa: ANN401 - either of torch's layers
+def _without_inner_dropout(layer: Any, config: TransformerConfig) -> Any:  # noqa: ANN401 - either of torch's layers
     """The layer with the paper's dropout alone: torch's one rate stands inside the sub-layers too."""
     layer.dropout.p = config.activation_dropout
     layer.self_attn.dropout = config.attention_dropout

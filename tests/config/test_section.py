@@ -11,16 +11,17 @@ from transduce.config import (
     Corpus,
     DataConfig,
     GenerationConfig,
-    ModelConfig,
     RunConfig,
     TokenizerConfig,
     TrainConfig,
+    TransformerConfig,
     read_run,
     write_run,
 )
+from transduce.config.architectures import SECTIONS
 from transduce.config.keys import current_key
-from transduce.config.model import REGULARIZATION, VOCABULARY_SIZES
-from transduce.config.section import REFUSED, Section, Setting, facts, former_names
+from transduce.config.model import VOCABULARY_SIZES
+from transduce.config.section import REFUSED, Section, Setting, facts, former_names, regularization
 from transduce.config.values import find_section, find_setting
 
 DATA = """[data]
@@ -63,13 +64,13 @@ def _without_facts(section: type[BaseModel]) -> list[str]:
 
 def test_every_setting_says_what_resume_makes_of_it():
     assert len(_settings(RunConfig)) > 100
-    assert _without_facts(RunConfig) == []
+    assert [name for section in (RunConfig, *SECTIONS.values()) for name in _without_facts(section)] == []
     assert _without_facts(_Toy) == ["forgotten"]
 
 
 def test_every_setting_and_section_of_data_is_described():
     undescribed = []
-    for section in (DataConfig, Corpus, TokenizerConfig, ModelConfig, TrainConfig, GenerationConfig):
+    for section in (DataConfig, Corpus, TokenizerConfig, *SECTIONS.values(), TrainConfig, GenerationConfig):
         undescribed += [
             f"{section.__name__}.{name}" for name, each in section.model_fields.items() if not each.description
         ]
@@ -77,7 +78,7 @@ def test_every_setting_and_section_of_data_is_described():
 
 
 def test_the_settings_that_the_others_are_read_with_are_there():
-    for section in (ModelConfig, GenerationConfig, _Toy):
+    for section in (*SECTIONS.values(), GenerationConfig, _Toy):
         for field in section.model_fields.values():
             setting = facts(field)
             if setting is not None and setting.read_with is not None:
@@ -95,8 +96,8 @@ def test_the_facts_of_a_section_count_for_all_that_is_in_it():
 
 def test_regularization_is_what_may_change_of_a_model():
     rates = ["dropout", "embedding_dropout", "attention_dropout", "activation_dropout", "label_smoothing"]
-    assert sorted(REGULARIZATION) == sorted(rates)
-    assert not REGULARIZATION & VOCABULARY_SIZES
+    assert sorted(regularization(TransformerConfig)) == sorted(rates)
+    assert not regularization(TransformerConfig) & VOCABULARY_SIZES
 
 
 def test_what_another_setting_makes_idle_is_refused_in_any_section():
@@ -118,8 +119,8 @@ class TestFormerNames:
             _Toy.model_validate({"height": 5, "tallness": 5})
 
     def test_the_neighbourhood_is_the_attention_window(self):
-        assert ModelConfig.model_validate({"neighbourhood": 5}).attention_window == 5
-        written = json.loads(ModelConfig(attention_window=5).model_dump_json())
+        assert TransformerConfig.model_validate({"neighbourhood": 5}).attention_window == 5
+        written = json.loads(TransformerConfig(attention_window=5).model_dump_json())
         assert written["attention_window"] == 5
         assert "neighbourhood" not in written
         assert current_key("model.neighbourhood") == "model.attention_window"

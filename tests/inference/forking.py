@@ -10,7 +10,7 @@ import sys
 import torch
 
 from transduce.bundle import Bundle
-from transduce.config import GenerationConfig, ModelConfig
+from transduce.config import GenerationConfig, TransformerConfig
 from transduce.inference import Translator
 from transduce.models import build
 from transduce.text import TokenizerPair, learn_tokenizer
@@ -23,7 +23,7 @@ MANY = [" ".join(WORDS[first : first + length]) for first in range(3) for length
 def make(kind: str) -> Bundle:
     tokenizer = learn_tokenizer("bpe", MANY, 300)
     # So large that PyTorch shares its operations among threads.
-    config = ModelConfig(
+    config = TransformerConfig(
         vocab_size=tokenizer.vocab_size,
         d_model=256,
         heads=2,

@@ -11,7 +11,7 @@ from importlib import import_module
 import pytest
 import torch
 
-from transduce.config import PRESETS, PUBLISHED, ModelConfig, preset
+from transduce.config import PRESETS, PUBLISHED, TransformerConfig
 from transduce.layers import Stream
 from transduce.models import Tokens, build
 
@@ -86,17 +86,17 @@ OTHERS = {
 }
 
 
-def config(field: str | None = None, value: object = None) -> ModelConfig:
+def config(field: str | None = None, value: object = None) -> TransformerConfig:
     """The small model, or what is needed for a field to be read, with one field changed."""
     small = {name: size for name, size in SMALL.items() if not name.startswith(("parameter", "max"))}
     ground = GROUNDS.get(field or "", {})
     read = {name: size for name, size in SMALL.items() if GROUNDS.get(name) == ground and ground}
     changes = {} if field is None or value is None else {field: value}
     rates = {name: BASE[name] for name in ("dropout", "embedding_dropout")}
-    return preset("base", {**rates, **small, **ground, **read, **changes})
+    return TransformerConfig.model_validate({**rates, **small, **ground, **read, **changes})
 
 
-def count(c: ModelConfig) -> int:
+def count(c: TransformerConfig) -> int:
     """Parameters, by the sums of the paper's formulas."""
 
     def attention(*, relative: bool = False) -> int:
@@ -125,7 +125,7 @@ TARGET = Tokens(torch.tensor([[1, 6, 8, 12, 14, 18], [1, 20, 24, 30, 0, 0]]), to
 LABELS = torch.tensor([[6, 8, 12, 14, 18, 2], [20, 24, 30, 2, 0, 0]])
 
 
-def observe(c: ModelConfig) -> tuple[int, float, float]:
+def observe(c: TransformerConfig) -> tuple[int, float, float]:
     """How many parameters there are, and the objective in training and else, everything drawn with one seed."""
     torch.manual_seed(3)
     model = build(c)
@@ -142,7 +142,7 @@ def test_a_gated_network_has_as_many_parameters_as_its_formulas():
     assert count(gated) - count(config()) == (3 + 6) * (SMALL["d_model"] + 1) * SMALL["d_ff"]
 
 
-@pytest.mark.parametrize("field", [name for name in ModelConfig.model_fields if name != "architecture"])
+@pytest.mark.parametrize("field", [name for name in TransformerConfig.model_fields if name != "architecture"])
 def test_no_field_is_unread(field):
     """A field that is new, and has no other value here yet, fails; tests/test_architectures.py reads this one."""
     ground, changed = config(field), config(field, OTHERS[field])

@@ -3,15 +3,15 @@
 import pytest
 import torch
 
-from transduce.config import ModelConfig, preset
+from transduce.config import TransformerConfig
 from transduce.models import Tokens, Transformer, build
 
 SOURCE, TARGET = 43, 31
 SIZES = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 28, "d_ff": 44, "heads": 4, "dropout": 0}
 
 
-def config(source: int | None = SOURCE) -> ModelConfig:
-    return preset("base", {**SIZES, "vocab_size": TARGET, "source_vocab_size": source})
+def config(source: int | None = SOURCE) -> TransformerConfig:
+    return TransformerConfig.model_validate({**SIZES, "vocab_size": TARGET, "source_vocab_size": source})
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from transduce.config import ModelConfig, preset
+from transduce.config import TransformerConfig, preset
 from transduce.layers import FeedForward, MultiHeadAttention, Residual, sinusoids
 from transduce.models import Model, Tokens, Transformer, build
 from transduce.models.stacks import DecoderLayer, EncoderLayer
@@ -22,8 +22,8 @@ SIZES = {
 }
 
 
-def config(**changes: object) -> ModelConfig:
-    return preset("base", {**SIZES, "norm_epsilon": 1e-5, **changes})
+def config(**changes: object) -> TransformerConfig:
+    return TransformerConfig.model_validate({**SIZES, "norm_epsilon": 1e-5, **changes})
 
 
 def copy_attention(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> None:
@@ -48,7 +48,7 @@ def copy_feed_forward(ours: nn.Module, theirs: nn.TransformerEncoderLayer | nn.T
     theirs.linear2.load_state_dict(ours.outer.state_dict())
 
 
-def torch_encoder_layer(layer: EncoderLayer, settings: ModelConfig) -> nn.TransformerEncoderLayer:
+def torch_encoder_layer(layer: EncoderLayer, settings: TransformerConfig) -> nn.TransformerEncoderLayer:
     theirs = nn.TransformerEncoderLayer(
         settings.d_model, settings.heads, settings.d_ff, 0.0, batch_first=True, norm_first=settings.norm == "pre"
     )
@@ -59,7 +59,7 @@ def torch_encoder_layer(layer: EncoderLayer, settings: ModelConfig) -> nn.Transf
     return theirs
 
 
-def torch_decoder_layer(layer: DecoderLayer, settings: ModelConfig) -> nn.TransformerDecoderLayer:
+def torch_decoder_layer(layer: DecoderLayer, settings: TransformerConfig) -> nn.TransformerDecoderLayer:
     theirs = nn.TransformerDecoderLayer(
         settings.d_model, settings.heads, settings.d_ff, 0.0, batch_first=True, norm_first=settings.norm == "pre"
     )
@@ -170,7 +170,7 @@ TWINS = {
 }
 
 
-def gradients(twin: nn.Module, names: dict[str, str], settings: ModelConfig) -> dict[str, torch.Tensor | None]:
+def gradients(twin: nn.Module, names: dict[str, str], settings: TransformerConfig) -> dict[str, torch.Tensor | None]:
     """The gradients of one of torch.nn's layers, by our names."""
     found: dict[str, torch.Tensor | None] = {}
     kinds = ("weight", "bias") if settings.attention_bias else ("weight",)

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from tests.bag_of_words import BagConfig, BagOfWords, install
-from transduce.config import Parallel, SpecialIds, TrainConfig, preset
+from transduce.config import Parallel, SpecialIds, TrainConfig, TransformerConfig
 from transduce.data import Batch, Store, make_batch, write_store
 from transduce.models import Tokens, TrainableModel, Transformer
 from transduce.training import (
@@ -54,7 +54,7 @@ DIVIDED: dict[int, list[list[list[int]]]] = {
 def _model(dropout: float = 0.0) -> Transformer:
     torch.manual_seed(5)
     changes = {"encoder_layers": 2, "decoder_layers": 1, "d_model": 12, "d_ff": 20, "heads": 3, "dropout": dropout}
-    return Transformer(preset("base", changes | {"label_smoothing": 0.1, "vocab_size": VOCABULARY}))
+    return Transformer(TransformerConfig.model_validate(changes | {"label_smoothing": 0.1, "vocab_size": VOCABULARY}))
 
 
 def _bag() -> BagOfWords:

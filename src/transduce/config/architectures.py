@@ -13,7 +13,7 @@ from pydantic_core import InitErrorDetails
 
 from transduce.config.model import TransformerConfig
 
-# A union where there are several: TransformerConfig | RecurrentConfig.
+# A union where there are several: TransformerConfig | AnotherConfig.
 ModelConfig = TransformerConfig
 
 SECTIONS: Final[Mapping[str, type[ModelConfig]]] = {"transformer": TransformerConfig}

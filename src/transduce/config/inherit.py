@@ -6,7 +6,8 @@ from typing import Any, Final, final
 
 from transduce.config.architectures import ModelConfig
 from transduce.config.errors import BadInputError
-from transduce.config.model import REGULARIZATION, VOCABULARY_SIZES
+from transduce.config.model import VOCABULARY_SIZES
+from transduce.config.section import regularization
 
 Table = dict[str, Any]
 
@@ -52,8 +53,9 @@ def inherit(table: Table, inherited: Inherited, place: Callable[[tuple[str, ...]
 
 def _join(section: Table, inherited: Inherited, place: Callable[[tuple[str, ...]], str]) -> Table:
     theirs = inherited.model.model_dump(exclude=set(VOCABULARY_SIZES))
+    changeable = regularization(type(inherited.model))
     for key, value in section.items():
-        free = key in REGULARIZATION or key not in theirs or (key in _DERIVED and value == 0)
+        free = key in changeable or key not in theirs or (key in _DERIVED and value == 0)
         if not free and value != theirs[key]:
             raise BadInputError(
                 f"{place(('model', key))} = {value!r}, but {inherited.name}, which the training begins with, has "

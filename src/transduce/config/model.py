@@ -4,7 +4,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from transduce.config.section import ALLOWED, REFUSED, Section, Setting, facts
+from transduce.config.section import ALLOWED, REFUSED, Section, Setting
 
 NormPosition = Literal["post", "pre"]
 Positions = Literal["sinusoidal", "learned", "relative", "none"]
@@ -218,11 +218,3 @@ class TransformerConfig(Section):
     def summary(self) -> str:
         """How large it is, for people."""
         return f"{self.encoder_layers} + {self.decoder_layers} layers, d_model {self.d_model:,}"
-
-
-# What changes how a model is trained, and not what it computes: weights do not depend on it.
-REGULARIZATION: Final = frozenset(
-    name
-    for name, field in TransformerConfig.model_fields.items()
-    if (setting := facts(field)) is not None and setting.resume == "allowed"
-)

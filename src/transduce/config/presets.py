@@ -1,11 +1,11 @@
-"""Published configurations as data: each is what it changes of the base model."""
+"""Published configurations as data: what each changes of the base model, or of another architecture's defaults."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, final
 
-from transduce.config.model import TransformerConfig
+from transduce.config.architectures import ModelConfig, read_model
 
 Changes = Mapping[str, Any]
 
@@ -15,8 +15,8 @@ Changes = Mapping[str, Any]
 class Published:
     """A published configuration.
 
-    ``meaning`` names its source and what its values mean; ``model`` is what it changes of the base model; ``regime``
-    what it changes of the defaults of the run file's other sections.
+    ``meaning`` names its source and what its values mean; ``model`` is what it changes of the base model, or of the
+    defaults of the ``architecture`` that it names; ``regime`` what it changes of the run file's other sections.
     """
 
     meaning: str
@@ -164,14 +164,14 @@ PUBLISHED: Final[Mapping[str, Published]] = MappingProxyType(
 )
 
 
-def preset(name: str, changes: Changes = MappingProxyType({})) -> TransformerConfig:
+def preset(name: str, changes: Changes = MappingProxyType({})) -> ModelConfig:
     """The preset of that name with further changes; widths of heads that neither names follow ``d_model / heads``.
 
     Raises:
         KeyError: There is no such preset.
         pydantic.ValidationError: The changes do not fit.
     """
-    return TransformerConfig.model_validate({**PUBLISHED[name].model, **changes})
+    return read_model({**PUBLISHED[name].model, **changes})
 
 
-PRESETS: Final[Mapping[str, TransformerConfig]] = MappingProxyType({name: preset(name) for name in PUBLISHED})
+PRESETS: Final[Mapping[str, ModelConfig]] = MappingProxyType({name: preset(name) for name in PUBLISHED})

@@ -105,6 +105,13 @@ def rename_keys(table: dict[str, object], section: type[BaseModel]) -> dict[str,
     return {names.get(key, key): value for key, value in table.items()}
 
 
+@lru_cache
+def regularization(section: type[BaseModel]) -> frozenset[str]:
+    """The settings of a model's section that change how it is trained, and not what its weights compute."""
+    known = ((name, facts(field)) for name, field in section.model_fields.items())
+    return frozenset(name for name, setting in known if setting is not None and setting.resume == "allowed")
+
+
 # TOML has lists, frozen sections have tuples.
 FROM_LIST: Final = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
 

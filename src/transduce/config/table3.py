@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Final, final
 
 from transduce.config.model import TransformerConfig
-from transduce.config.presets import PRESETS, PUBLISHED, preset
+from transduce.config.presets import PRESETS, PUBLISHED
 from transduce.config.run import TrainConfig
 
 SMALL: Final = "tiny"
@@ -60,7 +60,8 @@ def scale_preset(name: str, small: str = SMALL) -> TransformerConfig:
         KeyError: There is no such preset.
         pydantic.ValidationError: At this size the changes do not fit.
     """
-    return preset(small, {field: _scale(field, value, small) for field, value in PUBLISHED[name].model.items()})
+    changes = {field: _scale(field, value, small) for field, value in PUBLISHED[name].model.items()}
+    return TransformerConfig.model_validate({**PUBLISHED[small].model, **changes})
 
 
 def scale_steps(name: str, steps: int) -> int:

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from transduce.bundle import Bundle, load_bundle, load_settings
 from transduce.config import BadInputError, Inherited, ModelConfig, RunConfig, read_run
-from transduce.config.model import REGULARIZATION, VOCABULARY_SIZES
+from transduce.config.model import VOCABULARY_SIZES
+from transduce.config.section import regularization
 from transduce.models import TrainableModel, Transformer
 from transduce.text import Tokenizer, TokenizerPair
 from transduce.training import list_checkpoints, read_progress
@@ -20,8 +21,6 @@ from transduce.workflows.run_directory import RunDirectory
 
 _log = logging.getLogger(__name__)
 
-# Of a model, only these may differ from the one that it goes on from: no weight depends on them.
-_FREE: Final = {*VOCABULARY_SIZES, *REGULARIZATION}
 _NAMED: Final = 5
 
 
@@ -116,12 +115,13 @@ def initialize(model: TrainableModel, tokenizers: TokenizerPair, path: Path, *, 
 
 
 def _check_settings(new: ModelConfig, old: ModelConfig, path: Path) -> None:
-    was = old.model_dump(exclude=_FREE)
-    different = [
-        f"model.{key} is {value!r} but {was[key]!r} there"
-        for key, value in new.model_dump(exclude=_FREE).items()
-        if value != was[key]
-    ]
+    # Of a model, only these may differ from the one that it goes on from: no weight depends on them.
+    free = {*VOCABULARY_SIZES, *regularization(type(new))}
+    if type(new) is type(old):
+        was, now = old.model_dump(exclude=free), new.model_dump(exclude=free)
+    else:
+        was, now = {"architecture": old.architecture}, {"architecture": new.architecture}
+    different = [f"model.{key} is {value!r} but {was[key]!r} there" for key, value in now.items() if value != was[key]]
     if different:
         raise BadInputError(
             f"{path}: another model than this run's: {'; '.join(different)}: leave [model] out of the run file to take "
@@ -133,7 +133,7 @@ def _regularization(new: ModelConfig, old: ModelConfig) -> str:
     """What differs, in words."""
     different = [
         f"; model.{name} is {getattr(new, name)} ({getattr(old, name)} there)"
-        for name in sorted(REGULARIZATION)
+        for name in sorted(regularization(type(new)))
         if getattr(new, name) != getattr(old, name)
     ]
     return "".join(different)
