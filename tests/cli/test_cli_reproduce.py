@@ -4,7 +4,7 @@ import pytest
 
 from transduce.cli import main
 from transduce.cli.reproduce import _read_rows, _read_time
-from transduce.config import TABLE3
+from transduce.config import VARIATIONS
 
 pytest_plugins = ["tiny_run"]
 
@@ -13,7 +13,7 @@ pytest_plugins = ["tiny_run"]
 def called(monkeypatch):
     """What the verb asks its workflow for."""
     calls = []
-    monkeypatch.setattr("transduce.lab.reproduce.reproduce_table3", lambda *given: calls.append(given))
+    monkeypatch.setattr("transduce.lab.table3_trainings.reproduce_table3", lambda *given: calls.append(given))
     return calls
 
 
@@ -38,17 +38,31 @@ def test_rows_are_named_by_preset_or_part_and_come_in_the_table_s_order():
 def test_all_rows_are_the_default(called, tiny_run_file):
     assert main._run(["reproduce", "table3", "--data", str(tiny_run_file.parent)]) == 0
     [(plan, out, _, budget)] = called
-    assert (tuple(plan.rows), plan.seeds, plan.steps) == (TABLE3, 3, None)
+    assert (tuple(plan.rows), plan.seeds, plan.steps) == (VARIATIONS, 3, None)
     assert (str(out), budget) == ("runs/table3", math.inf)
     assert (plan.data.train[0].source, plan.data.dev.target) == ("train.src", "dev.trg")
 
 
 def test_options_reach_the_plan(called, tiny_run_file, tmp_path):
-    options = ["--budget", "3m", "--out", str(tmp_path), "--seeds", "2", "--rows", "C", "--steps", "20"]
+    options = [
+        "--budget",
+        "3m",
+        "--out",
+        str(tmp_path),
+        "--seeds",
+        "2",
+        "--rows",
+        "C",
+        "--steps",
+        "20",
+        "--norm",
+        "pre",
+    ]
     languages = ["--source-language", "trg", "--target-language", "src"]
     assert main._run(["reproduce", "table3", "--data", str(tiny_run_file.parent), *options, *languages]) == 0
     [(plan, out, _, budget)] = called
     assert (len(plan.rows), plan.seeds, plan.steps, out, budget) == (7, 2, 20, tmp_path, 180)
+    assert plan.norm == "pre"
     assert plan.data.train[0].source == "train.trg"
 
 

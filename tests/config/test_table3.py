@@ -2,7 +2,7 @@ from itertools import combinations
 
 import pytest
 
-from transduce.config import PRESETS, PUBLISHED, TABLE3, scale_preset, scale_steps
+from transduce.config import PRESETS, PUBLISHED, TABLE3, VARIATIONS, scale_preset, scale_steps
 
 # By hand: tiny has 4 layers for base's 6, d_model 128 for 512, d_ff 256 for 2048, 4 heads for 8, of width 32 for 64.
 SCALED = {
@@ -26,6 +26,15 @@ SCALED = {
     "table3-d-ls0.2": {"label_smoothing": 0.2},
     "table3-e": {"positions": "learned"},
     "big": {"d_model": 256, "d_ff": 512, "heads": 8, "dropout": 0.3, "embedding_dropout": 0.3},
+    # Half the heads, a quarter of the keys, as of d_model; the heads together are an eighth as wide, as is d_ff.
+    "aop1": {
+        **{"feed_forward": "parameter_attention", "parameter_heads": 4, "parameter_keys": 384},
+        **{"parameter_d_k": 16, "parameter_d_v": 16},
+    },
+    "aop2": {
+        **{"feed_forward": "parameter_attention", "parameter_heads": 8, "parameter_keys": 128},
+        **{"parameter_d_k": 16, "parameter_d_v": 16},
+    },
 }
 
 
@@ -35,17 +44,18 @@ def test_a_row_changes_tiny_as_it_changes_base(name):
 
 
 def test_scaled_to_base_itself_every_row_is_its_preset():
-    assert all(scale_preset(row.preset, "base") == PRESETS[row.preset] for row in TABLE3)
+    assert all(scale_preset(row.preset, "base") == PRESETS[row.preset] for row in VARIATIONS)
 
 
 def test_no_two_rows_become_one():
-    scaled = [scale_preset(row.preset) for row in TABLE3]
+    scaled = [scale_preset(row.preset) for row in VARIATIONS]
     assert all(one != other for one, other in combinations(scaled, 2))
 
 
 def test_the_table_has_every_row_once_base_first():
+    assert [row.preset for row in VARIATIONS] == list(SCALED)
     names = [row.preset for row in TABLE3]
-    assert names == list(SCALED)
+    assert names == list(SCALED)[:-2]
     assert set(names) == {"base", "big", *(name for name in PUBLISHED if name.startswith("table3"))}
 
 
@@ -66,3 +76,9 @@ def test_the_figures_say_what_the_text_of_the_paper_says():
     assert {part: sum(row.part == part for row in TABLE3) for part in ("(A)", "(B)", "(C)", "(D)", "(E)")} == {
         "(A)": 4, "(B)": 2, "(C)": 7, "(D)": 4, "(E)": 1,
     }  # fmt: skip
+
+
+def test_attention_over_parameters_is_beside_base_as_its_text_says():
+    base, first, second = TABLE3[0], *VARIATIONS[-2:]
+    assert first.bleu < base.bleu < second.bleu
+    assert second.perplexity < first.perplexity == base.perplexity

@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from transduce.config import TABLE3, BadInputError, read_run, scale_preset
+from transduce.config import VARIATIONS, BadInputError, RunConfig, read_run, scale_preset
 from transduce.lab import reproduce as module
+from transduce.lab import table3_trainings
 from transduce.lab.measurement import read_measurements
-from transduce.lab.reproduce import Plan, reproduce_table3
+from transduce.lab.regime import make_regime
 from transduce.lab.table3_page import import_draw
+from transduce.lab.table3_trainings import Plan, reproduce_table3
 from transduce.training import Progress, learning_rate, list_checkpoints
 from transduce.workflows.corpus_folder import find_corpora
 from transduce.workflows.prepare import load_prepared, share_preparation
@@ -19,7 +21,7 @@ from transduce.workflows.run_directory import RunDirectory
 
 pytest_plugins = ["tiny_run"]
 
-BASE, ROW = TABLE3[0], next(row for row in TABLE3 if row.preset == "table3-c-n2")
+BASE, ROW = VARIATIONS[0], next(row for row in VARIATIONS if row.preset == "table3-c-n2")
 NAMES = ["base-seed1", "base-seed2", "table3-c-n2-seed1", "table3-c-n2-seed2"]
 
 
@@ -31,7 +33,7 @@ def silent(_):
 def _no_picture():
     """Drawing takes longer than these trainings, and has its own test."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(module, "import_draw", lambda: lambda lines, path: path.write_text(str(len(lines))))
+        patched.setattr(table3_trainings, "import_draw", lambda: lambda lines, path: path.write_text(str(len(lines))))
         yield
 
 
@@ -81,7 +83,7 @@ def test_every_row_is_trained_with_every_seed_base_first(finished):
     rows = {row["row"]: row for row in json.loads((out / "table3.json").read_text())["rows"]}
     assert [name for name, row in rows.items() if row["runs"]] == ["base", "table3-c-n2"]
     assert rows["table3-c-n2"]["loss_difference"]["spread"] > 0
-    assert (out / "table3.png").read_text() == "20"
+    assert (out / "table3.png").read_text() == "22"
 
 
 def test_each_run_is_what_the_row_says(finished):
@@ -147,7 +149,7 @@ def test_the_budget_ends_a_training_that_the_next_session_goes_on_with(plan, fin
         reproduce_table3(plan, tmp_path, said.append, budget=1.0)
     assert [step for step, _ in list_checkpoints(RunDirectory(tmp_path / "base-seed1").checkpoints)] == [1]
     assert said[-1].endswith("0 of 1 trainings: the budget is used up, the same command goes on")
-    assert (tmp_path / "table3.md").read_text().count("| not run |") == 20
+    assert (tmp_path / "table3.md").read_text().count("| not run |  |") == 22
     reproduce_table3(plan, tmp_path, silent)
     assert trained == ["base-seed1", "base-seed1"]
     # In two pieces or in one: the same.
@@ -189,7 +191,7 @@ def test_the_last_weights_are_measured_even_where_earlier_ones_were_better(finis
     assert again.model_copy(update={"seconds": 0.0}) == runs(finished[0], "base")[0]
 
 
-def test_ten_epochs_are_the_default(plan, tmp_path, monkeypatch):
+def test_twenty_epochs_are_the_default(plan, tmp_path, monkeypatch):
     asked = []
 
     def train(config, run, **_):
@@ -198,29 +200,52 @@ def test_ten_epochs_are_the_default(plan, tmp_path, monkeypatch):
 
     monkeypatch.setattr(module, "train_run", train)
     reproduce_table3(replace(plan, steps=None), tmp_path, silent)
-    # 211 pairs of at most 6 words and end symbols: batches of 2,048 tokens a side.
+    # 211 pairs of at most 6 words and end symbols: batches of 1,280 tokens a side.
     store = load_prepared(RunDirectory(tmp_path / "base-seed1")).train
     tokens = max(store.tokens) + len(store)
-    assert tokens <= 2048 * asked[0].max_steps / 10 < tokens + 2048
+    assert tokens <= 1280 * asked[0].max_steps / 20 < tokens + 2 * 1280  # one of them is not full
 
 
-@pytest.mark.parametrize(("steps", "warmup", "cooldown"), [(20, 2, 5), (2600, 325, 650), (40_000, 4000, 10_000)])
-def test_the_rate_peaks_at_a_five_hundredth_whatever_the_length(steps, warmup, cooldown):
-    regime = module._regime(steps)
+@pytest.mark.parametrize(("steps", "warmup", "cooldown"), [(20, 2, 11), (8000, 960, 4400), (40_000, 4000, 22_000)])
+def test_the_rate_peaks_where_it_is_told_whatever_the_length(steps, warmup, cooldown):
+    regime = make_regime(steps, 0.003, 128)
     assert (regime.warmup_steps, regime.cooldown_steps) == (warmup, cooldown)
     rates = [learning_rate(step, 128, warmup, regime.learning_rate_factor) for step in range(1, steps)]
-    assert max(rates) == rates[warmup - 1] == pytest.approx(0.002)
+    assert max(rates) == rates[warmup - 1] == pytest.approx(0.003)
 
 
 def test_big_has_three_times_the_steps_and_no_more_warm_up(plan):
-    config = module.RunConfig(data=plan.data, model=scale_preset("base"), train=module._regime(40_000))
-    big = module._configure(config, TABLE3[-1], 7).train
-    assert (big.max_steps, big.seed, big.warmup_steps, big.cooldown_steps) == (120_000, 7, 4000, 10_000)
+    config = RunConfig(data=plan.data, model=scale_preset("base"), train=make_regime(40_000, 0.004, 128))
+    row = next(row for row in VARIATIONS if row.preset == "big")
+    big = table3_trainings._configure(config, row, 7).train
+    assert (big.max_steps, big.seed, big.warmup_steps, big.cooldown_steps) == (120_000, 7, 4000, 22_000)
     assert big.validate_every == 120_000
 
 
+def test_the_norm_is_that_of_all_rows(plan, tmp_path, monkeypatch):
+    asked = []
+
+    def train(config, run, base, seconds, own_process):
+        asked.append(config.model)
+        return False
+
+    monkeypatch.setattr(module, "_train", train)
+    monkeypatch.setattr(module, "is_measured", lambda run: run.root.name == "base-seed1")
+    reproduce_table3(replace(plan, seeds=1, norm="pre"), tmp_path, silent)
+    assert asked == [scale_preset("table3-c-n2", norm="pre")]
+    assert read_run(tmp_path / "base-seed1" / "run.toml").model == scale_preset("base", norm="pre")
+
+
+def test_what_a_row_was_begun_as_is_compared_too(plan, finished, tmp_path):
+    out = shutil.copytree(finished[0], tmp_path / "out")
+    path = out / "table3-c-n2-seed1" / "run.toml"
+    path.write_text(path.read_text().replace("d_ff = 256", "d_ff = 257"))
+    with pytest.raises(BadInputError, match=r"model\.d_ff was 257 and is 256: give those again"):
+        reproduce_table3(plan, out, silent)
+
+
 def test_other_steps_are_refused(plan, finished):
-    message = r"holds a table of other settings: train.max_steps was 2 and is 4 \(and 2 more\): give those again"
+    message = r"holds a table of other settings: train.max_steps was 2 and is 4 \(and 3 more\): give those again"
     with pytest.raises(BadInputError, match=message):
         reproduce_table3(replace(plan, steps=4), finished[0], silent)
 
@@ -253,7 +278,7 @@ def test_without_matplotlib_there_is_a_table_and_a_line(plan, finished, tmp_path
     out = shutil.copytree(finished[0], tmp_path / "out")
     for name in ("table3.md", "table3.png"):
         (out / name).unlink()
-    monkeypatch.setattr(module, "import_draw", import_draw)
+    monkeypatch.setattr(table3_trainings, "import_draw", import_draw)
     monkeypatch.setitem(sys.modules, "transduce.lab.table3_plot", None)
     said = []
     reproduce_table3(plan, out, said.append)

@@ -6,9 +6,10 @@ import math
 import pytest
 import torch
 
-from transduce.config import TABLE3, DataConfig, RunConfig, TrainConfig, scale_preset
+from transduce.config import VARIATIONS, DataConfig, RunConfig, TrainConfig, scale_preset
+from transduce.lab.figure import Figure
 from transduce.lab.measurement import Measurement, read_measurements
-from transduce.lab.table3 import Figure, make_lines
+from transduce.lab.table3 import make_lines
 from transduce.lab.table3_page import import_draw, write_table3
 from transduce.models import build
 
@@ -71,12 +72,16 @@ def test_every_row_can_be_built_and_those_of_constant_cost_are_as_large_as_base(
         with torch.device("meta"):
             return sum(weight.numel() for weight in build(scale_preset(row.preset)).parameters())
 
-    sizes = {row.preset: size(row) for row in TABLE3}
-    assert {sizes[row.preset] for row in TABLE3 if row.part in ("base", "(A)", "(D)")} == {sizes["base"]}
+    sizes = {row.preset: size(row) for row in VARIATIONS}
+    assert {sizes[row.preset] for row in VARIATIONS if row.part in ("base", "(A)", "(D)")} == {sizes["base"]}
+    # A feed-forward network in place of attention over parameters has biases.
+    assert sizes["aop1"] == sizes["aop2"] == sizes["base"] - 8 * (128 + 256)
     # Keys and queries of 12 attentions, a quarter and a half as wide.
     assert sizes["base"] - sizes["table3-b-dk16"] == 12 * 2 * 128 * 4 * (32 - 8)
     assert sizes["base"] - sizes["table3-b-dk32"] == 12 * 2 * 128 * 4 * (32 - 16)
-    assert max(sizes, key=lambda name: sizes[name]) == max(TABLE3, key=lambda row: row.millions or 0).preset == "big"
+    assert (
+        max(sizes, key=lambda name: sizes[name]) == max(VARIATIONS, key=lambda row: row.millions or 0).preset == "big"
+    )
 
 
 def test_the_spread_is_the_sample_standard_deviation():
@@ -110,10 +115,11 @@ def test_rows_without_base_have_no_difference():
 def test_the_page(folder, config):
     write_table3(folder, config, None)
     page = (folder / "table3.md").read_text(encoding="utf-8")
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| ")]
+    table, conclusions = page.split("## What the paper concludes")
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if line.startswith("| ")]
     assert len({len(row) for row in rows}) == 1
     header, _, base, *others = rows
-    assert len(others) == 19
+    assert len(others) == 21
     assert header[:3] == ["row", "paper", "here"]
     assert base[:2] == [
         "base",
@@ -128,6 +134,8 @@ def test_the_page(folder, config):
     assert by_paper["ε_ls 0.0"][3:9] == ["1", "2.34", "4.00", "-0.693", "21.5", "+0.5"]
     assert by_paper["d_k 16"][2:9] == ["d_k 8", "not run", "", "", "", "", ""]
     assert by_paper["d_model 1024, d_ff 4096, h 16, P_drop 0.3, 300,000 steps"][2].endswith("P_drop 0.3, 3,000 steps")
+    assert by_paper["h_p 16, d_pk 64, d_pv 64, n_p 512"][2:4] == ["h_p 8, d_pk 16, d_pv 16, n_p 128", "not run"]
+    assert "| bigger models are better (6.2) | c-n2 | Δ loss | +0.217 | +2.000 ± 0.745 | holds |" in conclusions
     assert "6 trainings, 9 minutes of training in all, on abacus" in page
 
 
@@ -135,8 +143,8 @@ def test_the_data_hold_every_training_and_the_settings(folder, config):
     write_table3(folder, config, None)
     data = json.loads((folder / "table3.json").read_text(encoding="utf-8"))
     assert data["settings"]["train"]["max_steps"] == 1000
-    assert len(data["rows"]) == 20
-    base, big = data["rows"][0], data["rows"][-1]
+    assert len(data["rows"]) == 22
+    base, big = data["rows"][0], data["rows"][19]
     assert [run["bleu"] for run in base["runs"]] == [20.0, 21.0, 22.0]
     assert base["bleu"] == {"mean": 21.0, "spread": 1.0}
     assert (big["runs"], big["bleu"], big["paper"]["millions"]) == ([], None, 213)

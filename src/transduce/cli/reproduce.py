@@ -25,15 +25,20 @@ def reproduce(
     rows: Annotated[
         str,
         typer.Option(
-            metavar="R,...", help="Comma-separated: presets, or A, B, C, D, E for a part; base is always among them."
+            metavar="R,...",
+            help="Comma-separated: presets, or A, B, C, D, E, AOP for a part; base is always among them.",
         ),
-    ] = "base,A,B,C,D,E,big",
+    ] = "base,A,B,C,D,E,big,AOP",
     steps: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="N", help="Steps of each training of base; others in proportion. [default: ten epochs]"
+            min=1, metavar="N", help="Steps of each training of base; others in proportion. [default: 20 epochs]"
         ),
     ] = None,
+    norm: Annotated[
+        Literal["post", "pre"],
+        typer.Option(help="Where all rows have LayerNorm; post: the paper's; pre: learns in fewer steps."),
+    ] = "post",
     source_language: Annotated[
         str | None, typer.Option(metavar="L", help="The source language. [default: what DIR has, English first]")
     ] = None,
@@ -46,11 +51,11 @@ def reproduce(
     seconds = _read_time(budget)
     chosen = _read_rows(rows)
 
-    from transduce.lab.reproduce import Plan, reproduce_table3
+    from transduce.lab.table3_trainings import Plan, reproduce_table3
     from transduce.workflows.corpus_folder import find_corpora
 
     corpora = find_corpora(data, source_language, target_language)
-    plan = Plan(corpora, chosen, seeds, steps, own_process=True)
+    plan = Plan(corpora, chosen, seeds, steps, norm, own_process=True)
     reproduce_table3(plan, out or Path("runs") / table, typer.echo, seconds)
 
 
@@ -72,11 +77,11 @@ def _read_time(text: str | None) -> float:
 
 def _read_rows(text: str) -> "Sequence[Table3Row]":
     """The rows named, in the table's order."""
-    from transduce.config import TABLE3, BadInputError
+    from transduce.config import VARIATIONS, BadInputError
 
     wanted = {name.strip() for name in text.split(",")}
-    names = {row.preset: {row.preset, row.part.strip("()")} for row in TABLE3}
+    names = {row.preset: {row.preset, row.part.strip("()")} for row in VARIATIONS}
     if unknown := sorted(wanted - set().union(*names.values())):
-        parts = dict.fromkeys(name for row in TABLE3 for name in (row.part.strip("()"), row.preset))
+        parts = dict.fromkeys(name for row in VARIATIONS for name in (row.part.strip("()"), row.preset))
         raise BadInputError(f"--rows {unknown[0]}: choose from {', '.join(parts)}")
-    return [row for row in TABLE3 if wanted & names[row.preset]]
+    return [row for row in VARIATIONS if wanted & names[row.preset]]

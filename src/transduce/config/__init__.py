@@ -6,11 +6,11 @@ from transduce.config.errors import BadInputError, StoppedError, TransduceError
 from transduce.config.generation import GenerationChanges, GenerationConfig, LengthPenaltyKind, Stopping
 from transduce.config.inherit import Inherited
 from transduce.config.metrics import METRICS, Metric, MetricKey
-from transduce.config.model import TransformerConfig
+from transduce.config.model import NormPosition, TransformerConfig
 from transduce.config.presets import PRESETS, PUBLISHED, preset
 from transduce.config.run import Parallel, Precision, RunConfig, TrainConfig, TrainingPrecision
 from transduce.config.table2 import TABLE2, Table2Row
-from transduce.config.table3 import TABLE3, Table3Row, scale_preset, scale_steps
+from transduce.config.table3 import TABLE3, VARIATIONS, Table3Row, scale_preset, scale_steps
 from transduce.config.tokenizer import SideConfig, SpecialIds, TokenizerConfig, VocabularyConfig
 from transduce.config.toml import read_run, write_run
 
@@ -20,6 +20,7 @@ __all__ = [
     "PUBLISHED",
     "TABLE2",
     "TABLE3",
+    "VARIATIONS",
     "BadInputError",
     "Corpus",
     "DataConfig",
@@ -30,6 +31,7 @@ __all__ = [
     "Metric",
     "MetricKey",
     "ModelConfig",
+    "NormPosition",
     "Parallel",
     "Precision",
     "RunConfig",

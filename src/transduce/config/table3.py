@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final, final
 
-from transduce.config.model import TransformerConfig
+from transduce.config.model import NormPosition, TransformerConfig
 from transduce.config.presets import PRESETS, PUBLISHED
 from transduce.config.run import TrainConfig
 
@@ -49,19 +49,29 @@ TABLE3: Final = (
     Table3Row("big", "big", 4.33, 26.4, 213),
 )
 
+# The supplementary section "Two Feed-Forward Layers = Attention over Parameters": its table has the same base.
+SUPPLEMENT: Final = (
+    Table3Row("aop1", "(AOP)", 4.92, 25.5, 65),
+    Table3Row("aop2", "(AOP)", 4.86, 25.9, 65),
+)
+VARIATIONS: Final = (*TABLE3, *SUPPLEMENT)
 
-def scale_preset(name: str, small: str = SMALL) -> TransformerConfig:
+
+def scale_preset(name: str, small: str = SMALL, norm: NormPosition = "post") -> TransformerConfig:
     """The small preset with the relative changes that a row makes of base.
 
     A count or width n becomes n small / base, rounded, at least 1; rates and choices stay as they are; widths of heads
-    that the row leaves out follow ``d_model / heads``.
+    that the row leaves out follow ``d_model / heads``. Attention over parameters has as many as the feed-forward
+    network that it replaces, and the same share of them in its keys and values. ``norm`` is the same for all rows.
 
     Raises:
         KeyError: There is no such preset.
         pydantic.ValidationError: At this size the changes do not fit.
     """
     changes = {field: _scale(field, value, small) for field, value in PUBLISHED[name].model.items()}
-    return TransformerConfig.model_validate({**PUBLISHED[small].model, **changes})
+    if changes.get("feed_forward") == "parameter_attention":
+        changes |= _scale_parameter_attention(name, small)
+    return TransformerConfig.model_validate({**PUBLISHED[small].model, **changes, "norm": norm})
 
 
 def scale_steps(name: str, steps: int) -> int:
@@ -72,6 +82,26 @@ def scale_steps(name: str, steps: int) -> int:
 
 
 def _scale(field: str, value: Any, small: str) -> Any:  # noqa: ANN401 - a preset's values are of any type
-    if type(value) is not int:
-        return value
-    return max(1, round(value * getattr(PRESETS[small], field) / getattr(PRESETS["base"], field)))
+    return max(1, round(value * _ratio(field, small))) if type(value) is int else value
+
+
+def _scale_parameter_attention(name: str, small: str) -> dict[str, int]:
+    """Of h_p heads of width d_p with n_p keys: 2 h_p d_p (d_model + n_p) parameters in place of 2 d_model d_ff.
+
+    So h_p d_p becomes as much smaller as d_ff, and n_p as d_model.
+    """
+    row, heads = PRESETS[name], _ratio("heads", small)
+    assert row.architecture == "transformer"
+    ratios = {
+        "parameter_heads": heads,
+        "parameter_d_k": _ratio("d_ff", small) / heads,
+        "parameter_d_v": _ratio("d_ff", small) / heads,
+        "parameter_keys": _ratio("d_model", small),
+    }
+    return {field: max(1, round(getattr(row, field) * ratio)) for field, ratio in ratios.items()}
+
+
+def _ratio(field: str, small: str) -> float:
+    """How large the small preset is, base being 1."""
+    ratio: float = getattr(PRESETS[small], field) / getattr(PRESETS["base"], field)
+    return ratio

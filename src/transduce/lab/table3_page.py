@@ -5,10 +5,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from transduce.config import PRESETS, TABLE3, RunConfig, TrainConfig, scale_preset, scale_steps
+from transduce.config import PRESETS, VARIATIONS, RunConfig, TrainConfig, scale_preset, scale_steps
 from transduce.config.disk import write_whole
+from transduce.lab.figure import write_figure
 from transduce.lab.measurement import read_measurements
-from transduce.lab.table3 import Figure, Line, describe, make_lines
+from transduce.lab.table3 import Line, describe, make_lines
+from transduce.lab.table3_conclusions import judge
+from transduce.lab.table3_conclusions import to_markdown as conclusions_to_markdown
 
 Draw = Callable[[Sequence[Line], Path], None]
 
@@ -32,11 +35,14 @@ def import_draw() -> Draw | None:
 
 def write_table3(out: Path, config: RunConfig, draw: Draw | None) -> None:
     """Write what all finished trainings of the folder come to; ``config`` is base's."""
-    lines = make_lines(config.train.max_steps, lambda name: read_measurements(out, name))
+    assert config.model.architecture == "transformer"
+    lines = make_lines(config.train.max_steps, lambda name: read_measurements(out, name), config.model.norm)
     settings = config.model_dump(
         exclude={"model": {"vocab_size", "source_vocab_size"}, "train": {"max_minutes", "seed"}}
     )
-    write_whole(out / _DATA, json.dumps({"settings": settings, "rows": to_data(lines)}, indent=2) + "\n")
+    conclusions = [vars(each) | {"conclusion": vars(each.conclusion)} for each in judge(lines)]
+    data = {"settings": settings, "rows": to_data(lines), "conclusions": conclusions}
+    write_whole(out / _DATA, json.dumps(data, indent=2) + "\n")
     write_whole(out / PAGE, to_markdown(lines, _about(config, lines)))
     if draw:
         draw(lines, out / _PLOT)
@@ -46,7 +52,8 @@ def to_markdown(lines: Sequence[Line], about: Sequence[str]) -> str:
     """The page: the lines about the trainings, the table, and how to read it."""
     rows = [_COLUMNS, ("---",) * len(_COLUMNS), *map(_cells, lines)]
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    return "\n\n".join(["# Table 3, scaled down", *about, table, _NOTES]) + "\n"
+    conclusions = ["## What the paper concludes", conclusions_to_markdown(judge(lines)), _VERDICTS]
+    return "\n\n".join(["# Table 3, scaled down", *about, table, _NOTES, *conclusions]) + "\n"
 
 
 def to_data(lines: Sequence[Line]) -> list[dict[str, Any]]:
@@ -75,7 +82,7 @@ def to_data(lines: Sequence[Line]) -> list[dict[str, Any]]:
 
 
 def _cells(line: Line) -> tuple[str, ...]:
-    row, is_base = line.row, line.row is TABLE3[0]
+    row, is_base = line.row, line.row is VARIATIONS[0]
     steps = TrainConfig().max_steps
     longer = scale_steps(row.preset, steps) != steps
     paper = describe(PRESETS[row.preset], PRESETS["base"])
@@ -85,10 +92,10 @@ def _cells(line: Line) -> tuple[str, ...]:
         ours = (
             str(len(line.runs)),
             f"{line.runs[0].parameters / 1e6:.2f}",
-            _figure(line.ours.perplexity, ".2f"),
-            _figure(line.loss, "+.3f"),
-            _figure(line.ours.bleu, ".1f"),
-            _figure(line.bleu, "+.1f"),
+            write_figure(line.ours.perplexity, ".2f"),
+            write_figure(line.loss, "+.3f"),
+            write_figure(line.ours.bleu, ".1f"),
+            write_figure(line.bleu, "+.1f"),
         )
     return (
         row.part,
@@ -103,18 +110,14 @@ def _cells(line: Line) -> tuple[str, ...]:
     )
 
 
-def _figure(figure: Figure | None, form: str) -> str:
-    if figure is None:
-        return ""
-    return f"{figure.mean:{form}}" + (f" ± {figure.spread:{form.lstrip('+')}}" if figure.spread is not None else "")
-
-
 def _about(config: RunConfig, lines: Sequence[Line]) -> list[str]:
     train, generation = config.train, config.generation
     corpus = config.data.train[0]
     runs = [run for line in lines for run in line.runs]
+    pre = config.model.architecture == "transformer" and config.model.norm == "pre"
+    norm = ", all rows with the norm in front of the sub-layers, which is not the paper's" if pre else ""
     about = [
-        f"`{config.data.root}`, {corpus.source} to {corpus.target}. Base is the preset `tiny`. A training has "
+        f"`{config.data.root}`, {corpus.source} to {corpus.target}. Base is the preset `tiny`{norm}. A training has "
         f"{train.max_steps:,} steps of at most {train.batch_tokens:,} tokens a side, {train.warmup_steps:,} of them "
         f"warm-up, a rate factor of {train.learning_rate_factor:.3f}, and a rate that falls to nothing over the last "
         f"{train.cooldown_steps:,}. "
@@ -137,3 +140,9 @@ on newstest2013. PPL is perplexity per token, the end symbol counted; it and BLE
 weights after the last step. A figure is the mean over the seeds ± their sample standard deviation. Δ is the difference
 to base: Δ loss of ln PPL, in nats per token, Δ BLEU of BLEU; its ± is what the difference of one training of the row
 and one of base spreads by (the root of the sum of both variances). One seed has no spread."""
+
+_VERDICTS: Final = """\
+"holds": the difference to base has the paper's sign and is more than two standard errors; "does not": the other sign;
+"undecided": less than two. Of rows that are "nearly identical" there, "holds" is less than two and "does not" more. The
+standard error is of the difference of the means, s sqrt(1/n + 1/n_base), s^2 being the variance over seeds of all rows
+together. Loss is ln PPL: less is better."""

@@ -8,8 +8,9 @@ from typing import Final
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
-from transduce.config import PRESETS, TABLE3
-from transduce.lab.table3 import Figure, Line, describe
+from transduce.config import PRESETS, VARIATIONS
+from transduce.lab.figure import Figure
+from transduce.lab.table3 import Line, describe
 
 # Okabe and Ito's colours, which colour-blind readers tell apart; the markers differ too.
 _PAPER: Final = "#D55E00"
@@ -19,7 +20,7 @@ _APART: Final = 0.16  # of a row's height, so that no marker hides another
 
 def draw(lines: Sequence[Line], path: Path) -> None:
     """Write a picture of two panels, dev loss and BLEU: in each line a row of the table, the paper's and ours."""
-    rows = [line for line in lines if line.row is not TABLE3[0]]
+    rows = [line for line in lines if line.row is not VARIATIONS[0]]
     base = lines[0].ours
     canvas = Canvas(figsize=(11, 7.5), layout="constrained")
     left, right = canvas.subplots(1, 2, sharey=True)
