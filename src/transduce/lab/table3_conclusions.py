@@ -75,8 +75,8 @@ def judge(lines: Sequence[Line]) -> list[Judged]:
 
 def to_markdown(judged: Sequence[Judged]) -> str:
     """All of them as a table."""
-    rows = [("conclusion", "row", "figure", "paper", "here ± standard error", "verdict"), ("---",) * 6]
-    rows += [_cells(each) for each in judged]
+    head = ("conclusion", "row", "figure", "paper", "here ± standard error", "verdict")
+    rows = [head, ("---",) * len(head), *map(_cells, judged)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
