@@ -4,7 +4,7 @@ import pytest
 
 from transduce.cli import main
 from transduce.cli.reproduce import _read_rows, _read_time
-from transduce.config import VARIATIONS
+from transduce.config import SYSTEMS, VARIATIONS
 
 pytest_plugins = ["tiny_run"]
 
@@ -100,6 +100,29 @@ def test_bad_input_is_one_line_and_a_2(tiny_run_file, tmp_path, capsys, options,
     assert named in shown.err
     assert shown.err.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_table2_has_systems_for_rows(tiny_run_file, monkeypatch):
+    calls = []
+    monkeypatch.setattr("transduce.lab.table2_trainings.reproduce_table2", lambda *given: calls.append(given))
+    data = ["reproduce", "table2", "--data", str(tiny_run_file.parent)]
+    assert main._run([*data, "--budget", "2m", "--seeds", "2"]) == 0
+    assert main._run([*data, "--rows", "single-head", "--steps", "7"]) == 0
+    [(plan, out, _, budget), (other, *_)] = calls
+    assert (tuple(plan.systems), plan.seeds, plan.steps, str(out), budget) == (SYSTEMS, 2, None, "runs/table2", 120)
+    assert ([system.name for system in other.systems], other.steps) == (["single-head"], 7)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--rows", "base"], "--rows base: choose from transformer, single-head"),
+        (["--norm", "pre"], "--norm pre: is for table3"),
+    ],
+)
+def test_what_is_table3_s_alone_is_refused(tiny_run_file, capsys, options, named):
+    assert main._run(["reproduce", "table2", "--data", str(tiny_run_file.parent), *options]) == 2
+    assert named in capsys.readouterr().err
 
 
 def test_there_is_no_other_table(capsys):

@@ -8,14 +8,15 @@ from dataclasses import replace
 import pytest
 
 from transduce.config import VARIATIONS, BadInputError, RunConfig, read_run, scale_preset
+from transduce.lab import measurement, table3_trainings
 from transduce.lab import reproduce as module
-from transduce.lab import table3_trainings
 from transduce.lab.measurement import read_measurements
 from transduce.lab.regime import make_regime
 from transduce.lab.table3_page import import_draw
 from transduce.lab.table3_trainings import Plan, reproduce_table3
 from transduce.training import Progress, learning_rate, list_checkpoints
 from transduce.workflows.corpus_folder import find_corpora
+from transduce.workflows.evaluate import Examples
 from transduce.workflows.prepare import load_prepared, share_preparation
 from transduce.workflows.run_directory import RunDirectory
 
@@ -70,9 +71,12 @@ def trained(monkeypatch):
     return names
 
 
+CLOCK = {"seconds": 0.0, "flops_by_time": None, "decoded_sentences": None, "decoded_tokens": None}
+
+
 def runs(out, name):
-    """Measurements without the time they took."""
-    return [run.model_copy(update={"seconds": 0.0}) for run in read_measurements(out, name)]
+    """Measurements without what the clock says of them."""
+    return [run.model_copy(update=CLOCK) for run in read_measurements(out, name)]
 
 
 def test_every_row_is_trained_with_every_seed_base_first(finished):
@@ -112,6 +116,39 @@ def test_seeds_differ_and_are_measured_after_the_last_step(finished):
     assert one.perplexity != other.perplexity
     assert (one.steps, other.steps) == (2, 2)
     assert one.signature.startswith("nrefs:1|")
+
+
+def test_speed_cost_and_scores_by_length_are_measured(plan, finished):
+    out, _ = finished
+    run = read_measurements(out, "base")[0]
+    # Three sentences of at most six words; steps of a tiny model ask for far less than the machine could do.
+    assert [(group.first, group.last) for group in run.by_length] in ([(1, 5)], [(1, 5), (6, 10)])
+    assert sum(group.sentences for group in run.by_length) == 3
+    assert run.decoded_tokens >= run.decoded_sentences > 0  # an empty output has its end symbol
+    assert 0 < run.flops_counted < run.flops_by_time
+    # 6 FLOPs for each parameter of the decoder and token, at least, but for the source's share of the embeddings.
+    assert run.flops_counted > 6 * 4 * (8 * 128**2 + 2 * 128 * 256) * run.target_tokens
+
+
+def test_sentences_are_grouped_by_the_words_of_their_sources():
+    sources = [" ".join("x" * words) for words in (1, 5, 6, 20, 21, 30, 31, 90)]
+    outputs = [f"an output of number {words}" for words in "12345678"]
+    examples = Examples(sources, [*outputs[:7], "nothing of the kind"])
+    groups = list(measurement._score_by_length(examples, outputs))
+    assert [(group.first, group.last, group.sentences) for group in groups] == [
+        *((1, 5, 2), (6, 10, 1), (16, 20, 1), (21, 30, 2), (31, None, 2)),
+    ]
+    assert [round(group.bleu) for group in groups[:4]] == [100] * 4
+    assert groups[4].bleu < 60
+
+
+def test_what_was_measured_before_there_was_speed_is_read(finished, tmp_path):
+    out = shutil.copytree(finished[0], tmp_path / "out")
+    path = out / "base-seed1" / "measured.json"
+    newer = ("flops_counted", "flops_by_time", "decoded_sentences", "decoded_tokens", "by_length")
+    path.write_text(json.dumps({key: value for key, value in json.loads(path.read_text()).items() if key not in newer}))
+    old = read_measurements(out, "base")[0]
+    assert (old.bleu, old.decoded_tokens, old.by_length) == (runs(out, "base")[0].bleu, None, ())
 
 
 def test_what_is_finished_is_never_repeated(plan, finished, trained, tmp_path):
@@ -188,7 +225,7 @@ def test_the_last_weights_are_measured_even_where_earlier_ones_were_better(finis
     shutil.rmtree(out / "base-seed1" / "best")
     shutil.copytree(out / "base-seed2" / "best", out / "base-seed1" / "best")
     again = module.measure(RunDirectory(out / "base-seed1"))
-    assert again.model_copy(update={"seconds": 0.0}) == runs(finished[0], "base")[0]
+    assert again.model_copy(update=CLOCK) == runs(finished[0], "base")[0]
 
 
 def test_twenty_epochs_are_the_default(plan, tmp_path, monkeypatch):

@@ -3,16 +3,18 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, assert_never
 
 import typer
 
 if TYPE_CHECKING:
-    from transduce.config import Table3Row
+    from transduce.config import System, Table3Row
+
+T = TypeVar("T")
 
 
 def reproduce(
-    table: Annotated[Literal["table3"], typer.Argument(help="Which table of the paper.", show_choices=True)],
+    table: Annotated[Literal["table2", "table3"], typer.Argument(help="Which table of the paper.", show_choices=True)],
     data: Annotated[
         Path,
         typer.Option(metavar="DIR", help="Where train.LANGUAGE and dev.LANGUAGE are, plain, .gz or .zst; val will do."),
@@ -23,22 +25,28 @@ def reproduce(
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where it all goes. [default: runs/TABLE]")] = None,
     seeds: Annotated[int, typer.Option(min=1, metavar="N", help="Trainings of each row, each with its own seed.")] = 3,
     rows: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="R,...",
-            help="Comma-separated: presets, or A, B, C, D, E, AOP for a part; base is always among them.",
+            help="Comma-separated. table3: presets, or A, B, C, D, E, AOP for a part; table2: systems; the first row "
+            "of the table is always among them. [default: all]",
         ),
-    ] = "base,A,B,C,D,E,big,AOP",
+    ] = None,
     steps: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="N", help="Steps of each training of base; others in proportion. [default: 20 epochs]"
+            min=1,
+            metavar="N",
+            help="Steps of each training of table3's base, others in proportion, or of table2's systems at equal "
+            "parameters. [default: 20 epochs]",
         ),
     ] = None,
     norm: Annotated[
-        Literal["post", "pre"],
-        typer.Option(help="Where all rows have LayerNorm; post: the paper's; pre: learns in fewer steps."),
-    ] = "post",
+        Literal["post", "pre"] | None,
+        typer.Option(
+            help="table3: where all rows have LayerNorm; post: the paper's; pre: learns in fewer steps. [default: post]"
+        ),
+    ] = None,
     source_language: Annotated[
         str | None, typer.Option(metavar="L", help="The source language. [default: what DIR has, English first]")
     ] = None,
@@ -48,15 +56,30 @@ def reproduce(
 
     The same command goes on where it was interrupted, or where its budget ended.
     """
-    seconds = _read_time(budget)
-    chosen = _read_rows(rows)
-
-    from transduce.lab.table3_trainings import Plan, reproduce_table3
+    from transduce.config import BadInputError
     from transduce.workflows.corpus_folder import find_corpora
 
-    corpora = find_corpora(data, source_language, target_language)
-    plan = Plan(corpora, chosen, seeds, steps, norm, own_process=True)
-    reproduce_table3(plan, out or Path("runs") / table, typer.echo, seconds)
+    seconds = _read_time(budget)
+    out = out or Path("runs") / table
+    match table:
+        case "table2":
+            if norm is not None:
+                raise BadInputError(f"--norm {norm}: is for table3: table2's systems are each what they are")
+            systems = _read_systems(rows)
+            from transduce.lab import table2_trainings as table2
+
+            corpora = find_corpora(data, source_language, target_language)
+            plan = table2.Plan(corpora, systems, seeds, steps, own_process=True)
+            table2.reproduce_table2(plan, out, typer.echo, seconds)
+        case "table3":
+            chosen = _read_rows(rows)
+            from transduce.lab import table3_trainings as table3
+
+            corpora = find_corpora(data, source_language, target_language)
+            plan3 = table3.Plan(corpora, chosen, seeds, steps, norm or "post", own_process=True)
+            table3.reproduce_table3(plan3, out, typer.echo, seconds)
+        case _:
+            assert_never(table)
 
 
 def _read_time(text: str | None) -> float:
@@ -75,13 +98,29 @@ def _read_time(text: str | None) -> float:
     return sum(part * unit for part, unit in zip(parts, (3600, 60, 1), strict=True))
 
 
-def _read_rows(text: str) -> "Sequence[Table3Row]":
+def _read_rows(text: str | None) -> "Sequence[Table3Row]":
     """The rows named, in the table's order."""
-    from transduce.config import VARIATIONS, BadInputError
+    from transduce.config import VARIATIONS
 
+    known = [(row, (row.part.strip("()"), row.preset)) for row in VARIATIONS]
+    return _choose(text, known)
+
+
+def _read_systems(text: str | None) -> "Sequence[System]":
+    """The systems named, in the table's order."""
+    from transduce.config import SYSTEMS
+
+    return _choose(text, [(system, (system.name,)) for system in SYSTEMS])
+
+
+def _choose(text: str | None, known: "Sequence[tuple[T, tuple[str, ...]]]") -> "Sequence[T]":
+    """What is known by one of the names in ``text``; all of it where there is no text."""
+    from transduce.config import BadInputError
+
+    if text is None:
+        return tuple(each for each, _ in known)
     wanted = {name.strip() for name in text.split(",")}
-    names = {row.preset: {row.preset, row.part.strip("()")} for row in VARIATIONS}
-    if unknown := sorted(wanted - set().union(*names.values())):
-        parts = dict.fromkeys(name for row in VARIATIONS for name in (row.part.strip("()"), row.preset))
-        raise BadInputError(f"--rows {unknown[0]}: choose from {', '.join(parts)}")
-    return [row for row in VARIATIONS if wanted & names[row.preset]]
+    names = dict.fromkeys(name for _, own in known for name in own)
+    if unknown := sorted(wanted - names.keys()):
+        raise BadInputError(f"--rows {unknown[0]}: choose from {', '.join(names)}")
+    return tuple(each for each, own in known if wanted & set(own))

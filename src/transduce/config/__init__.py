@@ -9,6 +9,7 @@ from transduce.config.metrics import METRICS, Metric, MetricKey
 from transduce.config.model import NormPosition, TransformerConfig
 from transduce.config.presets import PRESETS, PUBLISHED, preset
 from transduce.config.run import Parallel, Precision, RunConfig, TrainConfig, TrainingPrecision
+from transduce.config.systems import REFERENCE_SIZE, SYSTEMS, System
 from transduce.config.table2 import TABLE2, Table2Row
 from transduce.config.table3 import TABLE3, VARIATIONS, Table3Row, scale_preset, scale_steps
 from transduce.config.tokenizer import SideConfig, SpecialIds, TokenizerConfig, VocabularyConfig
@@ -18,6 +19,8 @@ __all__ = [
     "METRICS",
     "PRESETS",
     "PUBLISHED",
+    "REFERENCE_SIZE",
+    "SYSTEMS",
     "TABLE2",
     "TABLE3",
     "VARIATIONS",
@@ -39,6 +42,7 @@ __all__ = [
     "SpecialIds",
     "StoppedError",
     "Stopping",
+    "System",
     "Table2Row",
     "Table3Row",
     "TokenizerConfig",

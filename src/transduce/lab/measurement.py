@@ -2,6 +2,9 @@
 
 import os
 import platform
+import time
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -13,17 +16,39 @@ from transduce.bundle import load_bundle, load_weights
 from transduce.config import BadInputError, read_run
 from transduce.config.disk import write_whole
 from transduce.data import corpus_paths
+from transduce.evaluation import corpus_score
 from transduce.inference import Translator
 from transduce.training import MODEL, list_checkpoints, read_progress
-from transduce.workflows.evaluate import Measures, evaluate, read_examples
+from transduce.workflows.cost import measure_rate, sustained_cost
+from transduce.workflows.evaluate import Examples, Measures, evaluate, read_examples, translate_all
+from transduce.workflows.flops import count_training
 from transduce.workflows.run_directory import RunDirectory
 
 _FILE: Final = "measured.json"
+_FIRST: Final = 8
+_LENGTHS: Final = (5, 10, 15, 20, 30)  # words of the longest source of each group but the last
 _CPU: Final = Path("/proc/cpuinfo")
 
 
+class LengthScore(BaseModel):
+    """BLEU of the sentences of dev whose sources have ``first`` to ``last`` words (None: however many)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    first: int
+    last: int | None
+    sentences: int
+    bleu: float
+
+
 class Measurement(BaseModel):
-    """The model after a training's last step, on dev. Perplexity is per token, the end symbol counted."""
+    """The model after a training's last step, on dev. Perplexity is per token, the end symbol counted.
+
+    FLOPs are of the training: ``flops_counted`` are the matrix products of its pairs, and ``flops_by_time`` what the
+    paper's method says, the seconds of training times what the device sustained when this was measured. Decoding is
+    by beam search as the BLEU is, a second of translating the whole of dev, end symbols counted in tokens. What older
+    files have not is None.
+    """
 
     # A training that diverged has a perplexity of NaN, and a row in the table all the same.
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
@@ -39,6 +64,11 @@ class Measurement(BaseModel):
     precision: str
     machine: str
     versions: dict[str, str]
+    flops_counted: float | None = None
+    flops_by_time: float | None = None
+    decoded_sentences: float | None = None  # a second
+    decoded_tokens: float | None = None  # a second
+    by_length: tuple[LengthScore, ...] = ()
 
 
 def measure(run: RunDirectory) -> Measurement:
@@ -52,8 +82,12 @@ def measure(run: RunDirectory) -> Measurement:
     load_weights(bundle.model, newest / MODEL)
     examples = read_examples(*corpus_paths(config.data.dev, config.data.folder))
     translator = Translator(bundle, config.train.precision)
-    perplexity, bleu = evaluate(translator, examples, Measures(["perplexity", "bleu"]))
+    [perplexity] = evaluate(translator, examples, Measures(["perplexity"]))
+    outputs, seconds = _translate(translator, examples)
+    bleu = corpus_score("bleu", outputs, examples.references)
     progress = read_progress(newest)
+    precision = progress.fixed["train.precision"]
+    rate = measure_rate(getattr(torch, precision), next(bundle.model.parameters()).device)
     measured = Measurement(
         seed=config.train.seed,
         steps=progress.step,
@@ -63,9 +97,14 @@ def measure(run: RunDirectory) -> Measurement:
         perplexity=perplexity.value,
         bleu=bleu.value,
         signature=bleu.signature,
-        precision=progress.fixed["train.precision"],
+        precision=precision,
         machine=_name_machine(),
         versions={"transduce": transduce.__version__, "python": platform.python_version(), "torch": torch.__version__},
+        flops_counted=float(count_training(bundle.model.config, progress.work)),
+        flops_by_time=sustained_cost(progress.seconds, 1, rate),
+        decoded_sentences=len(outputs) / seconds,
+        decoded_tokens=translator.count_tokens(outputs) / seconds,
+        by_length=tuple(_score_by_length(examples, outputs)),
     )
     write_whole(run.root / _FILE, measured.model_dump_json(indent=2) + "\n")
     return measured
@@ -81,9 +120,38 @@ def read_measurements(folder: Path, name: str) -> list[Measurement]:
     return sorted(found, key=lambda measured: measured.seed)
 
 
+def read_measurement(run: RunDirectory) -> Measurement:
+    """What a finished training was measured to be.
+
+    Raises:
+        BadInputError: Its file is damaged.
+    """
+    return _read(run.root / _FILE)
+
+
 def is_measured(run: RunDirectory) -> bool:
     """Whether the training is finished and its measurement kept."""
     return (run.root / _FILE).is_file()
+
+
+def _translate(translator: Translator, examples: Examples) -> tuple[list[str], float]:
+    """The outputs, and the seconds that they took, once a few sentences have got everything ready."""
+    translator.translate(examples.sources[:_FIRST], first_number=None, errors="return")
+    start = time.perf_counter()
+    outputs = translate_all(translator, examples)
+    return outputs, time.perf_counter() - start
+
+
+def _score_by_length(examples: Examples, outputs: Sequence[str]) -> Iterator[LengthScore]:
+    """By words of the source, where there is a sentence of such a length."""
+    lengths = [len(source.split()) for source in examples.sources]
+    for first, behind in pairwise((0, *(last + 1 for last in _LENGTHS), None)):
+        assert first is not None
+        rows = [row for row, length in enumerate(lengths) if first <= length and (behind is None or length < behind)]
+        if rows:
+            score = corpus_score("bleu", [outputs[row] for row in rows], [examples.references[row] for row in rows])
+            last = None if behind is None else behind - 1
+            yield LengthScore(first=max(1, first), last=last, sentences=len(rows), bleu=score.value)
 
 
 def _read(path: Path) -> Measurement:

@@ -1,0 +1,232 @@
+"""Systems on a made-up language, a few steps each, and the page and picture that show made-up figures."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from transduce.config import SYSTEMS, TABLE2, DataConfig, RunConfig, TrainConfig, read_run
+from transduce.lab import reproduce, table2_trainings
+from transduce.lab.figure import Figure
+from transduce.lab.measurement import LengthScore, Measurement, read_measurements
+from transduce.lab.table2 import make_lines
+from transduce.lab.table2_page import import_draw, write_table2
+from transduce.lab.table2_trainings import Plan, reproduce_table2
+from transduce.workflows.corpus_folder import find_corpora
+
+pytest_plugins = ["tiny_run"]
+
+ONE = next(system for system in SYSTEMS if system.name == "single-head")
+SIZE = 4
+NAMES = ["transformer-seed1", "single-head-seed1", "single-head-time-seed1"]
+
+
+def measured(seed, bleu, seconds=90.0, **more):
+    return Measurement(
+        seed=seed,
+        steps=30,
+        target_tokens=1800,
+        seconds=seconds,
+        parameters=2_340_000,
+        perplexity=7.0,
+        bleu=bleu,
+        signature="tok:13a",
+        precision="float32",
+        machine="abacus",
+        versions={},
+        **more,
+    )
+
+
+def by_length(*bleus):
+    groups = ((1, 5, 11), (6, 10, 13), (31, None, 17))
+    return tuple(
+        LengthScore(first=first, last=last, sentences=sentences, bleu=bleu)
+        for (first, last, sentences), bleu in zip(groups, bleus, strict=True)
+    )
+
+
+RUNS = {
+    "transformer": [
+        measured(
+            1, 30.0, by_length=by_length(33, 32, 29), flops_counted=1.5e12, flops_by_time=6e12, decoded_sentences=23.0
+        ),
+        measured(
+            2, 32.0, by_length=by_length(35, 32, 31), flops_counted=1.5e12, flops_by_time=8e12, decoded_sentences=25.0
+        ),
+    ],
+    "single-head": [measured(1, 27.0, seconds=45.0, by_length=by_length(33, 28, 11))],
+    "single-head-time": [measured(1, 28.5, seconds=91.0)],
+}
+
+
+def silent(_):
+    pass
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small():
+    """All models are an eighth as wide; and nothing is drawn, which takes longer than they do and has its own test."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(table2_trainings, "import_draw", lambda: lambda lines, path: path.write_text("drawn"))
+        patched.setattr(table2_trainings, "REFERENCE_SIZE", SIZE)
+        yield
+
+
+@pytest.fixture(scope="module")
+def plan(tiny_run_file, tmp_path_factory):
+    """One system beside the Transformer, one seed, four steps, on few short lines of dev."""
+    folder = tmp_path_factory.mktemp("text")
+    for path in tiny_run_file.parent.glob("*.[st]*"):
+        if path.stem in ("train", "dev"):
+            lines = path.read_text().splitlines(keepends=True)
+            (folder / path.name).write_text("".join(lines[: 3 if path.stem == "dev" else None]))
+    return Plan(find_corpora(folder), [ONE], seeds=1, steps=4)
+
+
+@pytest.fixture(scope="module")
+def finished(plan, tmp_path_factory):
+    """All of it in one session; and what was said. The clock is told that one head takes half of the Transformer's."""
+    out, said = tmp_path_factory.mktemp("out") / "table2", []
+    measure = reproduce.measure
+
+    def by_another_clock(run):
+        found = measure(run)
+        found = found.model_copy(update={"seconds": 4.0 if run.root.name.startswith("single") else 8.0})
+        (run.root / "measured.json").write_text(found.model_dump_json())
+        return found
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(reproduce, "measure", by_another_clock)
+        reproduce_table2(plan, out, said.append)
+    return out, said
+
+
+def test_equal_parameters_come_first_and_then_equal_time(finished):
+    out, said = finished
+    assert [line.split(": ")[1] for line in said if line.startswith("training ")] == NAMES
+    assert said[-1] == f"{out / 'table2.md'}: 3 of 3 trainings"
+    assert (out / "table2.png").read_text() == "drawn"
+
+
+def test_each_has_as_many_parameters_and_as_much_time(finished):
+    out, _ = finished
+    transformer, one, longer = (read_measurements(out, name.removesuffix("-seed1"))[0] for name in NAMES)
+    assert transformer.parameters == one.parameters == longer.parameters
+    # Half the seconds for as many steps: twice as many in the same time, and a schedule of that length.
+    assert (transformer.steps, one.steps, longer.steps) == (4, 4, 8)
+    regime = read_run(out / NAMES[2] / "run.toml").train
+    assert (regime.warmup_steps, regime.cooldown_steps, regime.seed) == (1, 4, 1)
+    assert read_run(out / NAMES[1] / "run.toml").model == ONE.model(SIZE)
+
+
+def test_what_is_finished_stays_and_what_has_begun_keeps_its_length(plan, finished, tmp_path, monkeypatch):
+    out, asked = shutil.copytree(finished[0], tmp_path / "out"), []
+
+    def train(config, run, *_):
+        asked.append((run.root.name, config.train.max_steps))
+        return False
+
+    monkeypatch.setattr(reproduce, "_train", train)
+    (out / NAMES[2] / "measured.json").unlink()
+    path = out / NAMES[0] / "measured.json"
+    path.write_text(path.read_text().replace('"seconds":8.0', '"seconds":80.0'))
+    reproduce_table2(plan, out, silent)
+    assert asked == [(NAMES[2], 8)]
+    shutil.rmtree(out / NAMES[2])
+    reproduce_table2(plan, out, silent)
+    assert asked[1:] == [(NAMES[2], 80)]
+
+
+def test_seeds_come_one_after_the_other(plan):
+    order = table2_trainings._order(replace(plan, seeds=2, systems=SYSTEMS[:2]))
+    assert [(system.name, equal, seed) for system, equal, seed in order] == [
+        *(("transformer", "parameters", seed) for seed in (1, 2)),
+        *(("single-head", equal, seed) for equal in ("parameters", "time") for seed in (1, 2)),
+    ]
+
+
+def test_figures_by_hand():
+    transformer, one = make_lines("parameters", lambda name: RUNS.get(name, []))[:2]
+    assert transformer.bleu == Figure(31.0, pytest.approx(2**0.5))
+    assert (transformer.bleu_difference, one.bleu_difference) == (None, Figure(-4.0, None))
+    assert (transformer.training_speed.mean, one.training_speed.mean) == (20, 40)
+    assert [(group.name, group.sentences, group.bleu.mean) for group in transformer.groups] == [
+        *(("1 to 5", 11, 34), ("6 to 10", 13, 32), ("31 and more", 17, 30)),
+    ]
+    assert transformer.row == TABLE2[-2]
+    longer = make_lines("time", lambda name: RUNS.get(name, []))[1]
+    assert longer.bleu_difference == Figure(-2.5, None)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name, runs in RUNS.items():
+        for run in runs:
+            path = tmp_path / f"{name}-seed{run.seed}" / "measured.json"
+            path.parent.mkdir()
+            path.write_text(run.model_dump_json())
+    return tmp_path
+
+
+@pytest.fixture
+def config(tmp_path):
+    sides = {"train": {"source": "train.en", "target": "train.de"}, "dev": {"source": "dev.en", "target": "dev.de"}}
+    return RunConfig(
+        data=DataConfig.model_validate({"root": str(tmp_path), **sides}),
+        model=SYSTEMS[0].model(32),
+        train=TrainConfig(max_steps=1000),
+    )
+
+
+def cells(text):
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| ")]
+
+
+def test_the_page(folder, config):
+    write_table2(folder, config, None)
+    page = (folder / "table2.md").read_text(encoding="utf-8")
+    _, parameters, time, lengths, paper = page.split("\n## ")
+    head, _, transformer, one, *_ = cells(parameters)
+    assert len({len(row) for row in cells(parameters) + cells(time)}) == 1
+    assert transformer == [
+        *("transformer", "Transformer (base model)", "2", "2.34", "30", "1.5", "20", "7e+12", "1.5e+12"),
+        *("7.00 ± 0.00", "31.0 ± 1.4", "", "24", ""),
+    ]
+    assert (one[head.index("Δ BLEU")], one[head.index("minutes")]) == ("-4.0", "0.8")
+    assert [row[head.index("BLEU")] for row in cells(time)[2:4]] == ["31.0 ± 1.4", "28.5"]
+    assert cells(lengths)[:4] == [
+        ["equal parameters: words of the source", "1 to 5", "6 to 10", "31 and more"],
+        ["---"] * 4,
+        ["sentences of dev", "11", "13", "17"],
+        ["transformer", "34.0 ± 1.4", "32.0 ± 0.0", "30.0 ± 1.4"],
+    ]
+    rows = {row[0]: row[1:] for row in cells(paper)}
+    assert len(rows) == len(TABLE2) + 2
+    assert rows["Transformer (base model)"] == ["27.3", "38.1", "3.3e18", "3.3e18", "transformer", "31.0 ± 1.4"]
+    assert rows["ByteNet"][:4] == ["23.75", "", "", ""]
+    assert "4 trainings, 5 minutes of training in all, on abacus" in page
+
+
+def test_the_data_hold_every_training(folder, config):
+    write_table2(folder, config, None)
+    data = json.loads((folder / "table2.json").read_text(encoding="utf-8"))
+    assert data["settings"]["train"]["max_steps"] == 1000
+    first = data["equal_parameters"][0]
+    assert [run["bleu"] for run in first["runs"]] == [30.0, 32.0]
+    assert first["paper"]["bleu_de"] == 27.3
+    assert first["by_length"][2] == {
+        **{"first": 31, "last": None, "sentences": 17},
+        "bleu": {"mean": 30, "spread": 2**0.5},
+    }
+    assert data["equal_time"][1]["bleu"] == {"mean": 28.5, "spread": None}
+
+
+def test_the_picture(folder, config):
+    draw = import_draw()
+    assert draw is not None
+    write_table2(folder, config, draw)
+    assert (folder / "table2.png").read_bytes().startswith(b"\x89PNG")
+    draw({"parameters": make_lines("parameters", lambda _: []), "time": []}, folder / "nothing yet.png")
+    assert (folder / "nothing yet.png").stat().st_size < (folder / "table2.png").stat().st_size
