@@ -29,6 +29,7 @@ class BagConfig(Section):
     architecture: Annotated[Literal["bag"], REFUSED] = "bag"
     size: Annotated[int, REFUSED] = Field(16, ge=1)
     penalty: Annotated[float, ALLOWED] = Field(0.0, ge=0)
+    label_smoothing: Annotated[float, ALLOWED] = Field(0.0, ge=0, lt=1)
     vocab_size: Annotated[int, REFUSED] = Field(100, ge=1)
     source_vocab_size: Annotated[int | None, REFUSED] = None
 
@@ -104,8 +105,8 @@ class BagOfWords(TrainableModel):
         return logits
 
     def forward(self, source: Tokens, target: Tokens, labels: Tensor, weights: Tensor | None = None) -> LossSums:
-        decoded = self.decode(self.encode(source), target)
-        return LossSums.of(decoded, self.output.weight, target, labels, smoothing=0.0, weights=weights)
+        decoded, smoothing = self.decode(self.encode(source), target), self.config.label_smoothing
+        return LossSums.of(decoded, self.output.weight, target, labels, smoothing=smoothing, weights=weights)
 
     def start(self, memory: Tensor, beam: int, allowed: AllowedTokens | None = None) -> BagState:
         return BagState(memory, torch.zeros(len(memory), dtype=torch.long), beam, allowed)

@@ -1,8 +1,8 @@
 """The architectures that there are: each has a settings section of its own, told apart by its field ``architecture``.
 
 A further architecture adds its section to ``ModelConfig`` and ``SECTIONS``, and a line to ``models.build``. A section
-has the fields ``architecture``, ``vocab_size`` and ``source_vocab_size``, and the properties ``longest`` and
-``summary``: the type checker finds one that has not.
+has the fields ``architecture``, ``vocab_size``, ``source_vocab_size`` and ``label_smoothing``, and the properties
+``longest`` and ``summary``: the type checker finds one that has not.
 """
 
 from collections.abc import Mapping

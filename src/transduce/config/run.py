@@ -1,6 +1,6 @@
 """What a run is: corpora, tokenizer, model, training and generation settings, as one frozen value."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
@@ -9,12 +9,19 @@ from transduce.config.corpora import DataConfig
 from transduce.config.generation import GenerationConfig
 from transduce.config.metrics import METRICS, MetricKey
 from transduce.config.model import TransformerConfig
-from transduce.config.section import ALLOWED, REFUSED, SAFE, Section
+from transduce.config.section import ALLOWED, REFUSED, SAFE, Section, Setting
 from transduce.config.tokenizer import TokenizerConfig
 
 Precision = Literal["auto", "float32", "bfloat16", "int8"]
 TrainingPrecision = Literal["auto", "float32", "bfloat16"]
 Parallel = Literal["data", "sharded"]
+Objective = Literal["likelihood", "minimum_risk", "reinforce"]
+
+_OF_LIKELIHOOD: Final = Setting("allowed", read_with=("objective", ("likelihood",)))
+# Settings of training by the score of a model's own outputs.
+_BY_SCORE: Final = Setting("allowed", read_with=("objective", ("minimum_risk", "reinforce")))
+_OF_RISK: Final = Setting("allowed", read_with=("objective", ("minimum_risk",)))
+_OF_REINFORCE: Final = Setting("allowed", read_with=("objective", ("reinforce",)))
 
 
 class TrainConfig(Section):
@@ -62,11 +69,34 @@ class TrainConfig(Section):
     adam_beta1: Annotated[float, ALLOWED] = Field(0.9, ge=0, lt=1, description="beta_1 of Adam (section 5.3)")
     adam_beta2: Annotated[float, ALLOWED] = Field(0.98, ge=0, lt=1, description="beta_2 of Adam (section 5.3)")
     adam_epsilon: Annotated[float, ALLOWED] = Field(1e-9, gt=0, description="epsilon of Adam (section 5.3)")
-    symbol_dropout: Annotated[float, ALLOWED] = Field(
+    symbol_dropout: Annotated[float, _OF_LIKELIHOOD] = Field(
         0.0,
         ge=0,
         lt=1,
         description="share of input tokens that become the unknown symbol in training; the paper: none",
+    )
+    objective: Annotated[Objective, ALLOWED] = Field(
+        "likelihood",
+        description="what is learned from: likelihood: the references; minimum_risk (Shen et al. 2016), reinforce (Wu "
+        "et al. 2016): the sentence GLEU of a finished model's own outputs",
+    )
+    samples: Annotated[int, _BY_SCORE] = Field(
+        15, ge=2, description="outputs drawn for each pair; Wu et al.: 15, Shen et al.: 100"
+    )
+    sample_extra_length: Annotated[int, _BY_SCORE] = Field(
+        20, ge=0, description="longest output drawn, in tokens more than the longer one of source and reference has"
+    )
+    sample_temperature: Annotated[float, _OF_RISK] = Field(
+        1.0, gt=0, description="softmax temperature that outputs are drawn with"
+    )
+    risk_sharpness: Annotated[float, _OF_RISK] = Field(
+        0.005, gt=0, description="alpha of Shen et al. 2016: an output's share of the risk is p^alpha / sum of p^alpha"
+    )
+    risk_with_reference: Annotated[bool, _OF_RISK] = Field(
+        True, description="the reference is one of the outputs whose risk is weighed, as in Shen et al. 2016"
+    )
+    likelihood_weight: Annotated[float, _OF_REINFORCE] = Field(
+        0.017, ge=0, description="alpha of Wu et al. 2016: weight of the references' likelihood beside the reward"
     )
     log_every: Annotated[int, SAFE] = Field(50, ge=1, description="steps from one line of the log to the next")
     validate_every: Annotated[int, SAFE] = Field(
@@ -99,6 +129,15 @@ class TrainConfig(Section):
                 f"learning_rate = {self.learning_rate:g} is the rate itself, in place of the schedule that "
                 f"learning_rate_factor = {self.learning_rate_factor:g} multiplies: leave one of them out (or set "
                 f"learning_rate_factor = 1.0)"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_objective(self) -> "TrainConfig":
+        if self.objective != "likelihood" and self.parallel == "sharded":
+            raise ValueError(
+                f'objective = "{self.objective}" has every process draw outputs with the whole model: '
+                f'set parallel = "data"'
             )
         return self
 
@@ -152,6 +191,21 @@ class RunConfig(Section):
         if self.train.best_metric == "brackets" and self.data.dev.trees is None:
             raise ValueError(
                 'train.best_metric = "brackets" is for treebanks: give data.dev trees, or take another one'
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_objective(self) -> "RunConfig":
+        objective = self.train.objective
+        if objective != "likelihood" and self.model.label_smoothing:
+            raise ValueError(
+                f'train.objective = "{objective}" weighs outputs by their probabilities, which label smoothing would '
+                f"not leave as they are: set model.label_smoothing = 0.0"
+            )
+        if objective != "likelihood" and self.tokenizer.bpe_dropout:
+            raise ValueError(
+                f'train.objective = "{objective}" compares the tokens of outputs and references, which BPE-dropout '
+                f"splits by chance: set tokenizer.bpe_dropout = 0.0"
             )
         return self
 

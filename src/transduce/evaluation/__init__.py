@@ -2,6 +2,7 @@
 
 from transduce.evaluation.bootstrap import SAMPLES, SEED, Comparison, Resampled, paired_bootstrap
 from transduce.evaluation.brackets import SHORT, BracketCounts, count_all, count_brackets
+from transduce.evaluation.gleu import Gleu
 from transduce.evaluation.line_mean import LineMean
 from transduce.evaluation.metrics import Score, Scorer, corpus_score, make_scorer, score_with
 
@@ -11,6 +12,7 @@ __all__ = [
     "SHORT",
     "BracketCounts",
     "Comparison",
+    "Gleu",
     "LineMean",
     "Resampled",
     "Score",

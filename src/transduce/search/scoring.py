@@ -15,7 +15,8 @@ S = TypeVar("S", bound=State)
 _LOGITS: Final = 2**28
 
 
-@torch.inference_mode()
+# A training may ask this of the very model that it trains: what inference_mode made, no gradient could go through.
+@torch.no_grad()
 def score_tokens(
     model: Model[M, S], source: Tokens, target: Tokens, labels: Int[Tensor, "batch length"]
 ) -> Float[Tensor, "batch length"]:

@@ -16,6 +16,7 @@ from transduce.training.checkpoint import load_newest
 from transduce.training.health import Examined, Examiner, Health
 from transduce.training.interval import Interval
 from transduce.training.micro_batches import fit, within_memory
+from transduce.training.objective import weigh_outputs
 from transduce.training.parallel import connect, gather_model
 from transduce.training.process import put_back, seed_generator
 from transduce.training.progress import Pace, Progress, is_finished, is_over, is_stale
@@ -146,13 +147,14 @@ def _step(
     """One step, and what the device has told of those before it."""
     work = join_work(step_work(step_batches.batches), training.processes)
     taken, micro_batches = _take(training, network, step_batches.batches, work.target, progress)
+    learned = work if taken.rewards is None else join_work(taken.rewards.work, training.processes)
     interval = interval.add(taken, work.target)
     own = taken.losses.nll / taken.losses.tokens
     examiner.add(progress.step + 1, step_batches.places, work.target, own, taken.gradient_norm)
     interval, health = _judge(training, interval, examiner.read(), progress.health)
     changes = {
         "step": progress.step + 1,
-        "work": progress.work + work,
+        "work": progress.work + learned,
         "micro_batches": micro_batches,
         "health": health,
         **step_batches.position,
@@ -220,7 +222,11 @@ def _take(
     def take(parts: list[Batch]) -> Taken:
         # What a step draws depends on seed and step alone, so a resumed training draws what this one would have.
         seed_generator(_mix(config.seed, step), training.device)
-        return train_step(network, training.optimizer, parts, rate, training.dtype, seed, tokens=tokens)
+        if config.objective == "likelihood":
+            return train_step(network, training.optimizer, parts, rate, training.dtype, seed, tokens=tokens)
+        weighed = weigh_outputs(training, parts, seed)
+        taken = train_step(network, training.optimizer, weighed.batches, rate, training.dtype, seed, tokens=tokens)
+        return replace(taken, losses=weighed.losses, rewards=weighed.rewards)
 
     return within_memory(training, take, batches, progress.micro_batches)
 

@@ -89,13 +89,14 @@ class Report:
         """A measurement of the last steps."""
         self._write(metrics, tokens_per_second)
         loss, rate = float(metrics["loss"]), float(metrics["learning_rate"])
+        scores = "".join(f"{name} {metrics[name]:.4f}  " for name in ("reward", "risk") if name in metrics)
         self._bar.update(
             self._task,
             note=f"loss {loss:.3f} ppl {perplexity(loss):.4g} {tokens_per_second:,.0f} tok/s rate {rate:.1e}",
         )
         _log.log(
             logging.DEBUG if self._has_bar else logging.INFO,  # the bar says it already
-            f"step {metrics['step']}  loss {loss:.3f}  perplexity {perplexity(loss):.2f}  "
+            f"step {metrics['step']}  {scores}loss {loss:.3f}  perplexity {perplexity(loss):.2f}  "
             f"{tokens_per_second:,.0f} tokens/s  rate {rate:.2e}"
             + (f"  {describe_time(self._left)} left" if self._left else ""),
         )

@@ -21,6 +21,7 @@ from transduce.training.health import Place
 from transduce.training.parallel import postpone, whole
 from transduce.training.progress import Progress
 from transduce.training.session import Corpora
+from transduce.training.work import Work
 
 _log = logging.getLogger(__name__)
 
@@ -116,14 +117,35 @@ def scheduled_rate(step: int, config: TrainConfig, d_model: int) -> float:
 
 @final
 @dataclass(frozen=True)
+class Rewards:
+    """What the outputs that were drawn for some pairs are worth: sums over the pairs.
+
+    ``reward`` is of the means of their rewards; ``risk`` of their expected risks, where these are the objective.
+    ``work`` is that of the outputs that were learned from.
+    """
+
+    pairs: int
+    reward: float
+    risk: float | None
+    work: Work
+
+    def __add__(self, other: "Rewards") -> "Rewards":
+        risk = None if self.risk is None or other.risk is None else self.risk + other.risk
+        return Rewards(self.pairs + other.pairs, self.reward + other.reward, risk, self.work + other.work)
+
+
+@final
+@dataclass(frozen=True)
 class Taken:
     """A step that was taken: the sums of its losses before it, and the norm of the gradient over all weights.
 
-    Where the norm is infinite or NaN, no weight was moved.
+    Where the norm is infinite or NaN, no weight was moved. By the score, the losses are still the references', and
+    ``rewards`` those of the outputs.
     """
 
     losses: LossSums
     gradient_norm: Float[Tensor, ""]
+    rewards: Rewards | None = None
 
 
 def train_step(
@@ -188,13 +210,21 @@ def step_seed(seed: int, step: int) -> Int[Tensor, ""]:
 def compute_loss(model: nn.Module, batch: Batch, dtype: torch.dtype, seed: Int[Tensor, ""] | None = None) -> LossSums:
     """The summed losses of a batch, matrix products in ``dtype``; ``seed`` is for dropout, as in ``train_step``."""
     device = next(model.parameters()).device
+    source, target, labels = to_tokens(batch, device, seed)
+    weights = None if batch.weights is None else send(torch.from_numpy(batch.weights), device)
+    with torch.autocast(device.type, dtype=dtype, enabled=dtype != torch.float32):
+        sums: LossSums = model(source, target, labels, weights)
+    return sums
+
+
+def to_tokens(
+    batch: Batch, device: torch.device, seed: Int[Tensor, ""] | None = None
+) -> tuple[Tokens, Tokens, Int[Tensor, "batch length"]]:
+    """A batch's sources, targets and labels as a model reads them, with each pair's seed of the step's ``seed``."""
     seeds = None if seed is None or batch.rows is None else derive(seed, torch.from_numpy(batch.rows))
     source = Tokens(_tensor(batch.source, device), torch.from_numpy(batch.source_lengths), seeds)
     target = Tokens(_tensor(batch.target, device), torch.from_numpy(batch.target_lengths), seeds)
-    weights = None if batch.weights is None else send(torch.from_numpy(batch.weights), device)
-    with torch.autocast(device.type, dtype=dtype, enabled=dtype != torch.float32):
-        sums: LossSums = model(source, target, _tensor(batch.labels, device), weights)
-    return sums
+    return source, target, _tensor(batch.labels, device)
 
 
 def _tensor(array: np.ndarray, device: torch.device) -> Int[Tensor, "..."]:

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from transduce.config import METRICS, TransduceError
 from transduce.config.metrics import perplexity
+
+_OF_STEPS: Final = ("learning_rate", "gradient_norm", "reward", "risk")  # of a training's lines, beside the metrics
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -29,7 +31,7 @@ class Tracking:
         figures = {"perplexity": perplexity(float(metrics["loss"])), **metrics}
         curves = {f"{key}/{split}": float(figures[key]) for key in METRICS if key in figures}
         if tokens_per_second is not None:
-            curves |= {key: float(metrics[key]) for key in ("learning_rate", "gradient_norm") if key in metrics}
+            curves |= {key: float(metrics[key]) for key in _OF_STEPS if key in metrics}
             curves["tokens_per_second"] = tokens_per_second
         for tag, value in curves.items():
             self._writer.add_scalar(tag, value, int(metrics["step"]))

@@ -140,6 +140,8 @@ def _charts(lines: Sequence[Line], best: Line | None, best_metric: MetricKey) ->
             point = _point(best, key) if key == best_metric else None
             yield Chart(metric.name, f"{metric.better} is better", _series(lines, key), metric.show, best=point)
     yield Chart("Auxiliary loss", _NATS, _series(learned, "auxiliary_loss"), _short)
+    yield Chart("Reward", "sentence GLEU of drawn outputs", _series(training, "reward"), _short)
+    yield Chart("Expected risk", "1 - sentence GLEU", _series(training, "risk"), _short)
     yield Chart("Learning rate", "of the step", _series(training, "learning_rate"), _short, from_zero=True)
     speeds = Series("train", throughput(lines))
     yield Chart("Throughput", "target tokens per second", [speeds], _whole, from_zero=True)
