@@ -15,8 +15,8 @@ pytest_plugins = ["tiny_run"]
 
 @pytest.mark.parametrize("processes", ["one", pytest.param("three", marks=pytest.mark.slow)])
 def test_two_halves_are_the_whole(tiny_run_file, tmp_path, capsys, monkeypatch, processes):
-    def train_here(config, run, stop_after):
-        module.train_run(config, run, resume=True, stop_after=stop_after)
+    def train_here(config, run, stop_after, init):
+        module.train_run(config, run, resume=True, stop_after=stop_after, init=init)
 
     if processes == "one":
         monkeypatch.setattr(module, "_train_elsewhere", train_here)
@@ -39,7 +39,7 @@ def test_two_halves_are_the_whole(tiny_run_file, tmp_path, capsys, monkeypatch, 
 def test_one_bit_is_noticed_and_named(tiny_run_file, tmp_path, monkeypatch):
     train = module.train_run
 
-    def train_here(config, run, stop_after):
+    def train_here(config, run, stop_after, init):
         train(config, run, resume=True, stop_after=stop_after)
         path = run.checkpoints / "step-4"
         if run.root.name == "halves" and path.exists():

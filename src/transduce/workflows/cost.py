@@ -61,9 +61,18 @@ def cost_of_tokens(flops: Mapping[str, Any], target_tokens: int) -> dict[str, An
 
 
 def describe_cost(
-    config: ModelConfig, progress: Progress, dtype: torch.dtype, device: torch.device, devices: int = 1
+    config: ModelConfig,
+    progress: Progress,
+    dtype: torch.dtype,
+    device: torch.device,
+    devices: int = 1,
+    *,
+    by_score: bool = False,
 ) -> list[str]:
-    """What a training cost, for people: counted, and by the paper's method with the rate of this device."""
+    """What a training cost, for people: counted, and by the paper's method with the rate of this device.
+
+    ``by_score``, it learned from outputs: these are counted, and what drawing and scoring them took is not.
+    """
     work, rate = progress.work, measure_rate(dtype, device)
     counted, spent = count_training(config, work), sustained_cost(progress.seconds, devices, rate)
     # A training that an older version began was not counted from its beginning.
@@ -72,7 +81,8 @@ def describe_cost(
     about = "about " if isinstance(config, TransformerConfig) and config.attention_window else ""
     return [
         f"training cost, counted{since}: {about}{counted:.3g} FLOPs, forward and backward, for {work.source:,} source "
-        f"and {work.target:,} target tokens, padding left out",
+        f"and {work.target:,} target tokens, padding left out"
+        f"{', and what it took to draw and to score the outputs that were learned from' if by_score else ''}",
         f"training cost, by the paper's method: {spent:.3g} FLOPs, {progress.seconds:,.1f} s x {devices} device"
         f"{'' if devices == 1 else 's'} x "
         f"{rate / 1e12:.3g} TFLOPS measured here in {str(dtype).removeprefix('torch.')}",

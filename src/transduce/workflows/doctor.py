@@ -194,6 +194,13 @@ def _speed(config: RunConfig, trial: Trial) -> Iterator[Finding]:
         f"{speed:,.0f} target tokens a second (threads: {trial.now}): at most {_duration(seconds)} for "
         f"train.max_steps = {train.max_steps:,}, without validation",
     )
+    if train.objective != "likelihood":
+        yield Finding(
+            "warning",
+            f'that is by the likelihood of the references: with train.objective = "{train.objective}" a step writes '
+            f"train.samples = {train.samples} outputs of each pair as well, and learns from those that differ: expect "
+            f"many times as long, and see how long the first steps take",
+        )
     if trial.best != trial.now:
         yield Finding(
             "warning",

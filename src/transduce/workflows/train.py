@@ -93,7 +93,8 @@ def train_run(
     Raises:
         BadInputError: The directory already holds a training and ``resume`` was not given, another process trains in
             it at this moment, what it holds is damaged, ``init`` is another model than the run file's or than the one
-            that a resumed training began with, or settings have changed that may not.
+            that a resumed training began with, there is none where the objective needs one, or settings have changed
+            that may not.
         StoppedError: A signal ended it.
         TransduceError: The last checkpoint could not be written.
     """
@@ -207,7 +208,8 @@ def _train_run(
         if (why := why_finished(settings, progress)) is None:
             return progress
         report.say(f"ended at step {progress.step:,} by {why}")
-        for line in describe_cost(model.config, progress, training.dtype, device, processes.number):
+        by_score = settings.objective != "likelihood"
+        for line in describe_cost(model.config, progress, training.dtype, device, processes.number, by_score=by_score):
             report.say(line)
         return progress
 
@@ -218,6 +220,11 @@ def _check_start(
     rate, warmup, steps = config.train.learning_rate, config.train.warmup_steps, config.train.max_steps
     if init is not None:
         check_init(config, init)
+    elif config.train.objective != "likelihood":
+        raise BadInputError(
+            f'train.objective = "{config.train.objective}" is for a model that knows what it writes, and learns '
+            f"nothing from what new weights write: begin with a finished model (--init MODEL)"
+        )
     if rate is not None and warmup > steps and processes.first:
         _log.warning(
             f"train.warmup_steps = {warmup:,} of train.max_steps = {steps:,}: train.learning_rate = {rate:g} is never "

@@ -21,11 +21,17 @@ _MAY_DIFFER: Final = {"seconds", "checkpoint_seconds"}
 
 
 def verify_resume(
-    config: RunConfig, prepared: RunDirectory, folder: Path, steps: int, say: Callable[[str], None]
+    config: RunConfig,
+    prepared: RunDirectory,
+    folder: Path,
+    steps: int,
+    say: Callable[[str], None],
+    init: Path | None = None,
 ) -> bool:
     """Train 2 ``steps`` in one process, and ``steps`` and ``steps`` in two others; whether all of it is the same.
 
-    ``folder`` is empty and takes both run directories; where ``prepared`` holds a preparation, they begin with it.
+    ``folder`` is empty and takes both run directories; where ``prepared`` holds a preparation, they begin with it, and
+    with the weights of ``init`` where that is given.
     """
     train = config.train.model_copy(update={"max_steps": 2 * steps, "max_minutes": None, "checkpoint_minutes": None})
     config = config.model_copy(update={"train": train})
@@ -35,7 +41,7 @@ def verify_resume(
     prepare(config, whole)
     share_preparation(whole, halves)
     for run, stop_after in ((whole, None), (halves, steps), (halves, None)):
-        _train_elsewhere(config, run, stop_after)
+        _train_elsewhere(config, run, stop_after, init)
     ends = [run.checkpoints / f"step-{2 * steps}" for run in (whole, halves)]
     same = [
         _compare(name, read_tensors(ends[0] / file), read_tensors(ends[1] / file), say)
@@ -49,11 +55,12 @@ def verify_resume(
     return all(same)
 
 
-def _train_elsewhere(config: RunConfig, run: RunDirectory, stop_after: int | None) -> None:
+def _train_elsewhere(config: RunConfig, run: RunDirectory, stop_after: int | None, init: Path | None) -> None:
     """In a process of its own, which begins with nothing but the files."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
         going_on = run.has_checkpoints
-        process.submit(train_run, config, run, resume=going_on, stop_after=stop_after, own_process=True).result()
+        settings = {"resume": going_on, "init": init, "stop_after": stop_after, "own_process": True}
+        process.submit(train_run, config, run, **settings).result()
 
 
 def _compare(name: str, one: Mapping[str, Tensor], other: Mapping[str, Tensor], say: Callable[[str], None]) -> bool:
