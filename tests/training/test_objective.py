@@ -71,6 +71,7 @@ class Table(TrainableModel):
     """A logit for every next symbol by the position and the symbol before: a, b or the end, and at last the end."""
 
     config: Any
+    impossible: Tensor
 
     def __init__(self) -> None:
         super().__init__()
@@ -104,7 +105,7 @@ class Table(TrainableModel):
         decoded = self.decode(self.encode(source), target)
         return LossSums.of(decoded, torch.eye(6).double(), target, labels, smoothing=0.0, weights=weights)
 
-    def start(self, memory: Tensor, beam: int, allowed: None = None) -> TableState:
+    def start(self, memory: Tensor, beam: int, allowed: Any = None) -> TableState:
         return TableState(torch.zeros(len(memory), dtype=torch.long), beam)
 
     def step(self, state: TableState, tokens: Tensor, **_: Any) -> Step[TableState]:

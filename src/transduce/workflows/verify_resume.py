@@ -3,6 +3,7 @@
 import multiprocessing
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -59,8 +60,8 @@ def _train_elsewhere(config: RunConfig, run: RunDirectory, stop_after: int | Non
     """In a process of its own, which begins with nothing but the files."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
         going_on = run.has_checkpoints
-        settings = {"resume": going_on, "init": init, "stop_after": stop_after, "own_process": True}
-        process.submit(train_run, config, run, **settings).result()
+        work = partial(train_run, resume=going_on, init=init, stop_after=stop_after, own_process=True)
+        process.submit(work, config, run).result()
 
 
 def _compare(name: str, one: Mapping[str, Tensor], other: Mapping[str, Tensor], say: Callable[[str], None]) -> bool:
