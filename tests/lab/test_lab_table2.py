@@ -191,7 +191,7 @@ def test_the_page(folder, config):
     head, _, transformer, one, *_ = cells(parameters)
     assert len({len(row) for row in cells(parameters) + cells(time)}) == 1
     assert transformer == [
-        *("transformer", "Transformer (base model)", "2", "2.34", "30", "1.5", "20", "7e+12", "1.5e+12"),
+        *("transformer", "Transformer (base model)", "2", "2.34", "30", "1.5", "20", "7.0e12", "1.5e12"),
         *("7.00 ± 0.00", "31.0 ± 1.4", "", "24", ""),
     ]
     assert (one[head.index("Δ BLEU")], one[head.index("minutes")]) == ("-4.0", "0.8")

@@ -89,8 +89,8 @@ def _cells(line: Line) -> tuple[str, ...]:
         _mean(line, lambda run: run.steps, ",.0f"),
         _mean(line, lambda run: run.seconds / 60, ",.1f"),
         f"{speed.mean:,.0f}" if (speed := line.training_speed) else "",
-        _mean(line, lambda run: run.flops_by_time, ".2g"),
-        _mean(line, lambda run: run.flops_counted, ".2g"),
+        _flops(line, lambda run: run.flops_by_time),
+        _flops(line, lambda run: run.flops_counted),
         write_figure(line.perplexity, ".2f"),
         write_figure(line.bleu, ".1f"),
         write_figure(line.bleu_difference, "+.1f"),
@@ -102,6 +102,10 @@ def _cells(line: Line) -> tuple[str, ...]:
 def _mean(line: Line, value: Callable[[Measurement], float | None], form: str) -> str:
     figure = line.figure(value)
     return f"{figure.mean:{form}}" if figure else ""
+
+
+def _flops(line: Line, value: Callable[[Measurement], float | None]) -> str:
+    return _mean(line, value, ".1e").replace("e+", "e")
 
 
 def _by_length(equal: Budget, lines: Sequence[Line]) -> str:
