@@ -17,11 +17,10 @@ from transduce.config import ModelConfig, TransformerConfig
 from transduce.models import Tokens, TrainableModel, build_without_storage
 from transduce.training import Work, pair_work
 
-# Lengths of source and target that tell the five terms of a batch's operations apart. Of other architectures than the
-# Transformer, whose restricted attention is to see all of a sequence here, ten times these where there are so many
-# positions: some round a multiple of a length (ByteNet's 1.2 |s|).
+# Lengths of source and target that tell the five terms of a batch's operations apart. Those of other architectures than
+# the Transformer, whose restricted attention sees all of a few symbols, are round: ByteNet rounds 1.2 |s|.
 _LENGTHS: Final = ((3, 5), (5, 3), (7, 3), (3, 7), (7, 7))
-_ROUND: Final = 10
+_ROUND_LENGTHS: Final = ((5, 5), (10, 5), (5, 10), (10, 10), (15, 5))
 
 
 @final
@@ -81,9 +80,8 @@ def count_training(config: ModelConfig, work: Work) -> int:
 def _training_costs(config: ModelConfig) -> tuple[tuple[int, ...], int]:
     """What one of each of ``Work.terms`` costs, and the projection of one target symbol."""
     model = build_without_storage(config)
-    fits = config.longest is None or config.longest >= _ROUND * max(map(max, _LENGTHS))
-    scale = _ROUND if fits and not isinstance(config, TransformerConfig) else 1
-    lengths = [(scale * source, scale * target) for source, target in _LENGTHS]
+    fits = config.longest is None or config.longest >= max(map(max, _ROUND_LENGTHS))
+    lengths = _ROUND_LENGTHS if fits and not isinstance(config, TransformerConfig) else _LENGTHS
     shapes = [pair_work(source, target).terms for source, target in lengths]
     counts = [_count_body_of(model, source, target).both for source, target in lengths]
     costs = np.linalg.solve(np.array(shapes, float), np.array(counts, float))
