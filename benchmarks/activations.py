@@ -27,10 +27,10 @@ class Passages:
     given: list[Activations] = field(default_factory=list)
     made: list[Activations] = field(default_factory=list)
 
-    def see(self, _: nn.Module, given: tuple[Any, ...], made: Rows | Stream) -> None:
-        """A module's forward hook."""
+    def see(self, _: nn.Module, given: tuple[Any, ...], made: Rows | tuple[Stream, Any]) -> None:
+        """A module's forward hook; a layer tells of its experts beside the stream."""
         self.given.append(self._read(given[0]))
-        self.made.append(self._read(made))
+        self.made.append(self._read(made[0] if isinstance(made, tuple) else made))
 
     def _read(self, x: Rows | Stream) -> Activations:
         """A layer hands on a stream, a sub-layer plain rows."""

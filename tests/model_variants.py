@@ -28,6 +28,21 @@ VARIANTS: Final[dict[str, dict[str, Any]]] = {
         "norm": "pre",
     },
     "parameter attention": {"feed_forward": "parameter_attention", "parameter_heads": 3, "parameter_keys": 11},
+    "mixture of experts": {
+        "feed_forward": "mixture_of_experts",
+        "experts": 5,
+        "experts_per_token": 3,
+        "expert_balance": "pair",  # of a batch, it is another one wherever batches are cut
+    },
+    "switch": {
+        "feed_forward": "mixture_of_experts",
+        "experts": 3,
+        "experts_per_token": 1,
+        "expert_noise": False,
+        "importance_loss": 0.0,
+        "activation": "silu",
+        "norm": "pre",
+    },
     "gelu": {"activation": "gelu"},
     "gated": {"feed_forward": "gated", "activation": "silu", "feed_forward_bias": False, "norm": "pre"},
     "output bias": {"output_bias": True, "embedding_norm": True, "activation": "gelu_tanh"},

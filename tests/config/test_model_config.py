@@ -86,7 +86,7 @@ def test_embedding_dropout_follows_dropout_where_it_is_left_out():
 def test_files_from_before_there_were_other_activations_are_read():
     assert ModelConfig.model_validate({"feed_forward": "relu"}) == ModelConfig()
     assert ModelConfig.model_validate({"feed_forward": "relu", "activation": "relu"}) == ModelConfig()
-    with pytest.raises(ValidationError, match="'mlp', 'gated' or 'parameter_attention'"):
+    with pytest.raises(ValidationError, match="'mlp', 'gated', 'parameter_attention' or 'mixture_of_experts'"):
         ModelConfig.model_validate({"feed_forward": "relu", "activation": "gelu"})
 
 
@@ -103,9 +103,18 @@ def test_files_from_before_there_were_other_activations_are_read():
         ({"parameter_d_k": 3}, "feed_forward = 'parameter_attention'"),
         ({"parameter_d_v": 3}, "feed_forward = 'parameter_attention'"),
         ({"parameter_keys": 3}, "feed_forward = 'parameter_attention'"),
-        ({"activation_dropout": 0.1, "feed_forward": "parameter_attention"}, "feed_forward = 'mlp' or 'gated'"),
-        ({"activation": "gelu", "feed_forward": "parameter_attention"}, "feed_forward = 'mlp' or 'gated'"),
-        ({"feed_forward_bias": False, "feed_forward": "parameter_attention"}, "feed_forward = 'mlp' or 'gated'"),
+        (
+            {"activation_dropout": 0.1, "feed_forward": "parameter_attention"},
+            "feed_forward = 'mlp' or 'gated' or 'mixture_of_experts'",
+        ),
+        (
+            {"activation": "gelu", "feed_forward": "parameter_attention"},
+            "feed_forward = 'mlp' or 'gated' or 'mixture_of_experts'",
+        ),
+        (
+            {"feed_forward_bias": False, "feed_forward": "parameter_attention"},
+            "feed_forward = 'mlp' or 'gated' or 'mixture_of_experts'",
+        ),
     ],
 )
 def test_a_setting_that_nothing_would_read_is_refused(idle, other):

@@ -96,7 +96,8 @@ def test_the_facts_of_a_section_count_for_all_that_is_in_it():
 
 def test_regularization_is_what_may_change_of_a_model():
     rates = ["dropout", "embedding_dropout", "attention_dropout", "activation_dropout", "label_smoothing"]
-    assert sorted(regularization(TransformerConfig)) == sorted(rates)
+    balance = ["importance_loss", "load_loss", "expert_balance"]
+    assert sorted(regularization(TransformerConfig)) == sorted(rates + balance)
     assert not regularization(TransformerConfig) & VOCABULARY_SIZES
 
 

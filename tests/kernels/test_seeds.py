@@ -1,9 +1,11 @@
 """Streams of random numbers that can be entered anywhere."""
 
+import math
+
 import pytest
 import torch
 
-from transduce.kernels import derive, make_seed
+from transduce.kernels import derive, draw_normal, make_seed
 from transduce.kernels.seeds import advance, draw
 
 # The first outputs of splitmix64 from state 1234567, as published beside its reference code's translations.
@@ -78,3 +80,22 @@ def test_numbers_of_any_size_make_seeds_that_do_not_look_alike():
     ones = [bin((seeds[i] ^ seeds[i + 1]) % 2**64).count("1") for i in range(1, 100)]
     # Half of 64 bits change from one number to the next: five standard deviations of the mean of 99.
     assert sum(ones) / 99 == pytest.approx(32, abs=5 * 4 / 99**0.5)
+
+
+def test_normal_numbers_are_box_and_mullers_of_a_draw_each():
+    found = draw_normal(torch.tensor([[23, -29]]), 3)
+    for place, seed in enumerate([23, -29]):
+        for number in range(3):
+            word = splitmix64(seed % 2**64, number)
+            low, high = (half - 2**32 if half >= 2**31 else half for half in (word % 2**32, word >> 32))
+            u, v = ((half + 2**31 + 0.5) / 2**32 for half in (low, high))
+            expected = math.sqrt(-2 * math.log(u)) * math.cos(2 * math.pi * v)
+            assert found[0, place, number].item() == pytest.approx(expected, rel=1e-12)
+
+
+def test_normal_numbers_are_normal():
+    """Five standard deviations of the mean, of the variance, and of the share beyond one, of 100,000 numbers."""
+    numbers = draw_normal(torch.arange(1_000), 100).flatten()
+    assert numbers.mean().item() == pytest.approx(0, abs=5 / math.sqrt(1e5))
+    assert numbers.var().item() == pytest.approx(1, abs=5 * math.sqrt(2 / 1e5))
+    assert (numbers.abs() > 1).double().mean().item() == pytest.approx(0.31731, abs=5 * 0.4654 / math.sqrt(1e5))

@@ -100,7 +100,12 @@ def test_a_pairs_seed_is_its_own():
 
 def test_every_dropout_of_a_model_has_a_number_of_its_own(variant):
     model = make(variant)
-    dropouts = [module for module in model.modules() if isinstance(module, Dropout)]
+    # Those of a mixture's experts share a number, and draw apart (tests/layers/test_mixture_of_experts.py).
+    dropouts = [
+        module
+        for name, module in model.named_modules()
+        if isinstance(module, Dropout) and (".experts." not in name or ".experts.0." in name)
+    ]
     # Two of embeddings; of the sub-layers, each has one inside and one on its output.
     layers = len(model.encoder) * 2 + len(model.decoder) * 3
     assert len(dropouts) == 2 + 2 * layers

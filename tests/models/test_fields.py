@@ -37,11 +37,14 @@ LEARNED, RELATIVE, OVER_PARAMETERS = (
     {"positions": "relative"},
     {"feed_forward": "parameter_attention"},
 )
+EXPERTS = {"feed_forward": "mixture_of_experts"}
 # What has to be so for a field to be read at all.
 GROUNDS = {
     "max_positions": LEARNED,
     "max_relative_distance": RELATIVE,
     **dict.fromkeys(("parameter_heads", "parameter_keys", "parameter_d_k", "parameter_d_v"), OVER_PARAMETERS),
+    **dict.fromkeys(("experts", "experts_per_token", "expert_noise", "expert_balance"), EXPERTS),
+    **dict.fromkeys(("importance_loss", "load_loss"), EXPERTS),
 }
 # Of every field, another value than the base model's.
 OTHERS = {
@@ -79,6 +82,12 @@ OTHERS = {
     "parameter_d_k": 7,
     "parameter_d_v": 7,
     "parameter_keys": 7,
+    "experts": 3,
+    "experts_per_token": 1,
+    "expert_noise": False,
+    "importance_loss": 0.5,
+    "load_loss": 0.5,
+    "expert_balance": "pair",
     "norm": "pre",
     "norm_epsilon": 0.5,
     "residual": False,
@@ -106,8 +115,10 @@ def count(c: TransformerConfig) -> int:
         return maps + biases + own + (2 * c.max_relative_distance + 1) * (c.d_k + c.d_v) * relative
 
     pairs = c.parameter_heads * (c.parameter_keys + c.d_model) * (c.parameter_d_k + c.parameter_d_v)
+    mlp = 2 * c.d_model * c.d_ff + (c.d_ff + c.d_model) * c.feed_forward_bias
     networks = {
-        "mlp": 2 * c.d_model * c.d_ff + (c.d_ff + c.d_model) * c.feed_forward_bias,
+        "mlp": mlp,
+        "mixture_of_experts": c.experts * (mlp + c.d_model * (1 + c.expert_noise)),
         "gated": 3 * c.d_model * c.d_ff + (2 * c.d_ff + c.d_model) * c.feed_forward_bias,
         "parameter_attention": pairs,
     }
@@ -131,6 +142,9 @@ def observe(c: TransformerConfig) -> tuple[int, float, float]:
     model = build(c)
     if isinstance(model.output_bias, torch.Tensor):  # which starts as zeros
         torch.nn.init.normal_(model.output_bias)
+    for name, parameter in model.named_parameters():
+        if name.endswith("feed_forward.gate"):  # a mixture's, zeros too
+            torch.nn.init.normal_(parameter)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     training, other = (model.train(mode)(SOURCE, TARGET, LABELS).objective.item() for mode in (True, False))
     return parameters, training, other
@@ -199,7 +213,7 @@ def check_norm(ground, changed):
     assert count(changed) - count(ground) == 2 * 2 * changed.d_model
     x = torch.randn(SOURCE.layout().tokens, changed.d_model)
     for c, normalized in ((ground, True), (changed, False)):
-        output = build(c).eval().encoder[0](Stream(x), SOURCE.layout(), None).settle()
+        output = build(c).eval().encoder[0](Stream(x), SOURCE.layout(), None)[0].settle()
         variance = output.var(-1, correction=0)
         assert variance.sub(1).abs().lt(1e-4).all().item() == normalized
 

@@ -129,7 +129,7 @@ def sums_of(model):
     for stack, sums in ((model.encoder, found[0]), (model.decoder, found[1])):
         for layer in stack:
             layer.register_forward_pre_hook(lambda _, inputs, sums=sums: sums.append(mean_square(inputs[0].settle())))
-        stack[-1].register_forward_hook(lambda _, __, output, sums=sums: sums.append(mean_square(output.settle())))
+        stack[-1].register_forward_hook(lambda _, __, output, sums=sums: sums.append(mean_square(output[0].settle())))
     model.decode(model.encode(symbols()), symbols())
     return found
 

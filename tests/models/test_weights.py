@@ -19,12 +19,14 @@ SIZES = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 12, "d_ff": 20, "h
 LENGTHS = [3, 11, 2, 7, 1, 13, 5]
 
 
-@pytest.fixture(params=["transformer", "bag"])
+@pytest.fixture(params=["transformer", "bag", "experts"])
 def model(request):
     torch.manual_seed(2)
     if request.param == "bag":
         return BagOfWords(BagConfig(size=12, penalty=0.3, vocab_size=23))
-    return build(preset("base", SIZES | {"dropout": 0.3, "attention_dropout": 0.2}))
+    experts = {"feed_forward": "mixture_of_experts", "experts": 5, "expert_balance": "pair"}
+    more = experts if request.param == "experts" else {}
+    return build(preset("base", SIZES | {"dropout": 0.3, "attention_dropout": 0.2} | more))
 
 
 def make_batch(weights=None):

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,14 @@ def _bag() -> BagOfWords:
     install(pytest.MonkeyPatch())  # in a process of its own, which ends with it
     torch.manual_seed(5)
     return BagOfWords(BagConfig(size=12, penalty=0.1, vocab_size=VOCABULARY))
+
+
+def _mixture() -> Transformer:
+    """With more experts than a step has symbols for; balanced pair by pair, whichever process has them."""
+    torch.manual_seed(5)
+    experts = {"feed_forward": "mixture_of_experts", "experts": 29, "expert_balance": "pair", "dropout": 0.2}
+    changes = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 12, "d_ff": 5, "heads": 3}
+    return Transformer(TransformerConfig.model_validate(changes | experts | {"vocab_size": VOCABULARY}))
 
 
 @pytest.fixture(scope="module")
@@ -201,15 +210,19 @@ def test_going_on_with_as_many_processes_is_exact(folder, tmp_path, run_together
         assert one.read_bytes() == other.read_bytes()
 
 
-@pytest.mark.parametrize("parallel", ["data", "sharded"])
-def test_a_loss_of_the_models_own_is_that_of_all_processes(folder, tmp_path, run_together, parallel):
-    found = []
+@pytest.mark.parametrize(("make", "parallel"), [*product((_bag, _mixture), ("data", "sharded"))])
+def test_a_loss_of_the_models_own_is_that_of_all_processes(folder, tmp_path, run_together, make, parallel):
+    found, busiest = [], []
     for number in (1, 2):
         out = tmp_path / f"{number}"
-        run_together(number, tmp_path / f"{number} together", _train, folder, out, 4, {"parallel": parallel}, _bag)
+        run_together(number, tmp_path / f"{number} together", _train, folder, out, 4, {"parallel": parallel}, make)
         lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
         found.append([(line["split"], line["auxiliary_loss"]) for line in lines])
+        busiest.append([line.get("busiest_expert") for line in lines])
     assert len(found[0]) == 5
+    assert busiest[0] == busiest[1]
+    if make is _mixture:  # of an encoder's and a decoder's layer
+        assert all(len(layers) == 2 and min(layers) > 1 for layers in busiest[0])
     assert found[1] == [(split, pytest.approx(loss, rel=1e-5)) for split, loss in found[0]]
     assert found[0][0][1] > 0
     _assert_alike(tmp_path / "1", tmp_path / "2", 4)

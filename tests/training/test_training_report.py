@@ -37,18 +37,22 @@ def test_people_read_the_log_and_programs_the_file(tmp_path, caplog):
     measured = {"step": 5, "split": "dev", "loss": 2.0, "learning_rate": 0.1, "bleu": 12.25}
     with Report(tmp_path / "metrics.jsonl", max_steps=10, step=0) as report:
         report.train({"step": 5, "split": "train", "loss": 2.0, "learning_rate": 0.1}, tokens_per_second=1234.5)
+        report.train(
+            {"step": 6, "split": "train", "loss": 2.0, "learning_rate": 0.1, "busiest_expert": [1.5, 2.25, 1.0]}, 1234.5
+        )
         report.dev(dict(measured), best=True)
         report.dev(measured | {"average": 3}, best=False)
         report.say("a line for people: 100% [not markup]")
     assert caplog.messages == [
         # exp(2) = 7.39.
         "step 5  loss 2.000  perplexity 7.39  1,234 tokens/s  rate 1.00e-01",
+        "step 6  loss 2.000  perplexity 7.39  1,234 tokens/s  rate 1.00e-01  busiest expert 2.25 x mean",
         "step 5  dev loss 2.000  perplexity 7.39  BLEU 12.25  (best so far)",
         "step 5 (mean of 3)  dev loss 2.000  perplexity 7.39  BLEU 12.25",
         "a line for people: 100% [not markup]",
     ]
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert lines[1:] == [measured, measured | {"average": 3}]
+    assert lines[2:] == [measured, measured | {"average": 3}]
 
 
 def test_each_metric_is_shown_as_its_table_says(tmp_path, caplog):

@@ -66,6 +66,11 @@ def test_a_loss_of_the_models_own_has_a_curve():
     assert values(page, "Auxiliary loss", "dev") == {10: "0.25"}
 
 
+def test_the_busiest_expert_of_the_worst_layer_has_a_curve():
+    page = page_of([train(10, busiest_expert=[1.5, 2.25, 1]), train(20, busiest_expert=[]), dev(10, 1.0)])
+    assert values(page, "Busiest expert of the worst layer", "train") == {10: "2.25"}
+
+
 def test_skipped_updates_are_counted_and_their_loss_is_none():
     skipped = train(30, loss=0.0, target_tokens=2000, skipped=2)
     del skipped["gradient_norm"]

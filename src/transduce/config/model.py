@@ -12,7 +12,8 @@ SinusoidLayout = Literal["interleaved", "concatenated"]
 SinusoidRange = Literal["open", "closed"]
 PositionCombination = Literal["add", "concatenate"]
 Compatibility = Literal["scaled_dot_product", "dot_product", "multiplicative", "additive"]
-FeedForwardKind = Literal["mlp", "gated", "parameter_attention"]
+FeedForwardKind = Literal["mlp", "gated", "parameter_attention", "mixture_of_experts"]
+ExpertBalance = Literal["batch", "pair"]
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 Initializer = Literal["glorot_uniform", "unit_scaling"]
 
@@ -23,6 +24,7 @@ VOCABULARY_SIZES: Final = frozenset({"vocab_size", "source_vocab_size"})
 # bits before anything is made of that size.
 MOST_LAYERS: Final = 1_000
 MOST_WIDE: Final = 2**20
+MOST_EXPERTS: Final = 4_000  # their dropouts draw apart, and the numbers for that end with 4,095
 MOST_SYMBOLS: Final = 2**24
 
 # Settings that mean something only where another one has one of some values.
@@ -31,10 +33,11 @@ _WITH_LEARNED_POSITIONS: Final = Setting("refused", read_with=("positions", ("le
 _WITH_RELATIVE_POSITIONS: Final = Setting("refused", read_with=("positions", ("relative",)))
 _WITH_ADDED_POSITIONS: Final = Setting("refused", read_with=("positions", ("sinusoidal", "learned")))
 _WITH_PARAMETER_ATTENTION: Final = Setting("refused", read_with=("feed_forward", ("parameter_attention",)))
-_WITH_HIDDEN_LAYER: Final = Setting("refused", read_with=("feed_forward", ("mlp", "gated")))
-_DROPOUT_OF_HIDDEN_LAYER: Final = Setting(
-    "allowed", read_with=("feed_forward", ("mlp", "gated")), formerly=("relu_dropout",)
-)
+_HIDDEN: Final = ("feed_forward", ("mlp", "gated", "mixture_of_experts"))
+_WITH_HIDDEN_LAYER: Final = Setting("refused", read_with=_HIDDEN)
+_DROPOUT_OF_HIDDEN_LAYER: Final = Setting("allowed", read_with=_HIDDEN, formerly=("relu_dropout",))
+_WITH_EXPERTS: Final = Setting("refused", read_with=("feed_forward", ("mixture_of_experts",)))
+_BALANCE_OF_EXPERTS: Final = Setting("allowed", read_with=("feed_forward", ("mixture_of_experts",)))
 
 
 class TransformerConfig(Section):
@@ -140,7 +143,8 @@ class TransformerConfig(Section):
     feed_forward: Annotated[FeedForwardKind, REFUSED] = Field(
         "mlp",
         description="mlp: two linear maps around an activation (section 3.3); gated: the hidden layer is multiplied by "
-        "a second linear map of its input (GLU variants, Shazeer 2020); parameter_attention: attention over parameters",
+        "a second linear map of its input (GLU variants, Shazeer 2020); parameter_attention: attention over "
+        "parameters; mixture_of_experts: of several networks, those that a gate chooses (Shazeer et al. 2017)",
     )
     activation: Annotated[Activation, _WITH_HIDDEN_LAYER] = Field(
         "relu",
@@ -161,6 +165,26 @@ class TransformerConfig(Section):
     )
     parameter_keys: Annotated[int, _WITH_PARAMETER_ATTENTION] = Field(
         1536, ge=1, le=MOST_WIDE, description="n_p, key-value pairs of each of its heads"
+    )
+    experts: Annotated[int, _WITH_EXPERTS] = Field(
+        8, ge=1, le=MOST_EXPERTS, description="n, the feed-forward networks of each mixture of experts, d_ff wide each"
+    )
+    experts_per_token: Annotated[int, _WITH_EXPERTS] = Field(
+        2, ge=1, le=MOST_EXPERTS, description="k, how many of them a symbol goes to; 1: a switch (Fedus et al. 2021)"
+    )
+    expert_noise: Annotated[bool, _WITH_EXPERTS] = Field(
+        True, description="trained noise on the gate's scores in training (noisy top-k gating)"
+    )
+    importance_loss: Annotated[float, _BALANCE_OF_EXPERTS] = Field(
+        0.1, ge=0, description="w_importance: how much uneven weights of the experts cost, in nats for each symbol"
+    )
+    load_loss: Annotated[float, _BALANCE_OF_EXPERTS] = Field(
+        0.1, ge=0, description="w_load: how much uneven numbers of their symbols cost; without expert_noise: 0"
+    )
+    expert_balance: Annotated[ExpertBalance, _BALANCE_OF_EXPERTS] = Field(
+        "batch",
+        description="whose symbols are to be spread evenly: those of a batch (as published; of each micro-batch and "
+        "process), or of each pair by itself, which no cutting of batches changes",
     )
 
     norm: Annotated[NormPosition, REFUSED] = Field(
@@ -185,6 +209,8 @@ class TransformerConfig(Section):
             values = values | {"feed_forward": "mlp"}  # what files said before there were other activations
         if isinstance(rate := values.get("dropout"), int | float) and 0 <= rate < 1:
             values = {"embedding_dropout": rate} | values
+        if values.get("feed_forward") == "mixture_of_experts" and values.get("expert_noise") is False:
+            values = {"load_loss": 0.0} | values
         d_model, heads = values.get("d_model", 512), values.get("heads", 8)
         if not (isinstance(d_model, int) and isinstance(heads, int) and 0 < d_model <= MOST_WIDE and heads > 0):
             return values  # the fields' own checks will name these
@@ -207,6 +233,22 @@ class TransformerConfig(Section):
             raise ValueError(f"d_model = {self.d_model} is odd: sinusoids come in pairs, choose an even d_model")
         if self.positions == "sinusoidal" and self.sinusoid_range == "closed" and self.d_model < 4:
             raise ValueError(f"sinusoid_range = 'closed' needs two wavelengths: d_model = {self.d_model} has one")
+        return self
+
+    @model_validator(mode="after")
+    def _check_experts(self) -> Self:
+        if self.feed_forward != "mixture_of_experts":
+            return self
+        if self.experts_per_token > self.experts:
+            raise ValueError(
+                f"experts_per_token = {self.experts_per_token}, but there are experts = {self.experts}: choose at most "
+                f"as many"
+            )
+        if self.load_loss and not self.expert_noise:
+            raise ValueError(
+                f"load_loss = {self.load_loss:g} needs expert_noise = true, from which loads are estimated: leave it "
+                f"out"
+            )
         return self
 
     @property

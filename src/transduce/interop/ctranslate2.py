@@ -26,7 +26,7 @@ from transduce.text.tokenizer import BEGIN, END, UNKNOWN
 _SAYABLE: Final[dict[str, tuple[tuple[Any, ...], str]]] = {
     "positions_at_every_layer": ((False,), "positions that come in at every layer"),
     "attention_window": ((None,), "local self-attention"),
-    "feed_forward": (("mlp", "gated"), "attention over parameters"),
+    "feed_forward": (("mlp", "gated"), "attention over parameters, or a mixture of experts"),
     "residual": ((True,), "a stack without residual connections"),
 }
 # What it calls our activations.

@@ -4,7 +4,7 @@ from transduce.kernels.add_norm import add_norm
 from transduce.kernels.allowed import AllowedTokens, Choices, LogitColumns, join_allowed
 from transduce.kernels.attention import attend, attention_weights
 from transduce.kernels.device import is_out_of_memory, send
-from transduce.kernels.dropout import WHOLE, Dropped, dropout
+from transduce.kernels.dropout import WHOLE, Dropped, dropout, seeds_at
 from transduce.kernels.feed_forward import activate, feed_forward
 from transduce.kernels.linear_maps import Maps, linear_maps
 from transduce.kernels.loss import projected_cross_entropy, smoothed_cross_entropy
@@ -16,7 +16,7 @@ from transduce.kernels.ragged import RaggedLayout
 from transduce.kernels.ragged_attention import Heads, RaggedAttention, attend_between, attend_ragged, ragged_way
 from transduce.kernels.ranking import rank_continuations
 from transduce.kernels.scores import Relative, Scoring
-from transduce.kernels.seeds import derive, make_seed
+from transduce.kernels.seeds import derive, draw_normal, make_seed
 from transduce.kernels.threads import run_safely, start_threads
 from transduce.kernels.transformer import (
     NativeLayer,
@@ -56,6 +56,7 @@ __all__ = [
     "attend_ragged",
     "attention_weights",
     "derive",
+    "draw_normal",
     "dropout",
     "encode",
     "feed_forward",
@@ -73,6 +74,7 @@ __all__ = [
     "resolve_format",
     "resolve_precision",
     "run_safely",
+    "seeds_at",
     "select_outputs",
     "send",
     "smoothed_cross_entropy",

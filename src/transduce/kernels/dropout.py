@@ -14,7 +14,8 @@ from transduce.kernels.native import Chance, address, call, has_native
 from transduce.kernels.seeds import advance, draw
 
 _LEVELS: Final = 2**16
-# The draws of a row are shared out: so many for each head of an attention, for a model's dropouts 2^12 times as many.
+# The draws of a row are shared out: so many for each head of an attention (each expert of a mixture), for a model's
+# dropouts 2^12 times as many.
 _HEAD: Final = 2**20
 _SITE: Final = 2**32
 
@@ -43,7 +44,7 @@ class Dropped:
 
     def at(self, site: int) -> "Dropped":
         """For one of a model's dropouts, by its number: they draw apart from each other."""
-        return self if self.seeds is None else Dropped(self.share, advance(self.seeds, site * _SITE))
+        return self if self.seeds is None else Dropped(self.share, seeds_at(self.seeds, site))
 
     def rows(self, *shape: int, device: torch.device) -> Int[Tensor, "*rows"] | None:
         """The seeds of so many rows; None where nothing is left out."""
@@ -69,6 +70,11 @@ class Dropped:
     def keeps(self, seeds: Int[Tensor, "*rows"], columns: range) -> Bool[Tensor, "*rows columns"]:
         """Which of some columns of rows with these seeds stay."""
         return draw(seeds, columns) < self.kept - _LEVELS // 2
+
+
+def seeds_at(seeds: Int[Tensor, "*rows"], site: int, part: int = 0) -> Int[Tensor, "*rows"]:
+    """For one of a model's random decisions, by its number, and for a part of it: each draws apart from the others."""
+    return advance(seeds, site * _SITE + part * _HEAD)
 
 
 WHOLE: Final = Dropped()  # nothing is left out

@@ -20,7 +20,8 @@ class RaggedLayout:
 
     ``lengths`` and ``offsets`` (where each row begins, and at last where all end) are on the CPU; ``indices``, on the
     device of the symbols, are each symbol's index in the flattened padded batch of ``longest`` columns.
-    ``row_seeds`` is what the random numbers of each row follow from, where that is given.
+    ``row_seeds`` is what the random numbers of each row follow from, where that is given; ``counted`` are the symbols
+    that count in a training, where not all do.
     """
 
     lengths: Int[Tensor, " batch"]
@@ -28,6 +29,7 @@ class RaggedLayout:
     indices: Int[Tensor, " tokens"]
     longest: int
     row_seeds: Int[Tensor, " batch"] | None = None
+    counted: Bool[Tensor, " tokens"] | None = None
 
     @classmethod
     def of(

@@ -5,6 +5,7 @@ from transduce.layers.dropout import Dropout
 from transduce.layers.embedding import Embedding, append_bias
 from transduce.layers.feed_forward import FeedForward, feed_forward
 from transduce.layers.linear import PrepackedLinear, prepack_linears
+from transduce.layers.mixture_of_experts import Gating, MixtureOfExperts, Routing, join_routings
 from transduce.layers.parameter_attention import ParameterAttention
 from transduce.layers.positions import PositionalEncoding
 from transduce.layers.residual import Residual, Stream
@@ -15,15 +16,19 @@ __all__ = [
     "Dropout",
     "Embedding",
     "FeedForward",
+    "Gating",
     "KeyValues",
+    "MixtureOfExperts",
     "MultiHeadAttention",
     "ParameterAttention",
     "PositionalEncoding",
     "PrepackedLinear",
     "Residual",
+    "Routing",
     "Stream",
     "append_bias",
     "feed_forward",
+    "join_routings",
     "prepack_linears",
     "recent_mask",
     "sinusoid_shift",

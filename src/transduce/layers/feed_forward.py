@@ -11,6 +11,7 @@ from transduce.kernels import activate
 from transduce.kernels import feed_forward as transform
 from transduce.layers.dropout import Dropout
 from transduce.layers.linear import join_maps, make_linear
+from transduce.layers.mixture_of_experts import Gating, MixtureOfExperts
 from transduce.layers.parameter_attention import ParameterAttention
 
 
@@ -49,12 +50,25 @@ class FeedForward(nn.Module):
         return [self.inner] if self.gate is None else [self.gate, self.inner]
 
 
-def feed_forward(config: TransformerConfig, number: int = 0) -> FeedForward | ParameterAttention:
+FeedForwardSublayer = FeedForward | MixtureOfExperts | ParameterAttention
+
+
+def feed_forward(config: TransformerConfig, number: int = 0) -> FeedForwardSublayer:
     """The sub-layer that transforms each position on its own; ``number`` is its dropout's in the model."""
     match config.feed_forward:
         case "mlp" | "gated":
             return FeedForward(config, number)
         case "parameter_attention":
             return ParameterAttention(config, number)
+        case "mixture_of_experts":
+            gating = Gating(
+                chosen=config.experts_per_token,
+                noise=config.expert_noise,
+                importance_loss=config.importance_loss,
+                load_loss=config.load_loss,
+                balance=config.expert_balance,
+            )
+            experts = (FeedForward(config, number) for _ in range(config.experts))
+            return MixtureOfExperts(experts, config.d_model, gating, number)
         case _:
             assert_never(config.feed_forward)

@@ -20,16 +20,21 @@ class Tokens:
     ``seeds``: what dropout leaves out of a row in training follows from the row's seed and the positions in it, so that
     it is the same in whatever batch, at whatever place of it; without them, torch's generator gives some. A pair has
     one seed for both its sides. Lengths and seeds may stay on the CPU, wherever the ids are: the ragged layout is made
-    there.
+    there. ``counted`` are the rows, or the symbols, that count in training (``choose_counted``); without it, all do.
     """
 
     ids: Int[Tensor, "batch length"]
     lengths: Int[Tensor, " batch"]
     seeds: Int[Tensor, " batch"] | None = None
+    counted: Bool[Tensor, " batch"] | Bool[Tensor, "batch length"] | None = None
 
     def layout(self) -> RaggedLayout:
         """How the sequences lie without their padding."""
-        return RaggedLayout.of(self.lengths, self.ids.shape[1], self.ids.device, self.seeds)
+        layout = RaggedLayout.of(self.lengths, self.ids.shape[1], self.ids.device, self.seeds)
+        if self.counted is None:
+            return layout
+        counted = self.counted if self.counted.ndim == 2 else self.counted.unsqueeze(1).expand_as(self.ids)
+        return replace(layout, counted=layout.flatten(counted))
 
 
 # Numbers of layers, from 0; negative ones count from the last, as in Python. Those that a model has not are left out.
@@ -81,17 +86,32 @@ class AttentionWeights:
 Weights = Float[Tensor, " batch"] | Float[Tensor, "batch length"]
 
 
+def choose_counted(source: Tokens, target: Tokens, weights: Weights | None) -> tuple[Tokens, Tokens]:
+    """Both sides, and which of their symbols count: those of pairs, and of labels, whose weight is not 0.
+
+    A source counts where any of its pair's labels does. What is measured over symbols (an auxiliary loss, experts'
+    loads) leaves out what does not count.
+    """
+    if weights is None:
+        return source, target
+    counted = weights != 0
+    rows = counted if counted.ndim == 1 else counted.any(dim=1)
+    return replace(source, counted=rows), replace(target, counted=counted)
+
+
 @final
 @dataclass(frozen=True)
 class Decoded:
     """Hidden states of every target position, row after row, and a loss of the model's own where it has one.
 
     ``auxiliary_loss`` is each target token's share of that loss, so that it can be weighted and summed as the others
-    are, whatever micro-batches the pairs are in. ``attention`` is what was asked for, of the encoder too.
+    are, whatever micro-batches the pairs are in. ``loads`` counts the symbols that each expert of a mixture got, layer
+    by layer, those that do not count left out. ``attention`` is what was asked for, of the encoder too.
     """
 
     hidden: Float[Tensor, "tokens model"]
     auxiliary_loss: Float[Tensor, " tokens"] | None = None
+    loads: Int[Tensor, "layers experts"] | None = None
     attention: AttentionWeights = field(default_factory=AttentionWeights)
 
 
@@ -103,13 +123,14 @@ class LossSums:
     ``objective`` is what training minimizes: the cross-entropy with smoothed labels, and the model's auxiliary loss,
     each token's times its weight. ``nll`` is the cross-entropy without smoothing and ``auxiliary`` the auxiliary loss,
     both without weights, so that they stay nats per token; ``tokens`` counts the labels, end symbols included, padding
-    not. A token of weight 0 is in none of them.
+    not. A token of weight 0 is in none of them. ``loads`` counts what each expert of a mixture got, layer by layer.
     """
 
     objective: Float[Tensor, ""]
     nll: Float[Tensor, ""]
     tokens: Int[Tensor, ""]
     auxiliary: Float[Tensor, ""] | None = None
+    loads: Int[Tensor, "layers experts"] | None = None
 
     @classmethod
     def of(
@@ -131,21 +152,23 @@ class LossSums:
         objective, nll = projected_cross_entropy(decoded.hidden, output, flat, smoothing, by_token)
         tokens = target.lengths.sum() if by_token is None else (by_token != 0).sum()
         if (own := decoded.auxiliary_loss) is None:
-            return cls(objective, nll, tokens)
+            return cls(objective, nll, tokens, loads=decoded.loads)
         own = own.float() if by_token is None else own.float().where(by_token != 0, 0)
         weighted = own if by_token is None else by_token * own
-        return cls(objective + weighted.sum(), nll, tokens, own.detach().sum())
+        return cls(objective + weighted.sum(), nll, tokens, own.detach().sum(), decoded.loads)
 
     def detach(self) -> "LossSums":
         """The same without the graph behind the objective."""
         return replace(self, objective=self.objective.detach())
 
     def __add__(self, other: "LossSums") -> "LossSums":
-        auxiliary = self.auxiliary
+        auxiliary, loads = self.auxiliary, self.loads
         if auxiliary is not None and other.auxiliary is not None:
             auxiliary = auxiliary + other.auxiliary
+        if loads is not None and other.loads is not None:
+            loads = loads + other.loads
         sums = self.objective + other.objective, self.nll + other.nll, self.tokens + other.tokens
-        return LossSums(*sums, auxiliary)
+        return LossSums(*sums, auxiliary, loads)
 
 
 # typing.Self would say the same, but the run-time checkers of the tests cannot read it.

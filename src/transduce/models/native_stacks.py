@@ -28,7 +28,7 @@ def can_run_natively(model: TrainableModel) -> TypeGuard[Transformer]:
         and not config.positions_at_every_layer
         and config.attention_window is None
         and config.residual
-        and config.feed_forward != "parameter_attention"
+        and config.feed_forward in {"mlp", "gated"}
         and max(config.d_model, config.d_ff, config.heads * config.d_v) <= MOST_INPUTS
     )
 

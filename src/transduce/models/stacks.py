@@ -3,12 +3,21 @@
 from collections.abc import Iterator
 from typing import final
 
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from transduce.config import TransformerConfig
 from transduce.kernels import Mask, RaggedLayout
-from transduce.layers import KeyValues, MultiHeadAttention, Residual, Stream, feed_forward
+from transduce.layers import (
+    KeyValues,
+    MixtureOfExperts,
+    MultiHeadAttention,
+    Residual,
+    Routing,
+    Stream,
+    feed_forward,
+)
+from transduce.layers.feed_forward import FeedForwardSublayer
 
 
 @final
@@ -22,13 +31,12 @@ class EncoderLayer(nn.Module):
         self.feed_forward = feed_forward(config, next(numbers))
         self.feed_forward_residual = Residual(config, next(numbers))
 
-    def forward(self, x: Stream, layout: RaggedLayout, window: int | None) -> Stream:
-        """Let every position look at those of its own row, at most so far away."""
+    def forward(self, x: Stream, layout: RaggedLayout, window: int | None) -> tuple[Stream, Routing | None]:
+        """Let every position look at those of its own row, at most so far away; also where a mixture sent them."""
         x, query = self.self_attention_residual.prepare(x)
         output = self.self_attention(query, None, layout, layout, window=window)
         x = self.self_attention_residual.add(x, output, layout.seeds)
-        x, query = self.feed_forward_residual.prepare(x)
-        return self.feed_forward_residual.add(x, self.feed_forward(query, layout.seeds), layout.seeds)
+        return _transform(self.feed_forward, self.feed_forward_residual, x, layout)
 
     def self_weights(
         self, x: Stream, layout: RaggedLayout, window: int | None
@@ -62,13 +70,13 @@ class DecoderLayer(nn.Module):
         layout: RaggedLayout,
         memory_layout: RaggedLayout,
         window: int | None,
-    ) -> Stream:
-        """Let every position look at those before it, and at its row of the memory."""
+    ) -> tuple[Stream, Routing | None]:
+        """Let every position look at those before it, and at its row of the memory; also where a mixture sent them."""
         x = self.attend_past(x, layout, window)
         x, query = self.cross_attention_residual.prepare(x)
         output = self.cross_attention(query, memory, layout, memory_layout)
         x = self.cross_attention_residual.add(x, output, layout.seeds)
-        return self._transform(x, layout.seeds)
+        return _transform(self.feed_forward, self.feed_forward_residual, x, layout)
 
     def attend_past(self, x: Stream, layout: RaggedLayout, window: int | None) -> Stream:
         """The self-attention sub-layer: the first of the three."""
@@ -85,7 +93,8 @@ class DecoderLayer(nn.Module):
         # A sentence's rows ask the same memory: they are so many queries of one attention.
         found = self.cross_attention.look(_by_sentence(query, memory), memory, memory_mask)
         x = self.cross_attention_residual.add(x, found.view_as(query))
-        return self._transform(x), past
+        x, query = self.feed_forward_residual.prepare(x)
+        return self.feed_forward_residual.add(x, self.feed_forward(query)), past
 
     def step_past(self, x: Stream, past: KeyValues, mask: Mask) -> tuple[Stream, KeyValues]:
         """The self-attention sub-layer of a step: the first of the three."""
@@ -111,10 +120,17 @@ class DecoderLayer(nn.Module):
         """How the encoder-decoder attention weighs the source's positions."""
         return self.cross_attention.weights(_by_sentence(query, memory), memory, mask)
 
-    def _transform(self, x: Stream, seeds: Int[Tensor, " tokens"] | None = None) -> Stream:
-        """The feed-forward sub-layer."""
-        x, query = self.feed_forward_residual.prepare(x)
-        return self.feed_forward_residual.add(x, self.feed_forward(query, seeds), seeds)
+
+def _transform(
+    network: FeedForwardSublayer, residual: Residual, x: Stream, layout: RaggedLayout
+) -> tuple[Stream, Routing | None]:
+    """The feed-forward sub-layer."""
+    x, query = residual.prepare(x)
+    if isinstance(network, MixtureOfExperts):
+        output, routing = network.route(query, layout)
+    else:
+        output, routing = network(query, layout.seeds), None
+    return residual.add(x, output, layout.seeds), routing
 
 
 def _by_sentence(x: Float[Tensor, "rows new model"], memory: KeyValues) -> Float[Tensor, "sentences queries model"]:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from transduce.config import TransformerConfig
 from transduce.kernels import AllowedTokens, LogitColumns, Mask, RaggedLayout
-from transduce.layers import Embedding, KeyValues, PositionalEncoding, Stream, append_bias
+from transduce.layers import Embedding, KeyValues, PositionalEncoding, Routing, Stream, append_bias, join_routings
 from transduce.models.contract import (
     NO_ATTENTION,
     AttentionRequest,
@@ -22,6 +22,7 @@ from transduce.models.contract import (
     Tokens,
     TrainableModel,
     Weights,
+    choose_counted,
 )
 from transduce.models.stacks import DecoderLayer, EncoderLayer
 from transduce.models.state import TransformerState
@@ -30,11 +31,15 @@ from transduce.models.state import TransformerState
 @final
 @dataclass(frozen=True)
 class Memory:
-    """The encoder's output as a ragged batch, and those of its attention weights that were asked for, by layer."""
+    """The encoder's output as a ragged batch, and those of its attention weights that were asked for, by layer.
+
+    ``routings`` say where its mixtures of experts sent the symbols.
+    """
 
     hidden: Float[Tensor, "tokens model"]
     layout: RaggedLayout
     attention: dict[int, Float[Tensor, "batch heads source source"]] = field(default_factory=dict)
+    routings: tuple[Routing, ...] = ()
 
 
 @final
@@ -77,20 +82,21 @@ class Transformer(TrainableModel):
         embedding = self.embedding if self.source_embedding is None else self.source_embedding
         places = layout.columns, layout.longest
         x = Stream(self.encoder_positions(embedding(layout.flatten(source.ids)), *places, layout.seeds))
-        weights = {}
+        weights, routings = {}, []
         for number, layer in enumerate(cast(Iterable[EncoderLayer], self.encoder)):
             x = self.encoder_positions.again(x, *places) if number else x
             if attention.wants("encoder", number, len(self.encoder)):
                 weights[number] = attention.choose(layer.self_weights(x, layout, self._window))
-            x = layer(x, layout, self._window)
-        return Memory(_finish(x, self.encoder_norm), layout, weights)
+            x, routing = layer(x, layout, self._window)
+            routings += [] if routing is None else [routing]
+        return Memory(_finish(x, self.encoder_norm), layout, weights, tuple(routings))
 
     def decode(self, memory: Memory, target: Tokens, *, attention: AttentionRequest = NO_ATTENTION) -> Decoded:
         """Hidden states for all positions of known targets, which begin with the begin symbol."""
         layout = target.layout()
         places = layout.columns, layout.longest
         x = Stream(self.decoder_positions(self.embedding(layout.flatten(target.ids)), *places, layout.seeds))
-        weights = AttentionWeights(memory.attention)
+        weights, routings = AttentionWeights(memory.attention), [*memory.routings]
         for number, layer in enumerate(self._decoder_layers):
             x = self.decoder_positions.again(x, *places) if number else x
             if attention.wants("decoder", number, len(self.decoder)):
@@ -101,8 +107,9 @@ class Transformer(TrainableModel):
                 weights.cross[number] = attention.choose(
                     layer.memory_weights(query, attended, Mask(memory.layout.real))
                 )
-            x = layer(x, memory.hidden, layout, memory.layout, self._window)
-        return Decoded(_finish(x, self.decoder_norm), attention=weights)
+            x, routing = layer(x, memory.hidden, layout, memory.layout, self._window)
+            routings += [] if routing is None else [routing]
+        return Decoded(_finish(x, self.decoder_norm), *join_routings(routings, layout), weights)
 
     def project(self, hidden: Float[Tensor, "*positions model"]) -> Float[Tensor, "*positions vocabulary"]:
         """The logits of the next symbol: one for each row of the embedding matrix, or of one of the output's own."""
@@ -112,6 +119,7 @@ class Transformer(TrainableModel):
         self, source: Tokens, target: Tokens, labels: Int[Tensor, "batch length"], weights: Weights | None = None
     ) -> LossSums:
         """The loss of known targets; ``labels`` is ``target`` shifted left by one, ending with the end symbol."""
+        source, target = choose_counted(source, target, weights)
         decoded = self.decode(self.encode(source), target)
         hidden, weight = append_bias(decoded.hidden, self.output.weight, self.output_bias)
         smoothing = self.config.label_smoothing

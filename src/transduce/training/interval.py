@@ -2,7 +2,7 @@
 
 import time
 from dataclasses import dataclass, replace
-from typing import final
+from typing import Any, final
 
 import torch
 
@@ -49,10 +49,10 @@ class Interval:
             return replace(self, sums=self.sums.without(examined.tokens))
         return replace(self, gradient_norms=self.gradient_norms + examined.gradient_norm, updates=self.updates + 1)
 
-    def own_figures(self, processes: Processes) -> dict[str, float]:
+    def own_figures(self, processes: Processes) -> dict[str, Any]:
         """What only the steps of a training have, as ``metrics.jsonl`` has it; no norm where all were skipped."""
         norm = {"gradient_norm": self.gradient_norms / self.updates} if self.updates else {}
-        return self.sums.own_loss(processes) | self._rewards(processes) | norm
+        return self.sums.own_figures(processes) | self._rewards(processes) | norm
 
     def _rewards(self, processes: Processes) -> dict[str, float]:
         """Of a pair in the mean: the reward of its outputs, and their expected risk where that is the objective."""

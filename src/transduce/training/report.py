@@ -98,6 +98,7 @@ class Report:
             logging.DEBUG if self._has_bar else logging.INFO,  # the bar says it already
             f"step {metrics['step']}  {scores}loss {loss:.3f}  perplexity {perplexity(loss):.2f}  "
             f"{tokens_per_second:,.0f} tokens/s  rate {rate:.2e}"
+            + _describe_experts(metrics)
             + (f"  {describe_time(self._left)} left" if self._left else ""),
         )
 
@@ -142,6 +143,12 @@ class Report:
         except OSError as error:
             _log.warning(f"TensorBoard gets no more: {error}")
             self._tracking = None
+
+
+def _describe_experts(metrics: Mapping[str, Any]) -> str:
+    """Of models with mixtures of experts, how unevenly the layer that is worst at it uses them."""
+    busiest = metrics.get("busiest_expert")
+    return f"  busiest expert {max(busiest):.2f} x mean" if busiest else ""
 
 
 def _clock(left: float | None) -> str:

@@ -1,10 +1,11 @@
 """What a training works with, and how it speaks of how far it is."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from transduce.config import SpecialIds, TrainConfig
@@ -90,6 +91,7 @@ class Sums:
     nll: torch.Tensor
     tokens: int
     auxiliary: torch.Tensor | None = None  # of models that have such a loss
+    loads: torch.Tensor | None = None  # of mixtures of experts: the symbols of each expert, layer by layer
 
     @classmethod
     def zero(cls, device: torch.device) -> "Sums":
@@ -98,26 +100,40 @@ class Sums:
 
     def add(self, losses: LossSums, tokens: int, sound: torch.Tensor | None = None) -> "Sums":
         """One batch or step more; its losses are left out where it was not ``sound``."""
-        nll, auxiliary = losses.nll, losses.auxiliary
-        if sound is not None:
-            nll, auxiliary = nll.where(sound, 0), None if auxiliary is None else auxiliary.where(sound, 0)
+        nll, auxiliary, loads = (
+            each if each is None or sound is None else each.where(sound, 0)
+            for each in (losses.nll, losses.auxiliary, losses.loads)
+        )
+        assert nll is not None
         if auxiliary is not None:
             auxiliary = auxiliary.to(self.nll.dtype) if self.auxiliary is None else self.auxiliary + auxiliary
-        return Sums(self.nll + nll, self.tokens + tokens, auxiliary)
+        if loads is not None and self.loads is not None:
+            loads = self.loads + loads
+        return Sums(self.nll + nll, self.tokens + tokens, auxiliary, loads)
 
     def without(self, tokens: int) -> "Sums":
         """Without the tokens of a step whose losses were none."""
-        return Sums(self.nll, self.tokens - tokens, self.auxiliary)
+        return replace(self, tokens=self.tokens - tokens)
 
     def mean(self, processes: Processes = ALONE) -> float:
         """Nats per target token: the tokens are counted for all processes, the losses are each one's own."""
         return processes.sum([float(self.nll)])[0] / max(1, self.tokens)
 
-    def own_loss(self, processes: Processes = ALONE) -> dict[str, float]:
-        """The mean of the model's own loss as ``metrics.jsonl`` has it, where there is one; without weights, too."""
-        if self.auxiliary is None:
-            return {}
-        return {"auxiliary_loss": processes.sum([float(self.auxiliary)])[0] / max(1, self.tokens)}
+    def own_figures(self, processes: Processes = ALONE) -> dict[str, Any]:
+        """What the model itself measures, as ``metrics.jsonl`` has it: the mean of its own loss, without weights, too.
+
+        ``busiest_expert``: of each layer with a mixture of experts, the symbols of its busiest expert divided by the
+        mean over its experts: 1 where all have as many.
+        """
+        own: dict[str, Any] = {}
+        if self.auxiliary is not None:
+            own["auxiliary_loss"] = processes.sum([float(self.auxiliary)])[0] / max(1, self.tokens)
+        if self.loads is not None:
+            layers, experts = self.loads.shape
+            loads = np.array(processes.sum(self.loads.flatten().tolist())).reshape(layers, experts)
+            busiest = loads.max(axis=1) / np.maximum(loads.mean(axis=1), 1 / experts)
+            own["busiest_expert"] = [round(float(ratio), 4) for ratio in busiest]
+        return own
 
 
 def describe(split: str, progress: Progress, loss: float, rate: float) -> dict[str, Any]:

@@ -33,6 +33,8 @@ class Tracking:
         if tokens_per_second is not None:
             curves |= {key: float(metrics[key]) for key in _OF_STEPS if key in metrics}
             curves["tokens_per_second"] = tokens_per_second
+            if busiest := metrics.get("busiest_expert"):
+                curves["busiest_expert"] = max(busiest)
         for tag, value in curves.items():
             self._writer.add_scalar(tag, value, int(metrics["step"]))
         self._writer.flush()

@@ -38,7 +38,7 @@ def validate(training: Training, progress: Progress, rate: float) -> Progress:
         if best and _save_best(training, model):
             best_score = score
             progress = progress.model_copy(update={"best_score": score, "best_step": progress.step, "best_metric": key})
-        line = describe("dev", progress, loss, rate) | sums.own_loss() | dict(outputs.scores)
+        line = describe("dev", progress, loss, rate) | sums.own_figures() | dict(outputs.scores)
         line |= {"average": count} if count > 1 else {}
         line |= {"samples": [asdict(each) for each in outputs.samples]} if outputs.samples else {}
         measured.append((line, best))

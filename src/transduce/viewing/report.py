@@ -109,6 +109,13 @@ def number(line: Line, key: str) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
+def _largest(line: Line, key: str) -> float | None:
+    """The largest of a line's list of numbers, where it has one."""
+    values = line.get(key)
+    known = [value for value in values if isinstance(value, int | float)] if isinstance(values, list) else []
+    return max(known, default=None)
+
+
 def _measured(line: Line, metric: MetricKey) -> float | None:
     value, loss = number(line, metric), number(line, "loss")
     return perplexity(loss) if value is None and metric == "perplexity" and loss is not None else value
@@ -142,6 +149,8 @@ def _charts(lines: Sequence[Line], best: Line | None, best_metric: MetricKey) ->
     yield Chart("Auxiliary loss", _NATS, _series(learned, "auxiliary_loss"), _short)
     yield Chart("Reward", "sentence GLEU of drawn outputs", _series(training, "reward"), _short)
     yield Chart("Expected risk", "1 - sentence GLEU", _series(training, "risk"), _short)
+    busiest = [{**line, "busiest_expert": _largest(line, "busiest_expert")} for line in learned]
+    yield Chart("Busiest expert of the worst layer", "times the mean", _series(busiest, "busiest_expert"), _short)
     yield Chart("Learning rate", "of the step", _series(training, "learning_rate"), _short, from_zero=True)
     speeds = Series("train", throughput(lines))
     yield Chart("Throughput", "target tokens per second", [speeds], _whole, from_zero=True)
