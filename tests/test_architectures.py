@@ -131,6 +131,17 @@ def test_a_model_directory_of_an_unknown_architecture_is_named(config, tmp_path,
         load_bundle(tmp_path / "run")
 
 
+def test_without_attention_no_unknown_word_can_be_replaced(config, tmp_path):
+    """Said before anything is trained; a vocabulary that spells everything has no such words."""
+    asked = {"generation": config.generation.model_copy(update={"replace_unknown": True})}
+    words = {"tokenizer": config.tokenizer.model_copy(update={"kind": "words"})}
+    with pytest.raises(BadInputError, match=r"^replace unknown: the model has no encoder-decoder attention"):
+        train_run(config.model_copy(update=asked | words), RunDirectory(tmp_path / "words"), resume=False)
+    assert not [*(tmp_path / "words").glob("checkpoints/*")]
+    short = {"train": config.train.model_copy(update={"max_steps": 1})}
+    train_run(config.model_copy(update=asked | short), RunDirectory(tmp_path / "bytes"), resume=False)
+
+
 def test_what_is_for_the_transformer_alone_says_so(config, tmp_path):
     train_run(config, RunDirectory(tmp_path / "run"), resume=False)
     bundle = load_bundle(tmp_path / "run")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from transduce.bundle import Bundle, load_bundle, save_bundle
 from transduce.config import BadInputError, GenerationConfig, TransduceError, preset
 from transduce.inference import Engine, Translator, load
-from transduce.inference.alignment import align, pharaoh, word_numbers
+from transduce.inference.alignment import align, pharaoh, words_of_output, words_of_tokens
 from transduce.models import build
 from transduce.search import NoRepeat, Prefixes, Restriction, Without
 from transduce.text import TokenizerPair, learn_tokenizer
@@ -163,8 +163,10 @@ def test_alignments_by_hand():
 
 def test_tokens_know_their_words(translator):
     tokenizer = translator._target
-    (ids,) = tokenizer.encode(["ti  qqzz sor\tmup"])
-    numbers = word_numbers(tokenizer, ids)
+    text = "ti  qqzz sor\tmup"
+    (ids,) = tokenizer.encode([text])
+    numbers = words_of_output(tokenizer, ids)
+    assert numbers == words_of_tokens(tokenizer, text)
     assert len(numbers) == len(ids)
     assert numbers == sorted(numbers)
     assert (numbers[0], numbers[-1]) == (0, 3)

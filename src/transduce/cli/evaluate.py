@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from transduce.cli.options import FILES, BeamSize, Device, ModelPath, PrecisionOption, Threads, use_threads
+from transduce.cli.options import (
+    FILES,
+    BeamSize,
+    Device,
+    DictionaryOption,
+    ModelPath,
+    PrecisionOption,
+    ReplaceUnknown,
+    Threads,
+    use_threads,
+)
 from transduce.config.errors import BadInputError
 from transduce.config.metrics import METRICS, MetricKey
 
@@ -69,22 +79,30 @@ def evaluate(
         int, typer.Option(metavar="N", help="Random seed of resampling.", rich_help_panel=_COMPARISON)
     ] = 12345,
     beam_size: BeamSize = None,
+    replace_unknown: ReplaceUnknown = None,
+    dictionary: DictionaryOption = None,
     precision: PrecisionOption = "auto",
     device: Device = None,
     threads: Threads = None,
 ) -> None:
     """Translate a test set and score it, alone or --against another system, with the signature of each score."""
+    from transduce.data import read_dictionary
     from transduce.inference import load
-    from transduce.workflows.evaluate import Measures, compare
+    from transduce.workflows.evaluate import Measures, Writing, compare
     from transduce.workflows.evaluate import evaluate as score
 
     measures = Measures(_read_metrics(metric), tokenize, comet_model)
     examples = _read_examples(model, source, reference, measures.metrics)
+    writing = Writing(
+        beam_size=beam_size,
+        replace_unknown=replace_unknown,
+        dictionary=None if dictionary is None else read_dictionary(dictionary),
+    )
     use_threads(threads)
     translator = load(model, precision, device)
     results: Sequence[Score | Comparison]
     if against is None:
-        results = scores = score(translator, examples, measures, beam_size=beam_size)
+        results = scores = score(translator, examples, measures, **writing)
         lines = [_line(each) for each in scores]
     else:
         results = comparisons = compare(
@@ -94,9 +112,9 @@ def evaluate(
             against,
             precision=precision,
             device=device,
-            beam_size=beam_size,
             samples=samples,
             seed=seed,
+            **writing,
         )
         lines = [line for each in comparisons for line in _block(each, str(model), str(against))]
     typer.echo(json.dumps([asdict(each) for each in results], indent=2) if as_json else "\n".join(lines))

@@ -55,6 +55,24 @@ PrecisionOption = Annotated[
         rich_help_panel=SPEED,
     ),
 ]
+ReplaceUnknown = Annotated[
+    bool | None,
+    typer.Option(
+        "--replace-unknown/--no-replace-unknown",
+        help="Where the model writes its unknown symbol, write the source word that it attends to. "
+        "[default: the model's]",
+        rich_help_panel=REQUIRED,
+    ),
+]
+DictionaryOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--dictionary",
+        metavar="F",
+        help="What source words become where they replace unknown ones: word, tab, translation; others are copied.",
+        rich_help_panel=REQUIRED,
+    ),
+]
 Device = Annotated[
     str | None,
     typer.Option(

@@ -17,12 +17,14 @@ from transduce.cli.options import (
     SPEED,
     BeamSize,
     Device,
+    DictionaryOption,
     LengthPenaltyOption,
     MaxExtraLength,
     MaxLength,
     MaxSourceLength,
     NBest,
     PrecisionOption,
+    ReplaceUnknown,
     Threads,
     use_threads,
 )
@@ -194,6 +196,8 @@ def translate(
             rich_help_panel=REQUIRED,
         ),
     ] = None,
+    replace_unknown: ReplaceUnknown = None,
+    dictionary: DictionaryOption = None,
     shortlist: Annotated[
         bool,
         typer.Option(
@@ -211,7 +215,7 @@ def translate(
     A line that has no output (too long, or what is asked of it cannot be) gives an empty one and is named at the end.
     """
     from transduce.config import BadInputError
-    from transduce.data import open_binary, read_lines
+    from transduce.data import open_binary, read_dictionary, read_lines
     from transduce.inference import load
     from transduce.workflows.requests import Failures, RequestReader
     from transduce.workflows.translate import Beside, translate_document, translate_stream
@@ -236,6 +240,7 @@ def translate(
     translator = load(model, precision, device, shortlist=shortlist)
     prefixes_, must_contain_ = Beside.open(prefixes), Beside.open(must_contain)
     banned = [] if must_not_contain is None else list(read_lines(must_not_contain))
+    entries = None if dictionary is None else read_dictionary(dictionary)
     with ExitStack() as files:
         source: BinaryIO = sys.stdin.buffer if input_ == "-" else files.enter_context(open_binary(Path(input_)))
         target = sys.stdout.buffer if output == "-" else files.enter_context(create_output(Path(output), input_))
@@ -251,6 +256,7 @@ def translate(
                 prefixes=prefixes_.take(len(texts)),
                 must_contain=None if phrases is None else [line.split("\t") if line else [] for line in phrases],
                 must_not_contain=banned,
+                dictionary=entries,
                 paragraphs=paragraphs,
                 language=None if markup else language,
                 first_number=first_number,
@@ -263,6 +269,7 @@ def translate(
                 max_source_length=max_source_length,
                 max_extra_length=max_extra_length,
                 no_repeat_ngram=no_repeat_ngram,
+                replace_unknown=replace_unknown,
                 diversity=diversity,
                 sampling=sampling,
                 temperature=temperature,

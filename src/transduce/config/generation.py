@@ -66,6 +66,11 @@ class GenerationConfig(Section):
         le=MAX_TOKENS,
         description="length of the n-grams of tokens that may occur only once in an output; left out, or 0: none",
     )
+    replace_unknown: bool = Field(
+        False,
+        description="write a word of the source, the one attended to, where the model writes its unknown symbol "
+        "(Luong et al. 2015; Jean et al. 2015); without, it never writes that symbol",
+    )
     sampling: bool = Field(False, description="draw outputs by chance, in place of beam search")
     temperature: Annotated[float, _OF_SAMPLES] = Field(
         1.0,
@@ -135,6 +140,7 @@ class GenerationChanges(TypedDict, total=False):
     max_source_length: int | None
     min_length: int | None
     no_repeat_ngram: int | None
+    replace_unknown: bool | None
     sampling: bool | None
     temperature: float | None
     top_k: int | None

@@ -3,6 +3,7 @@
 from transduce.data.batches import Batch, Resegment, drop_symbols, make_batch, pad, read_batches
 from transduce.data.block import EncodedPair, Ids
 from transduce.data.corpus import corpus_paths, name_corpus, read_corpus, read_numbered
+from transduce.data.dictionary import read_dictionary
 from transduce.data.filters import DuplicateFinder, HeldOut, PairFilter, Tally, text_flaw
 from transduce.data.lexicon import Lexicon, learn_lexicon
 from transduce.data.lines import (
@@ -54,6 +55,7 @@ __all__ = [
     "raw_lines",
     "read_batches",
     "read_corpus",
+    "read_dictionary",
     "read_lines",
     "read_numbered",
     "read_pairs",

@@ -11,6 +11,7 @@ from transduce.inference.queue import RequestQueue
 from transduce.inference.search_trace import SearchTrace
 from transduce.inference.translation import Translation
 from transduce.inference.translator import Translator
+from transduce.inference.unknown_words import check_unknown_words
 
 __all__ = [
     "AttentionMaps",
@@ -23,6 +24,7 @@ __all__ = [
     "SearchTrace",
     "Translation",
     "Translator",
+    "check_unknown_words",
     "draw",
     "from_nltk",
     "load",

@@ -1,6 +1,7 @@
 """Which word of the source each word of an output comes from, as its attention tells."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, final
@@ -9,9 +10,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from transduce.config import BadInputError
-from transduce.text import Tokenizer
+from transduce.text import Tokenizer, fill_unknown
 
 Alignment = tuple[tuple[int, int], ...]
+_WORD: Final = re.compile(r"\S+")
 _LINK: Final = re.compile(r"(\d+)([-p])(\d+)")
 
 
@@ -41,10 +43,17 @@ def align(
     return tuple(sorted({(source_words[token], word) for token, word in zip(best, target_words, strict=True)}))
 
 
-def word_numbers(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
-    """The word that each token is in, or stands behind; white space separates words."""
-    beginnings = tokenizer.decode([ids[: end + 1] for end in range(len(ids))])
-    return [max(len(text.split()) - 1, 0) for text in beginnings]
+def words_of_tokens(tokenizer: Tokenizer, text: str) -> list[int]:
+    """The word of a text that each of its tokens is in, or stands behind; white space separates words."""
+    starts = [word.start() for word in _WORD.finditer(text)]
+    return [max(bisect_left(starts, end) - 1, 0) for _, end in tokenizer.spans(text)]
+
+
+def words_of_output(tokenizer: Tokenizer, ids: Sequence[int], unknown: Sequence[str] = ()) -> list[int]:
+    """The word of an output that each token is in, or stands behind; ``unknown`` are those of its unknown symbols."""
+    beginnings = [ids[: end + 1] for end in range(len(ids))]
+    texts = fill_unknown(tokenizer, beginnings, unknown) if unknown else tokenizer.decode(beginnings)
+    return [max(len(text.split()) - 1, 0) for text in texts]
 
 
 def pharaoh(alignment: Alignment) -> str:

@@ -2,12 +2,14 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Final, get_args
 
 import torch
 
 from transduce.config import BadInputError, Precision
 from transduce.config.generation import as_plain
+from transduce.data import read_dictionary
 from transduce.search import Constraint
 
 _SHOWN: Final = 40  # characters of what an error shows
@@ -52,6 +54,22 @@ def read_constraints(constraints: object) -> tuple[Constraint, ...]:
             )
         found.append(each)
     return tuple(found)
+
+
+def read_entries(dictionary: object) -> dict[str, str]:
+    """The entries of a dictionary: pairs of strings, or a file of them.
+
+    Raises:
+        BadInputError: It is none, or its file is none (``data.read_dictionary``).
+    """
+    if isinstance(dictionary, str | Path):
+        return read_dictionary(Path(dictionary))
+    if not isinstance(dictionary, Mapping):
+        raise BadInputError(f"dictionary: {name_kind(dictionary)} was given: give a file, or a dict of words")
+    for source, target in dictionary.items():
+        if not (isinstance(source, str) and isinstance(target, str)):
+            raise BadInputError(f"dictionary: {_show(source)}: {_show(target)}: a word and what it becomes are strings")
+    return dict(dictionary)
 
 
 def check_text(text: str, place: str = "") -> None:

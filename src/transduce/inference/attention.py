@@ -11,7 +11,7 @@ from torch import Tensor
 from transduce.config import BadInputError, TransduceError
 from transduce.config.attention import AttentionKind
 from transduce.data import bare
-from transduce.inference.alignment import word_numbers
+from transduce.inference.alignment import words_of_tokens
 from transduce.inference.encoding import encode_within
 from transduce.inference.engine import Engine
 from transduce.models import AttentionWeights
@@ -95,11 +95,11 @@ def attend(
             reason = f"too little memory for the attention of {symbols:,} symbols ({weights.reason})"
             yield index, TransduceError(reason)
         else:
-            yield index, _describe(tokenizers, source, target, weights)
+            yield index, _describe(tokenizers, pairs[index], source, target, weights)
 
 
 def _describe(
-    tokenizers: TokenizerPair, source: list[int], target: list[int], weights: AttentionWeights
+    tokenizers: TokenizerPair, texts: tuple[str, str], source: list[int], target: list[int], weights: AttentionWeights
 ) -> AttentionMaps:
     special = tokenizers.special
     read = tokenizers.target.tokens([special.begin, *target])
@@ -107,14 +107,14 @@ def _describe(
         tuple(tokenizers.source.tokens([*source, special.end])),
         tuple(tokenizers.target.tokens([*target, special.end])),
         tuple(read),
-        _words(tokenizers.source, source),
-        _words(tokenizers.target, target),
+        _words(tokenizers.source, bare(texts[0])),
+        _words(tokenizers.target, bare(texts[1])),
         *(_stack(getattr(weights, kind)) for kind in ("encoder", "decoder", "cross")),
     )
 
 
-def _words(tokenizer: Tokenizer, ids: list[int]) -> tuple[int, ...]:
-    numbers = word_numbers(tokenizer, ids)
+def _words(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
+    numbers = words_of_tokens(tokenizer, text)
     return (*numbers, max(numbers, default=-1) + 1)
 
 

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final, TypeVar, final
 
 import torch
@@ -34,6 +34,14 @@ _LAST_TWO: Final = AttentionRequest(cross=(-2, -1))  # or the only one
 _ALL: Final = AttentionRequest(encoder="all", decoder="all", cross="all")
 _ATTENDED: Final = 2**17  # weights of a head that a batch gives at most, padding included
 T = TypeVar("T")
+
+
+@torch.inference_mode()
+def has_cross_attention(model: Model[Any, Any], special: SpecialIds, device: torch.device) -> bool:
+    """Whether a model looks at the symbols of its source, so that it can be said what comes from where."""
+    one = torch.ones(1, dtype=torch.long)
+    end, begin = (Tokens(torch.full((1, 1), symbol, device=device), one) for symbol in (special.end, special.begin))
+    return bool(model.decode(model.encode(end), begin, attention=_LAST_TWO).attention.cross)
 
 
 @final
@@ -89,6 +97,11 @@ class Engine:
     def longest(self) -> int | None:
         """The most symbols, end symbol counted, that the model reads or writes, where there is such a limit."""
         return self._longest
+
+    @cached_property
+    def has_cross_attention(self) -> bool:
+        """As the function of that name says."""
+        return has_cross_attention(self._model, self._special, self.device)
 
     def limit(self, source: Ids, max_extra_length: int, max_length: int | None = None) -> int:
         """The most symbols of a source's output, end symbol counted; ``max_length`` does not count it."""

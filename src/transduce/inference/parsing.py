@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import nltk
 
 # What would contradict the shape of a tree: asked for, it is refused; where a model's own settings have it, it is off.
-_AGAINST: Final = {"no_repeat_ngram": 0, "min_length": 0}
+_AGAINST: Final = {"no_repeat_ngram": 0, "min_length": 0, "replace_unknown": False}
 
 
 @final

@@ -13,6 +13,7 @@ from transduce.search import (
     Containing,
     LengthPenalty,
     NoRepeat,
+    Offered,
     Prefixes,
     Sampling,
     SearchSettings,
@@ -38,10 +39,16 @@ def search_settings(
     elif beam_size > tokenizer.vocab_size:
         raise BadInputError(f"beam size {beam_size}: is wider than the vocabulary, {tokenizer.vocab_size} symbols")
     special, no_repeat = tokenizer.special, generation.no_repeat_ngram
+    forbidden: tuple[int, ...] = (special.pad, special.begin)
+    constraints: tuple[Constraint, ...] = (NoRepeat(no_repeat),) if no_repeat else ()
+    if generation.replace_unknown and not tokenizer.knows_all:
+        constraints = (*constraints, Offered((special.unknown,)))
+    else:
+        forbidden = (*forbidden, special.unknown)
     return SearchSettings(
         begin_id=special.begin,
         end_id=special.end,
-        forbidden=(special.pad, special.begin, special.unknown),
+        forbidden=forbidden,
         beam_size=beam_size,
         n_best=n_best,
         penalty=LengthPenalty(generation.length_penalty_kind, generation.length_penalty),
@@ -50,7 +57,7 @@ def search_settings(
         coverage=generation.coverage_penalty,
         diversity=generation.diversity,
         sampling=sampling,
-        constraints=(NoRepeat(no_repeat),) if no_repeat else (),
+        constraints=constraints,
         shortlist=shortlist,
     )
 

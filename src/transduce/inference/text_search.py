@@ -6,14 +6,15 @@ from typing import final
 
 from transduce.config import BadInputError, GenerationConfig, TransduceError
 from transduce.data import bare
-from transduce.inference.alignment import align, word_numbers
+from transduce.inference.alignment import align, words_of_output, words_of_tokens
 from transduce.inference.encoding import encode_within
 from transduce.inference.engine import Attention, Engine
 from transduce.inference.requirements import OutputRequirements
 from transduce.inference.running import Cancellation
 from transduce.inference.translation import EMPTY, Translation, explain
+from transduce.inference.unknown_words import UnknownWords
 from transduce.search import Constraint, Hypothesis, NothingFound, Prefixes, SearchSettings, TooLittleMemory
-from transduce.text import Tokenizer
+from transduce.text import TokenizerPair, fill_unknown
 
 
 @final
@@ -27,6 +28,7 @@ class TranslationRequest:
     constraints: tuple[Constraint, ...]
     attention: bool
     alignment: bool
+    unknown: UnknownWords
     first: int
     hurry: bool
     cancellation: Cancellation | None
@@ -36,8 +38,9 @@ class TranslationRequest:
 class TextSearch:
     """The engine's search between a tokenizer for each side."""
 
-    def __init__(self, engine: Engine, source: Tokenizer, target: Tokenizer) -> None:
-        self._engine, self._source, self._target = engine, source, target
+    def __init__(self, engine: Engine, tokenizers: TokenizerPair) -> None:
+        self._engine, self._tokenizers = engine, tokenizers
+        self._source, self._target = tokenizers.source, tokenizers.target
 
     def translate(self, texts: Sequence[str], request: TranslationRequest) -> list[Translation | TransduceError]:
         """Each text's translation, or why it has none."""
@@ -71,7 +74,8 @@ class TextSearch:
         )
         searched = dict(zip(sources, found, strict=True))
         written = {index: outcome for index, outcome in searched.items() if isinstance(outcome, list)}
-        outputs = self._outputs([sources[index] for index in written], list(written.values()), request)
+        read = [texts[index] for index in written], [sources[index] for index in written]
+        outputs = self._outputs(*read, list(written.values()), request)
         failures = {index: outcome for index, outcome in searched.items() if not isinstance(outcome, list)}
         for index, several in zip(written, outputs, strict=True):
             if isinstance(several, TooLittleMemory):
@@ -87,43 +91,55 @@ class TextSearch:
         return self._engine.limit(source, generation.max_extra_length, generation.max_length)
 
     def _outputs(
-        self, sources: list[list[int]], found: list[list[Hypothesis]], request: TranslationRequest
+        self, texts: list[str], sources: list[list[int]], found: list[list[Hypothesis]], request: TranslationRequest
     ) -> list[list[Translation] | TooLittleMemory]:
-        """Each source's outputs, best first, with their attention where it is asked for."""
-        pairs = [(source, each) for source, several in zip(sources, found, strict=True) for each in several]
-        attention: Sequence[Attention | TooLittleMemory | None] = [None] * len(pairs)
-        if request.attention or request.alignment:
-            attention = self._engine.attention([source for source, _ in pairs], [list(each.ids) for _, each in pairs])
-        texts = self._target.decode([each.ids for _, each in pairs])
+        """Each source's outputs, best first, with what follows from their attention."""
+        rows = [(text, source) for text, source in zip(texts, sources, strict=True)]
+        pairs = [(*row, each) for row, several in zip(rows, found, strict=True) for each in several]
+        # A forced pass costs time: of outputs that nothing is asked about, only those that need it have one.
+        seen = [index for index, (*_, each) in enumerate(pairs) if self._is_seen(each, request)]
+        looked = self._engine.attention([pairs[at][1] for at in seen], [list(pairs[at][2].ids) for at in seen])
+        attention: dict[int, Attention | TooLittleMemory] = dict(zip(seen, looked, strict=True))
+        written = self._target.decode([each.ids for *_, each in pairs])
         every = (
-            looked if isinstance(looked, TooLittleMemory) else self._output(*pair, text, looked, request)
-            for pair, text, looked in zip(pairs, texts, attention, strict=True)
+            known
+            if isinstance(known := attention.get(index), TooLittleMemory)
+            else self._output(*pair, text, known, request)
+            for index, (pair, text) in enumerate(zip(pairs, written, strict=True))
         )
         results: list[list[Translation] | TooLittleMemory] = []
         for outputs in ([next(every) for _ in several] for several in found):
-            written = [each for each in outputs if isinstance(each, Translation)]
             failures = [each for each in outputs if isinstance(each, TooLittleMemory)]
-            results.append(failures[0] if failures else written)
+            results.append(failures[0] if failures else [each for each in outputs if isinstance(each, Translation)])
         return results
+
+    def _is_seen(self, hypothesis: Hypothesis, request: TranslationRequest) -> bool:
+        """Whether something of an output follows from its attention: what is asked for, or its unknown words."""
+        return request.attention or request.alignment or self._target.special.unknown in hypothesis.ids
 
     def _output(
         self,
+        source_text: str,
         source: list[int],
         hypothesis: Hypothesis,
         text: str,
         looked: Attention | None,
         request: TranslationRequest,
     ) -> Translation:
-        words = None
+        ids, words = hypothesis.ids, None
+        copied: list[str] = []
+        if looked is not None and self._target.special.unknown in ids:
+            copied = request.unknown.choose(self._tokenizers, source_text, ids, looked.aligned)
+            (text,) = fill_unknown(self._target, [ids], copied)
         if looked is not None and request.alignment:
-            numbers = word_numbers(self._source, source), word_numbers(self._target, hypothesis.ids)
+            numbers = words_of_tokens(self._source, source_text), words_of_output(self._target, ids, copied)
             words = align(looked.aligned, *numbers)
         return Translation(
             text,
             hypothesis.log_probability,
             hypothesis.score,
-            tuple(self._target.tokens(hypothesis.ids)),
+            tuple(self._target.tokens(ids)),
             looked.last.numpy() if looked is not None and request.attention else None,
-            at_limit=len(hypothesis.ids) + 1 >= self._limit(source, request.generation),
+            at_limit=len(ids) + 1 >= self._limit(source, request.generation),
             alignment=words,
         )

@@ -1,9 +1,10 @@
 """The Translator: text in, text out."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NoReturn, Unpack, final, get_args, overload
 
 import torch
@@ -19,6 +20,7 @@ from transduce.inference.arguments import (
     check_number,
     name_kind,
     read_constraints,
+    read_entries,
     read_texts,
     shorten,
 )
@@ -39,6 +41,7 @@ from transduce.inference.translation import (
     warn_of_failures,
     warn_of_limits,
 )
+from transduce.inference.unknown_words import NO_ATTENTION, UnknownWords
 from transduce.models import Shortlist
 from transduce.search import (
     Constraint,
@@ -59,6 +62,7 @@ class TranslationOptions(GenerationChanges, total=False):
     prefixes: Iterable[str] | None
     must_contain: Iterable[Iterable[str]] | None
     must_not_contain: Iterable[str]
+    dictionary: Mapping[str, str] | str | Path | None
     constraints: Iterable[Constraint]
     paragraphs: bool
     language: str | None
@@ -104,7 +108,7 @@ class Translator:
         self._defaults = first.generation
         models, special = [each.model for each in bundles], first.tokenizers.special
         self._engine = Engine(models, special, precision, device, consume=consume)
-        self._texts = TextSearch(self._engine, self._source, self._target)
+        self._texts = TextSearch(self._engine, self._tokenizers)
         self._shortlist = None if shortlist is None else shortlist.to(self._engine.device)
 
     @property
@@ -165,6 +169,7 @@ class Translator:
         prefixes: Iterable[str] | None = None,
         must_contain: Iterable[Iterable[str]] | None = None,
         must_not_contain: Iterable[str] = (),
+        dictionary: Mapping[str, str] | str | Path | None = None,
         constraints: Iterable[Constraint] = (),
         paragraphs: bool = False,
         language: str | None = None,
@@ -191,6 +196,8 @@ class Translator:
             prefixes: How each output begins; an empty one leaves it free.
             must_contain: The phrases that each output must have, token for token.
             must_not_contain: The phrases that no output may have, token for token.
+            dictionary: With ``replace_unknown``: what words of the source become where they are put in the place of an
+                unknown word, or a file of that (``data.read_dictionary``). Words that it has not are copied.
             constraints: What else outputs have to fulfil, over the ids of ``tokenizers.target``; they know the texts by
                 their numbers, from ``first_number`` (None counts from 1).
             paragraphs: Whether texts may have several sentences: each is translated on its own, and what stood between
@@ -237,6 +244,7 @@ class Translator:
             read_constraints(constraints),
             return_attention,
             return_alignment,
+            self._unknown_words(generation, dictionary),
             first,
             hurry=errors == "raise",
             cancellation=cancellation,
@@ -336,6 +344,20 @@ class Translator:
             raise next(iter(found.failures.values()))
         warn_of_failures([str(each) for each in found.failures.values()])
         return found.values[0] if one else found.values
+
+    def _unknown_words(self, generation: GenerationConfig, dictionary: object) -> UnknownWords:
+        """What becomes of unknown words.
+
+        Raises:
+            BadInputError: The model cannot say what an unknown word stands for, or the dictionary is none or not read.
+        """
+        if not generation.replace_unknown:
+            if dictionary is not None:
+                raise BadInputError("dictionary: is for unknown words: ask for replace_unknown, or leave it out")
+            return UnknownWords()
+        if not (self._target.knows_all or self._engine.has_cross_attention):
+            raise BadInputError(NO_ATTENTION)
+        return UnknownWords({} if dictionary is None else read_entries(dictionary))
 
     def attend(self, source: str, target: str | None = None) -> AttentionMaps:
         """All attention weights of one forced pass: each kind, layer and head, off the fast path.

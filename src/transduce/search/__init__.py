@@ -2,7 +2,7 @@
 
 from transduce.search.beam import Take, beam_search
 from transduce.search.constraint import Constraint, ConstraintState, Proposals, Restriction
-from transduce.search.limits import NoRepeat, Prefixes, Without
+from transduce.search.limits import NoRepeat, Offered, Prefixes, Without
 from transduce.search.phrases import Containing
 from transduce.search.recording import Recorder, Round
 from transduce.search.scoring import score_targets, score_tokens
@@ -33,6 +33,7 @@ __all__ = [
     "NoRepeat",
     "NodeState",
     "NothingFound",
+    "Offered",
     "Outcome",
     "Prefixes",
     "Proposals",

@@ -26,6 +26,22 @@ class Prefixes:
 
 @final
 @dataclass(frozen=True)
+class Offered:
+    """Asks for nothing: where there is a shortlist, outputs may be written with these ids besides."""
+
+    ids: tuple[int, ...]
+
+    def symbols(self, number: int) -> Collection[int]:
+        """All of them."""
+        return self.ids
+
+    def start(self, number: int) -> None:
+        """Every sentence is free."""
+        return
+
+
+@final
+@dataclass(frozen=True)
 class _Prefix:
     restrictions: tuple[Restriction, ...]
 

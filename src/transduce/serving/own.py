@@ -37,6 +37,7 @@ class Settings(Body):
     max_extra_length: Annotated[int, Field(ge=0, le=4096)] | None = None
     min_length: Annotated[int, Field(ge=0, le=4096)] | None = None
     no_repeat_ngram: Annotated[int, Field(ge=0, le=100)] | None = None
+    replace_unknown: bool | None = None
     sampling: bool | None = None
     temperature: Annotated[float, Field(gt=0, le=100)] | None = None
     top_k: Annotated[int, Field(ge=1)] | None = None

@@ -15,6 +15,7 @@ from transduce.text.subtitles import Subtitles
 from transduce.text.symbols import check_symbols
 from transduce.text.tokenizer import Tokenizer
 from transduce.text.trees import BadTreeError, Tree, clean, escape, parse_brackets, read_trees, unescape
+from transduce.text.unknown import fill_unknown, look_up, word_at
 
 __all__ = [
     "AlignedText",
@@ -33,13 +34,16 @@ __all__ = [
     "check_symbols",
     "clean",
     "escape",
+    "fill_unknown",
     "find_gap",
     "import_sentencepiece",
     "learn_bpe",
     "learn_tokenizer",
+    "look_up",
     "parse_brackets",
     "read_document",
     "read_trees",
     "split_sentences",
     "unescape",
+    "word_at",
 ]

@@ -135,7 +135,7 @@ def _move_cuts(source: str, cuts: Sequence[int], words: Sequence[str]) -> list[i
     """Places in the words, joined, for the beginning of a source's word, its cuts, and its end."""
     target = "".join(words)
     between = list(accumulate(map(len, words[:-1])))
-    (first, last), (begin, stop) = _find_core(source), _find_core(target)
+    (first, last), (begin, stop) = find_core(source), find_core(target)
     moved = []
     for place in (0, *cuts, len(source)):
         if place <= first:
@@ -155,7 +155,7 @@ def _is_plain(word: str) -> bool:
     return word[0].isalnum() and word[-1].isalnum()
 
 
-def _find_core(word: str) -> tuple[int, int]:
+def find_core(word: str) -> tuple[int, int]:
     """Where a word starts and ends without the punctuation around it; of punctuation alone, all of it."""
     inner = [index for index, character in enumerate(word) if unicodedata.category(character)[0] not in "PS"]
     return (inner[0], inner[-1] + 1) if inner else (0, len(word))

@@ -19,6 +19,9 @@ END: Final = "</s>"
 UNKNOWN: Final = "<unk>"
 SPECIAL_SYMBOLS: Final = (PAD, BEGIN, END, UNKNOWN)
 
+# Cuneiform, hieroglyphs, Tangut: no vocabulary has a symbol for each.
+_RARE: Final = "\U00012345 \U00013059 \U00017123"
+
 
 @final
 class Tokenizer:
@@ -93,9 +96,35 @@ class Tokenizer:
         with guarded("the tokenizer cannot decode"):
             return self._backend.decode_batch([list(ids) for ids in sequences], skip_special_tokens=True)
 
+    def decode_marked(self, sequences: Sequence[Sequence[int]], mark: str) -> list[str]:
+        """As ``decode``, with a mark, a character that no text has, for every unknown symbol."""
+        special = {index for index, added in self._backend.get_added_tokens_decoder().items() if added.special}
+        hidden = (special | {self.special.pad, self.special.begin, self.special.end}) - {self.special.unknown}
+        decoder = self._backend.decoder
+        texts = []
+        for ids in sequences:
+            shown = (index for index in ids if index not in hidden)
+            symbols = [mark if index == self.special.unknown else self._symbol(index) for index in shown]
+            with guarded("the tokenizer cannot decode"):
+                texts.append(" ".join(symbols) if decoder is None else decoder.decode(symbols))
+        return texts
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Where each token of a text stands in it: its first character, and the one behind its last."""
+        with guarded("the tokenizer cannot encode a text"):
+            return self._backend.encode(text, add_special_tokens=False).offsets
+
+    @property
+    def knows_all(self) -> bool:
+        """Whether no text has an unknown symbol, as whatever has no symbol of its own is spelled in bytes."""
+        return self.special.unknown not in self.encode([_RARE])[0]
+
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Each id's symbol as it stands in the vocabulary, for people to look at."""
-        return [self._backend.id_to_token(index) or UNKNOWN for index in ids]
+        return [self._symbol(index) for index in ids]
+
+    def _symbol(self, index: int) -> str:
+        return self._backend.id_to_token(index) or UNKNOWN
 
     def _id(self, symbol: str) -> int:
         index = self._backend.token_to_id(symbol)

@@ -2,10 +2,11 @@
 
 import logging
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 from transduce.bundle import find_model
 from transduce.config import METRICS, BadInputError, Corpus, MetricKey, Precision, read_run
@@ -49,6 +50,14 @@ class Measures:
     metrics: Sequence[MetricKey]
     tokenize: str = "13a"
     comet_model: Path | None = None
+
+
+class Writing(TypedDict, total=False):
+    """How a test set is translated, in place of the model's own settings; as in ``Translator.translate``."""
+
+    beam_size: int | None
+    replace_unknown: bool | None
+    dictionary: Mapping[str, str] | None
 
 
 def read_examples(source: Path, reference: Path) -> Examples:
@@ -99,9 +108,7 @@ def read_corpus_examples(corpus: Corpus, folder: Path) -> Examples:
     return replace(examples, trees=trees)
 
 
-def evaluate(
-    translator: Translator, examples: Examples, measures: Measures, *, beam_size: int | None = None
-) -> list[Score]:
+def evaluate(translator: Translator, examples: Examples, measures: Measures, **writing: Unpack[Writing]) -> list[Score]:
     """Translate the sources and score the outputs against the references.
 
     Raises:
@@ -109,7 +116,7 @@ def evaluate(
         TransduceError: A metric's extra is not installed.
     """
     scorers = _scorers(measures, examples)
-    outputs = _outputs_for(scorers, translator, examples, beam_size)
+    outputs = _outputs_for(scorers, translator, examples, writing)
     return [
         score_with(scorers[metric], metric, outputs[metric], examples.references_of(metric))
         if metric in scorers
@@ -126,9 +133,9 @@ def compare(
     *,
     precision: Precision = "auto",
     device: str | None = None,
-    beam_size: int | None = None,
     samples: int = SAMPLES,
     seed: int = SEED,
+    **writing: Unpack[Writing],
 ) -> list[Comparison]:
     """Score the outputs beside another system's of the same sources, by paired bootstrap resampling.
 
@@ -146,10 +153,10 @@ def compare(
         )
     scorers = _scorers(measures, examples)
     if other.is_dir():
-        theirs = _outputs_for(scorers, load(other, precision, device), examples, beam_size)
+        theirs = _outputs_for(scorers, load(other, precision, device), examples, writing)
     else:
         theirs = dict.fromkeys(scorers, _read_outputs(other, len(examples.sources)))
-    ours = _outputs_for(scorers, translator, examples, beam_size)
+    ours = _outputs_for(scorers, translator, examples, writing)
     return [
         comparison
         for metric, scorer in scorers.items()
@@ -174,15 +181,16 @@ def _read_outputs(path: Path, count: int) -> list[str]:
 
 
 def _outputs_for(
-    metrics: Iterable[MetricKey], translator: Translator, examples: Examples, beam_size: int | None
+    metrics: Iterable[MetricKey], translator: Translator, examples: Examples, writing: Writing
 ) -> dict[MetricKey, list[str]]:
     """What each metric compares with references: a test set is translated once, and parsed once."""
     made: dict[bool, list[str]] = {}
     for metric in metrics:
         trees = METRICS[metric].needs == "trees"
-        if trees not in made:
-            make = parse_all if trees else translate_all
-            made[trees] = make(translator, examples, beam_size)
+        if trees and trees not in made:
+            made[trees] = parse_all(translator, examples, writing.get("beam_size"))
+        elif trees not in made:
+            made[trees] = translate_all(translator, examples, **writing)
     return {metric: made[METRICS[metric].needs == "trees"] for metric in metrics}
 
 
@@ -202,13 +210,26 @@ def parse_all(
 
 
 def translate_all(
-    translator: Translator, examples: Examples, beam_size: int | None = None, *, first_number: int | None = 1
+    translator: Translator,
+    examples: Examples,
+    beam_size: int | None = None,
+    *,
+    first_number: int | None = 1,
+    replace_unknown: bool | None = None,
+    dictionary: Mapping[str, str] | None = None,
 ) -> list[str]:
     """The outputs of a test set's sources; where there is none, an empty one counts, and a warning says so.
 
-    ``first_number`` is as in ``Translator.translate``.
+    The others are as in ``Translator.translate``.
     """
-    found = translator.translate(examples.sources, beam_size, first_number=first_number, errors="return")
+    found = translator.translate(
+        examples.sources,
+        beam_size,
+        first_number=first_number,
+        errors="return",
+        replace_unknown=replace_unknown,
+        dictionary=dictionary,
+    )
     failed = [f"source {number:,}: {each.error}" for number, each in enumerate(found, 1) if each.error is not None]
     if failed:
         more = f" (and {len(failed) - 1:,} more)" if len(failed) > 1 else ""

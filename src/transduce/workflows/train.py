@@ -27,7 +27,7 @@ from transduce.config import (
 )
 from transduce.data import Ids, Resegment
 from transduce.evaluation import corpus_score
-from transduce.inference import Translator
+from transduce.inference import Translator, check_unknown_words
 from transduce.kernels import resolve_precision
 from transduce.models import TrainableModel, build
 from transduce.text import BpeDropout, TokenizerPair
@@ -156,6 +156,7 @@ def _train_run(
     prepared, device = _prepare(config, run, processes), processes.device
     torch.manual_seed(config.train.seed)
     model = build(config.model.model_copy(update=prepared.tokenizers.sizes))
+    check_unknown_words(model, prepared.tokenizers, config.generation)
     if init is not None and not checkpoints:
         initialize(model, prepared.tokenizers, init, carry_vocabulary=carry_vocabulary)
     place_model(model, processes, config.train.parallel)
