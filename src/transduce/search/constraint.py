@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, TypeVar, final, runtime_checkable
 
+import numpy as np
 import torch
 from jaxtyping import Int64
 from torch import Tensor
@@ -21,16 +22,21 @@ from torch import Tensor
 class Restriction:
     """What may come next: nothing but ``symbols`` where ``only``, else anything but them.
 
-    A state that always says the same gives the same object each time, whose tensor is then made once.
+    A state that always says the same gives the same object each time, whose arrays are then made once.
     """
 
     symbols: Collection[int]
     only: bool = False
 
     @cached_property
+    def ids(self) -> Int64[np.ndarray, " symbols"]:
+        """The symbols in ascending order: NumPy joins a round's short lists much sooner than torch."""
+        return np.array(sorted({*self.symbols}), np.int64)
+
+    @cached_property
     def index(self) -> Int64[Tensor, " symbols"]:
-        """The symbols as a tensor, in ascending order, on the CPU."""
-        return torch.tensor(sorted({*self.symbols}), dtype=torch.long)
+        """The same as a tensor, on the CPU."""
+        return torch.from_numpy(self.ids)
 
 
 @final

@@ -59,19 +59,31 @@ class Sentence:
             return []
         room = self.limit - self.length
         return [
-            [each for state in states if open_ and (each := state.restrict(written, room)) is not None]
-            for written, states, open_ in zip(self.written, self.constraints, self._open(), strict=True)
+            [each for state in states if (each := state.restrict(written, room)) is not None]
+            if log_probability > -math.inf
+            else []
+            for written, states, log_probability in zip(
+                self.written, self.constraints, self.log_probability, strict=True
+            )
         ]
 
     def proposals(self) -> list[list[Proposals]]:
         """What the constraints propose for each hypothesis; nothing at all where there is no proposal."""
-        if not self.constraints[0]:
+        if not self._propose():
             return []
         proposals = [
-            [each for state in states if open_ and (each := state.propose()) is not None]
-            for states, open_ in zip(self.constraints, self._open(), strict=True)
+            [each for state in states if log_probability > -math.inf and (each := state.propose()) is not None]
+            for states, log_probability in zip(self.constraints, self.log_probability, strict=True)
         ]
         return proposals if any(proposals) else []
+
+    def _propose(self) -> bool:
+        """Whether any constraint does. Most never do, and this is asked in every round: without a list or generator."""
+        for states in self.constraints:
+            for state in states:
+                if state.propose() is not None:
+                    return True
+        return False
 
     def write(
         self, candidates: list[Candidate], shortfall: list[float] | None, following: Following | None = None
@@ -102,7 +114,7 @@ class Sentence:
         self.written = [(*self.written[parent], symbol) for _, parent, symbol in chosen]
         if self.constraints[0]:
             self.constraints = [
-                tuple(state.advance(symbol) for state in self.constraints[parent])
+                tuple([state.advance(symbol) for state in self.constraints[parent]])  # sooner than of a generator
                 if log_probability > -math.inf
                 else self.constraints[parent]
                 for log_probability, parent, symbol in chosen
@@ -110,9 +122,6 @@ class Sentence:
         self.log_probability = [log_probability for log_probability, _, _ in chosen]
         self.length += 1
         return chosen
-
-    def _open(self) -> list[bool]:
-        return [each > -math.inf for each in self.log_probability]
 
     def _end(self, log_probability: float, parent: int, shortfall: float) -> float:
         settings = self.request.settings

@@ -108,7 +108,7 @@ class _Next(NamedTuple):
         if way.by != "fast" or not any(restrictions):
             return cls(sentence, way, restrictions)
         if (only := bounds(restrictions)) is not None:
-            return cls(sentence, way, only=only)
+            return cls(sentence, way, (), (), (), only)
         if (banned := bans(restrictions)) is not None:
             return cls(sentence, way, banned=banned)
         return cls(sentence, way._replace(by="masked"), restrictions)

@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 from transduce.config import BadInputError
@@ -19,27 +20,33 @@ _FEW_BANNED: Final = 128
 
 def bounds(restrictions: Sequence[Sequence[Restriction]]) -> Sequence[Restriction | None] | None:
     """The restriction of each hypothesis, where none has several and none bans; else None."""
-    if any(len(row) > 1 or (row and not row[0].only) for row in restrictions):
-        return None
-    return [row[0] if row else None for row in restrictions]
+    found: list[Restriction | None] = []
+    for row in restrictions:
+        if not row:
+            found.append(None)
+        elif len(row) == 1 and row[0].only:
+            found.append(row[0])
+        else:
+            return None
+    return found
 
 
 def choices(rows: Iterable[Restriction | None], vocabulary: int) -> Choices:
     """What each row may be continued with, anything where there is None; rows in the same state share a list."""
-    kinds: dict[int, int] = {}  # by what the restriction is and not by what it says: much sooner found
-    lists = [torch.zeros(0, dtype=torch.long)]
+    kinds: dict[int, int] = {id(None): -1}  # by what the restriction is, not by what it says: much sooner found
+    lists: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
     which: list[int] = []
     for restriction in rows:
-        if restriction is None:
-            which.append(-1)
-            continue
-        which.append(kind := kinds.setdefault(id(restriction), len(kinds)))
-        if kind == len(lists) - 1:
-            lists.append(restriction.index)
-    symbols = torch.cat(lists)
-    _check_symbols(symbols, vocabulary)
-    first = np.cumsum([len(each) for each in lists], dtype=np.int64)
-    return Choices(torch.tensor(which), torch.from_numpy(first), symbols)
+        if (kind := kinds.get(id(restriction))) is None:
+            assert restriction is not None
+            kind = kinds[id(restriction)] = len(lists) - 1
+            lists.append(restriction.ids)
+        which.append(kind)
+    symbols = np.concatenate(lists)
+    if len(symbols) and not 0 <= symbols.min() <= symbols.max() < vocabulary:
+        _check_symbols(torch.from_numpy(symbols), vocabulary)
+    first = np.cumsum([*map(len, lists)], dtype=np.int64)
+    return Choices(*map(torch.from_numpy, (np.array(which, np.int64), first, symbols)))
 
 
 def bans(restrictions: Sequence[Sequence[Restriction]]) -> Sequence[Collection[int]] | None:

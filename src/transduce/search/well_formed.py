@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final, NamedTuple, final
 
 from transduce.search.constraint import Proposals, Restriction
@@ -40,11 +41,12 @@ class WellFormed:
     words: Mapping[int, Sequence[Sequence[int]]]
     deepest: int = DEEPEST
     _known: dict[tuple[bool, bool, int | None], Restriction] = field(default_factory=dict, repr=False, compare=False)
+    _alone: dict[int, Restriction] = field(default_factory=dict, repr=False, compare=False)
 
     def symbols(self, number: int) -> Collection[int]:
         """Whatever a tree is made of."""
         spelled = (each for word in self.words[number] for each in word)
-        return {*self._openings, *self.trees.closing.values(), *self.trees.leaves, *spelled}
+        return {*self.closings, *self.trees.closing.values(), *self.trees.leaves, *spelled}
 
     def start(self, number: int) -> "_Phrases | None":
         """No phrase has begun."""
@@ -55,18 +57,25 @@ class WellFormed:
             needed.append(needed[-1] + 1 + len(word))
         return _Phrases(self, words, tuple(reversed(needed)))
 
-    @property
-    def _openings(self) -> list[int]:
-        """Those of phrases that can be closed."""
-        return [symbol for symbol, label in self.trees.opening.items() if self.trees.closes(label) is not None]
+    @cached_property
+    def closings(self) -> Mapping[int, int]:
+        """What closes the phrase that a symbol opens, by that symbol, where it can be closed."""
+        found = {symbol: self.trees.closes(label) for symbol, label in self.trees.opening.items()}
+        return {symbol: closing for symbol, closing in found.items() if closing is not None}
 
     def only(self, *, leaf: bool, opening: bool, closing: int | None) -> Restriction:
         """Nothing else may come (``closing`` is any one symbol); without any of them, the end."""
         key = leaf, opening, closing
         if (found := self._known.get(key)) is None:
-            symbols = [*(self.trees.leaves if leaf else ()), *(self._openings if opening else ())]
+            symbols = [*(self.trees.leaves if leaf else ()), *(self.closings if opening else ())]
             symbols += [] if closing is None else [closing]
             found = self._known[key] = Restriction(tuple(symbols) or (self.trees.end,), only=True)
+        return found
+
+    def alone(self, symbol: int) -> Restriction:
+        """Nothing but this symbol may come."""
+        if (found := self._alone.get(symbol)) is None:
+            found = self._alone[symbol] = Restriction((symbol,), only=True)
         return found
 
 
@@ -88,16 +97,16 @@ class _Phrases(NamedTuple):  # one is made for every symbol of every hypothesis:
 
     def restrict(self, written: Sequence[int], room: int) -> Restriction | None:
         """What keeps a way to the end; where there is nothing left to open or close, that is the end itself."""
-        constraint = self.constraint
-        if self.due:
-            return constraint.only(leaf=False, opening=False, closing=self.due[0])
-        depth, missing = len(self.open), self.first < len(self.words)
+        constraint, words, needed, first, due, open_, begun = self
+        if due:
+            return constraint.alone(due[0])
+        depth, missing = len(open_), first < len(words)
         # What has to come yet at least, the end counted; a new phrase needs two symbols more.
-        needed = self.needed[self.first] + depth + 1
+        least = needed[first] + depth + 1
         return constraint.only(
             leaf=depth > 0 and missing,
-            opening=missing and self.begun < constraint.deepest and needed + 2 <= room,
-            closing=None if depth == 0 or self.begun or (depth == 1 and missing) else self.open[-1],
+            opening=missing and begun < constraint.deepest and least + 2 <= room,
+            closing=None if depth == 0 or begun or (depth == 1 and missing) else open_[-1],
         )
 
     def propose(self) -> Proposals | None:
@@ -107,15 +116,12 @@ class _Phrases(NamedTuple):  # one is made for every symbol of every hypothesis:
     def advance(self, symbol: int) -> "_Phrases":
         """A phrase begins or ends, or a word comes, or what stands for it."""
         constraint, words, needed, first, due, open_, begun = self
-        trees = constraint.trees
         if due:
             return _Phrases(constraint, words, needed, first, due[1:], open_, begun)
-        if (label := trees.opening.get(symbol)) is not None:
-            closing = trees.closes(label)
-            assert closing is not None
+        if (closing := constraint.closings.get(symbol)) is not None:
             return _Phrases(constraint, words, needed, first, due, (*open_, closing), begun + 1)
         if open_ and symbol == open_[-1]:
             return _Phrases(constraint, words, needed, first, due, open_[:-1], 0)
-        if symbol == trees.end:
+        if symbol == constraint.trees.end:
             return self
         return _Phrases(constraint, words, needed, first + 1, words[first], open_, 0)
