@@ -1,18 +1,19 @@
 """What a trained parser does on its dev treebank: brackets by beam, length and label, and what the constraint changes.
 
-    python -m benchmarks.parsing RUN [--beams 1,4,21] [--rounds 3] [--sentences N] [--name NAME]
+    python -m benchmarks.parsing RUN [--beams 1,4,21] [--rounds 3] [--sentences N] [--scored N] [--name NAME]
 
 With the constraint every output is a tree over the sentence's words; without it, what is none is repaired. Both take
 turns at every beam; the speed is the median of the rounds, over the first N sentences of dev, in sentences and in
-symbols a second: without the constraint, outputs may end too soon. Brackets are counted on all of dev, at the first
-beam by length and label too, beside a baseline: every phrase an NP whose second part is all that follows. Writes
-benchmarks/results/parsing-NAME.md.
+symbols a second: without the constraint, outputs may end too soon. Brackets are counted on all of dev, or on so many
+of its first sentences (``--scored``), at the first beam by length and label too, beside a baseline: every phrase an NP
+whose second part is all that follows. Writes benchmarks/results/parsing-NAME.md.
 """
 
 import argparse
 import statistics
 from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -87,10 +88,11 @@ def main() -> None:
     parser.add_argument("--beams", type=lambda text: [int(each) for each in text.split(",")], default=[1, 4, 21])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--sentences", type=int, default=300, help="that the speed is measured on")
+    parser.add_argument("--scored", type=int, help="sentences that brackets are counted on; left out: all of dev")
     parser.add_argument("--name", help="of the file of results; left out: the run's")
     given = parser.parse_args()
     data = read_run(RunDirectory(given.run).config).data
-    gold = [placed.tree for placed in read_treebank(data.dev, data.folder)]
+    gold = [placed.tree for placed in islice(read_treebank(data.dev, data.folder), given.scored)]
     lines = list(measure(Counting(load(given.run)), gold, given.beams, given.rounds, given.sentences))
     text = "\n".join([f"{circumstances()}; {len(gold):,} sentences of dev.", *lines]) + "\n"
     print(text)

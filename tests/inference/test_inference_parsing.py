@@ -2,13 +2,15 @@
 
 import json
 import shutil
+from typing import NamedTuple
 
 import nltk
 import pytest
 
-from transduce.config import BadInputError, read_run
+from transduce.config import BadInputError, SpecialIds, read_run
 from transduce.inference import Parser, draw, from_nltk, load, split_words, to_nltk
-from transduce.text import BadTreeError, parse_brackets
+from transduce.inference.parsing import TreeVocabulary
+from transduce.text import BadTreeError, escape, parse_brackets
 from transduce.workflows.run_directory import RunDirectory
 from transduce.workflows.train import train_run
 
@@ -51,7 +53,7 @@ def test_every_sentence_has_one_tree_over_its_words(parser, beam):
         assert each.error is None
         assert not each.repaired
         if words:
-            assert to_nltk(each.tree).leaves() == [word.replace("-LRB-", "(") for word in words]
+            assert to_nltk(each.tree).leaves() == [escape(word) for word in words]
             assert parse_brackets(str(each.tree)) == each.tree
 
 
@@ -121,9 +123,52 @@ def test_a_model_of_something_else_is_no_parser(trained_run):
         Parser(load(trained_run))
 
 
+class Twice:
+    """A tokenizer with two symbols that read the same but for white space."""
+
+    special = SpecialIds(0, 1, 2, 3)
+    names = (*"abcd", "(S", ")S", ")S ", "XX")
+    vocab_size = len(names)
+
+    def tokens(self, ids):
+        return [self.names[index] for index in ids]
+
+    def encode(self, texts):
+        return [[index] for index, _ in enumerate(texts)]
+
+
+def test_two_symbols_that_close_one_phrase_are_refused():
+    with pytest.raises(BadInputError, match=r"two symbols, 5 and 6, that both read \)S"):
+        TreeVocabulary.of(Twice())
+
+
+def test_what_stands_before_a_sentence_is_no_word_of_its_tree(parser, translator, monkeypatch):
+    read, translate = [], translator.translate
+
+    def spy(texts, *given, **options):
+        read.extend(texts)
+        return translate(texts, *given, **options)
+
+    monkeypatch.setattr(parser, "_translator", Spied(translator.tokenizers, spy))
+    found = parser.parse([["ti", "kari", "."], []], prefix="<bt> ")
+    assert read == ["<bt> ti kari .", ""]
+    assert found[0].tree.words == ["ti", "kari", "."]
+    assert found[1].tree is None
+
+
+class Spied(NamedTuple):
+    """A translator whose texts are looked at."""
+
+    tokenizers: object
+    translate: object
+
+
 def test_trees_of_nltk_and_back():
     tree = parse_brackets("(S (NP (NN f-LRB-x-RRB-)) (VP (VBZ is)))")
     assert from_nltk(to_nltk(tree)) == tree
+    escaped = parse_brackets(r"(S (NP (-LRB- -LRB-) (NN a\/b) (NN *)))")
+    assert to_nltk(escaped).leaves() == ["-LRB-", r"a\/b", "*"]
+    assert from_nltk(to_nltk(escaped)) == escaped
     assert to_nltk(None) == nltk.Tree("", [])
     with pytest.raises(BadTreeError, match="has no part-of-speech tag"):
         from_nltk(nltk.Tree("S", ["a", "b"]))

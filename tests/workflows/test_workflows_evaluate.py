@@ -5,7 +5,17 @@ import pytest
 
 from transduce.config import BadInputError, Corpus, read_run, write_run
 from transduce.evaluation import LineMean, corpus_score, make_scorer, paired_bootstrap
-from transduce.workflows.evaluate import Examples, Measures, compare, evaluate, read_examples, read_own_examples
+from transduce.inference import Parse
+from transduce.workflows.evaluate import (
+    Examples,
+    Measures,
+    compare,
+    evaluate,
+    parse_all,
+    read_corpus_examples,
+    read_examples,
+    read_own_examples,
+)
 
 pytest_plugins = ["tiny_run"]
 
@@ -190,3 +200,23 @@ def test_a_file_with_lines_missing_is_named(translator, tmp_path):
 def test_perplexity_compares_no_outputs(translator, tmp_path):
     with pytest.raises(BadInputError, match="leave it out of --metric"):
         compare(translator, EXAMPLES, Measures(["bleu", "perplexity"]), tmp_path)
+
+
+def test_a_treebank_keeps_what_stands_before_its_sources(tmp_path, monkeypatch):
+    """A corpus's tag is read before each sentence, by parsing as by translating."""
+    (tmp_path / "gold.trees").write_text("(S (NP (NN a)) (VP (VB b)))\n", encoding="utf-8")
+    examples = read_corpus_examples(Corpus(trees="gold.trees", tag="<news>"), tmp_path)
+    assert examples.sources == ["<news> a b"]
+    given = []
+
+    class Reading:
+        def __init__(self, translator):
+            assert translator == "translator"
+
+        def parse(self, words, beam_size, *, prefix, first_number):
+            given.append((words, prefix))
+            return [Parse(examples.trees[0])]
+
+    monkeypatch.setattr("transduce.workflows.evaluate.Parser", Reading)
+    assert parse_all("translator", examples) == ["(S (NP (NN a)) (VP (VB b)))"]
+    assert given == [([["a", "b"]], "<news> ")]

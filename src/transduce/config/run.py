@@ -186,6 +186,18 @@ class RunConfig(Section):
     def _choose_architecture(cls, value: object, _: object) -> ModelConfig:
         return read_model(value)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _measure_trees_by_brackets(cls, values: object) -> object:
+        """Where nothing else is said, a treebank's checkpoints are compared by brackets: BLEU is of texts."""
+        if not isinstance(values, dict):
+            return values
+        match values:
+            case {"data": {"dev": {"trees": str() | list()}}}:
+                train = values.get("train", {})
+                return {**values, "train": {"best_metric": "brackets", **train}} if isinstance(train, dict) else values
+        return values
+
     @model_validator(mode="after")
     def _check_best_metric(self) -> "RunConfig":
         if self.train.best_metric == "brackets" and self.data.dev.trees is None:

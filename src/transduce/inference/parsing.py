@@ -99,6 +99,7 @@ class Parser:
         n_best: int = 1,
         *,
         well_formed: bool = True,
+        prefix: str = "",
         first_number: int | None = 1,
         **changes: Unpack[GenerationChanges],
     ) -> list[Parse]:
@@ -111,6 +112,7 @@ class Parser:
             n_best: Trees for each sentence, the best one first.
             well_formed: Keep every output a tree over the sentence's words while it is written. Otherwise what comes
                 out is repaired.
+            prefix: What the model reads before each sentence, such as a corpus's tag and a space; no word of the tree.
             first_number: The number of the first sentence, in warnings; None leaves them out.
             **changes: Other settings of ``config.GenerationConfig``.
 
@@ -121,7 +123,7 @@ class Parser:
         if asked := [name for name in _AGAINST if changes.get(name)]:
             raise BadInputError(f"{asked[0].replace('_', ' ')}: contradicts the shape of trees: leave it out")
         several = [list(each) for each in sentences]
-        texts = [" ".join(map(unescape, words)) for words in several]
+        texts = [prefix + " ".join(map(unescape, words)) if words else "" for words in several]
         first = 1 if first_number is None else first_number
         spelled = [self._spell(words) for words in several]
         options: dict[str, Any] = {**changes, **_AGAINST}
@@ -205,7 +207,11 @@ def _tree_symbols(linearization: Linearization, vocabulary: Mapping[int, str], e
             case Opening(label):
                 opening[index] = label
             case Closing(label):
-                closing[label] = index
+                if closing.setdefault(label, index) != index:
+                    raise BadInputError(
+                        f"the vocabulary has two symbols, {closing[label]} and {index}, that both read {symbol}: "
+                        f"which of them closes a phrase cannot be told; make the tokenizer anew"
+                    )
             case Leaf():
                 leaves.append(index)
     return TreeSymbols(opening, closing, tuple(leaves), end)
@@ -226,7 +232,7 @@ def split_words(text: str) -> list[str]:
 
 
 def to_nltk(tree: Tree | None) -> "nltk.Tree":
-    """The same as NLTK has it; no tree is one without label and children.
+    """The same as NLTK has it, leaves as they stand in the tree; no tree is one without label and children.
 
     Raises:
         TransduceError: The extra ``parsing`` is not installed.
@@ -243,7 +249,7 @@ def to_nltk(tree: Tree | None) -> "nltk.Tree":
             parts = done.pop()
             done[-1].append(nltk.Tree(node, parts))
         elif node.word is not None:
-            done[-1].append(nltk.Tree(node.label, [unescape(node.word)]))
+            done[-1].append(nltk.Tree(node.label, [node.word]))
         else:
             done.append([])
             waiting += [node.label, *reversed(node.parts)]

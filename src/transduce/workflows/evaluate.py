@@ -21,11 +21,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Examples:
-    """A test set: line i of the sources should become line i of the references; of a treebank, ``trees`` are given."""
+    """A test set: line i of the sources should become line i of the references; of a treebank, ``trees`` are given.
+
+    ``prefix`` is what stands before each of the sources: a corpus's tag.
+    """
 
     sources: list[str]
     references: list[str]
     trees: list[Tree] | None = None
+    prefix: str = ""
 
     def references_of(self, metric: MetricKey) -> list[str]:
         """What outputs are compared with: texts, or trees in brackets.
@@ -105,7 +109,7 @@ def read_corpus_examples(corpus: Corpus, folder: Path) -> Examples:
         return examples
     first, last = corpus.lines or (1, None)
     trees = [placed.tree for placed in islice(read_treebank(corpus, folder), first - 1, last)]
-    return replace(examples, trees=trees)
+    return replace(examples, trees=trees, prefix=corpus.source_prefix)
 
 
 def evaluate(translator: Translator, examples: Examples, measures: Measures, **writing: Unpack[Writing]) -> list[Score]:
@@ -205,7 +209,7 @@ def parse_all(
         BadInputError: The model writes no trees.
     """
     words = [tree.words for tree in examples.trees or ()]
-    parses = Parser(translator).parse(words, beam_size, first_number=first_number)
+    parses = Parser(translator).parse(words, beam_size, prefix=examples.prefix, first_number=first_number)
     return ["" if each.tree is None else str(each.tree) for each in parses]
 
 
