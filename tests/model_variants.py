@@ -28,6 +28,13 @@ VARIANTS: Final[dict[str, dict[str, Any]]] = {
         "norm": "pre",
     },
     "parameter attention": {"feed_forward": "parameter_attention", "parameter_heads": 3, "parameter_keys": 11},
+    "average": {"decoder_self_attention": "average"},
+    "plain average": {
+        "decoder_self_attention": "average",
+        "average_feed_forward": False,
+        "average_gate": False,
+        "norm": "pre",
+    },
     "mixture of experts": {
         "feed_forward": "mixture_of_experts",
         "experts": 5,

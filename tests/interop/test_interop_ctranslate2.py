@@ -45,6 +45,8 @@ REFUSED = [
     "attention_window",
     "relative attention_window",
     "parameter attention",
+    "average",
+    "plain average",
     "mixture of experts",
     "switch",
     "no residual",

@@ -38,12 +38,14 @@ LEARNED, RELATIVE, OVER_PARAMETERS = (
     {"feed_forward": "parameter_attention"},
 )
 EXPERTS = {"feed_forward": "mixture_of_experts"}
+AVERAGE = {"decoder_self_attention": "average"}
 # What has to be so for a field to be read at all.
 GROUNDS = {
     "max_positions": LEARNED,
     "max_relative_distance": RELATIVE,
     **dict.fromkeys(("parameter_heads", "parameter_keys", "parameter_d_k", "parameter_d_v"), OVER_PARAMETERS),
     **dict.fromkeys(("experts", "experts_per_token", "expert_noise", "expert_balance"), EXPERTS),
+    **dict.fromkeys(("average_feed_forward", "average_gate"), AVERAGE),
     **dict.fromkeys(("importance_loss", "load_loss"), EXPERTS),
 }
 # Of every field, another value than the base model's.
@@ -82,6 +84,9 @@ OTHERS = {
     "parameter_d_k": 7,
     "parameter_d_v": 7,
     "parameter_keys": 7,
+    "decoder_self_attention": "average",
+    "average_feed_forward": False,
+    "average_gate": False,
     "experts": 3,
     "experts_per_token": 1,
     "expert_noise": False,
@@ -124,7 +129,9 @@ def count(c: TransformerConfig) -> int:
     }
     norm, to_self = 2 * c.d_model, attention(relative=c.positions == "relative")
     encoder = c.encoder_layers * (to_self + networks[c.feed_forward] + 2 * norm)
-    decoder = c.decoder_layers * (to_self + attention() + networks[c.feed_forward] + 3 * norm)
+    average = mlp * c.average_feed_forward + 4 * c.d_model**2 * c.average_gate
+    to_past = average if c.decoder_self_attention == "average" else to_self
+    decoder = c.decoder_layers * (to_past + attention() + networks[c.feed_forward] + 3 * norm)
     positions = (c.positions == "learned") * c.max_positions + (c.position_combination == "concatenate") * 2 * c.d_model
     rows = c.vocab_size * (1 if c.tied_projection else 2) + (c.source_vocab_size or 0) + 2 * positions
     norms = 2 * norm * ((c.norm == "pre") + c.embedding_norm)

@@ -43,6 +43,7 @@ NOT_NATIVE = [
     {"positions_at_every_layer": True},
     {"feed_forward": "parameter_attention"},
     {"feed_forward": "mixture_of_experts", "experts": 3},
+    {"decoder_self_attention": "average"},
     {"residual": False},
 ]
 SOURCE = Tokens(torch.tensor([[5, 6, 7, 8, 3], [9, 3, 0, 0, 0], [11, 12, 3, 0, 0]]), torch.tensor([5, 2, 3]))

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from transduce.config import ModelConfig, preset
+from transduce.layers import KeyValues
 from transduce.models import LAST_CROSS, AttentionRequest, AttentionWeights, Tokens, build
 
 pytest_plugins = ["model_variants"]
@@ -95,7 +96,7 @@ def test_admit_takes_sentences_in_at_any_time(model):
     torch.testing.assert_close(step.logits[4:], expected[2:, 1].repeat_interleave(2, 0), **CLOSE)
     # When the longest have left, the others go on as if they had been alone, in a state no wider than they need.
     state = step.state.release(torch.tensor([True, True, False]))
-    assert state.past[0].key.shape[2] == 2
+    assert all(not isinstance(past, KeyValues) or past.key.shape[2] == 2 for past in state.past)
     torch.testing.assert_close(
         model.step(state, rows(TARGET[2:, 2], 2)).logits, expected[2:, 2].repeat_interleave(2, 0), **CLOSE
     )

@@ -14,6 +14,7 @@ PositionCombination = Literal["add", "concatenate"]
 Compatibility = Literal["scaled_dot_product", "dot_product", "multiplicative", "additive"]
 FeedForwardKind = Literal["mlp", "gated", "parameter_attention", "mixture_of_experts"]
 ExpertBalance = Literal["batch", "pair"]
+SelfAttention = Literal["multi_head", "average"]
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 Initializer = Literal["glorot_uniform", "unit_scaling"]
 
@@ -32,6 +33,7 @@ _WITH_SINUSOIDS: Final = Setting("refused", read_with=("positions", ("sinusoidal
 _WITH_LEARNED_POSITIONS: Final = Setting("refused", read_with=("positions", ("learned",)))
 _WITH_RELATIVE_POSITIONS: Final = Setting("refused", read_with=("positions", ("relative",)))
 _WITH_ADDED_POSITIONS: Final = Setting("refused", read_with=("positions", ("sinusoidal", "learned")))
+_WITH_AVERAGE: Final = Setting("refused", read_with=("decoder_self_attention", ("average",)))
 _WITH_PARAMETER_ATTENTION: Final = Setting("refused", read_with=("feed_forward", ("parameter_attention",)))
 _HIDDEN: Final = ("feed_forward", ("mlp", "gated", "mixture_of_experts"))
 _WITH_HIDDEN_LAYER: Final = Setting("refused", read_with=_HIDDEN)
@@ -139,6 +141,16 @@ class TransformerConfig(Section):
     attention_bias: Annotated[bool, REFUSED] = Field(
         False, description="bias in the attention projections; the paper: none"
     )
+    decoder_self_attention: Annotated[SelfAttention, REFUSED] = Field(
+        "multi_head",
+        description="multi_head: section 3.2.2; average: the mean of the past, whatever it is (Zhang et al. 2018)",
+    )
+    average_feed_forward: Annotated[bool, _WITH_AVERAGE] = Field(
+        True, description="a feed-forward network behind the mean, d_ff wide"
+    )
+    average_gate: Annotated[bool, _WITH_AVERAGE] = Field(
+        True, description="gates between the position itself and the mean"
+    )
 
     feed_forward: Annotated[FeedForwardKind, REFUSED] = Field(
         "mlp",
@@ -233,6 +245,15 @@ class TransformerConfig(Section):
             raise ValueError(f"d_model = {self.d_model} is odd: sinusoids come in pairs, choose an even d_model")
         if self.positions == "sinusoidal" and self.sinusoid_range == "closed" and self.d_model < 4:
             raise ValueError(f"sinusoid_range = 'closed' needs two wavelengths: d_model = {self.d_model} has one")
+        return self
+
+    @model_validator(mode="after")
+    def _check_average(self) -> Self:
+        if self.decoder_self_attention == "average" and self.attention_window is not None:
+            raise ValueError(
+                f"attention_window = {self.attention_window} is for attention that looks at positions, and "
+                f"decoder_self_attention = 'average' sums up all of the past: leave one out"
+            )
         return self
 
     @model_validator(mode="after")

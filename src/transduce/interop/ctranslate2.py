@@ -27,6 +27,7 @@ _SAYABLE: Final[dict[str, tuple[tuple[Any, ...], str]]] = {
     "positions_at_every_layer": ((False,), "positions that come in at every layer"),
     "attention_window": ((None,), "local self-attention"),
     "feed_forward": (("mlp", "gated"), "attention over parameters, or a mixture of experts"),
+    "decoder_self_attention": (("multi_head",), "average attention"),
     "residual": ((True,), "a stack without residual connections"),
 }
 # What it calls our activations.
@@ -157,6 +158,7 @@ def _tabulate(positions: PositionalEncoding, d_model: int) -> Float[Tensor, "pos
 
 
 def _fill_layer(twin: Any, layer: EncoderLayer | DecoderLayer) -> None:  # noqa: ANN401
+    assert isinstance(layer.self_attention, MultiHeadAttention)
     _fill_attention(twin.self_attention, layer.self_attention, layer.self_attention_residual)
     if isinstance(layer, DecoderLayer):
         _fill_attention(twin.attention, layer.cross_attention, layer.cross_attention_residual)

@@ -1,6 +1,7 @@
 """The paper's building blocks: attention, masks, positions, feed-forward, residuals, embedding, key/value state."""
 
 from transduce.layers.attention import MultiHeadAttention
+from transduce.layers.average_attention import AverageAttention, average_weights
 from transduce.layers.dropout import Dropout
 from transduce.layers.embedding import Embedding, append_bias
 from transduce.layers.feed_forward import FeedForward, feed_forward
@@ -10,9 +11,10 @@ from transduce.layers.parameter_attention import ParameterAttention
 from transduce.layers.positions import PositionalEncoding
 from transduce.layers.residual import Residual, Stream
 from transduce.layers.sinusoids import sinusoid_shift, sinusoids
-from transduce.layers.state import KeyValues, recent_mask
+from transduce.layers.state import KeyValues, Past, RunningSum, join_past, recent_mask
 
 __all__ = [
+    "AverageAttention",
     "Dropout",
     "Embedding",
     "FeedForward",
@@ -21,13 +23,17 @@ __all__ = [
     "MixtureOfExperts",
     "MultiHeadAttention",
     "ParameterAttention",
+    "Past",
     "PositionalEncoding",
     "PrepackedLinear",
     "Residual",
     "Routing",
+    "RunningSum",
     "Stream",
     "append_bias",
+    "average_weights",
     "feed_forward",
+    "join_past",
     "join_routings",
     "prepack_linears",
     "recent_mask",

@@ -43,6 +43,53 @@ class KeyValues:
         )
 
 
+@final
+@dataclass(frozen=True)
+class RunningSum:
+    """What average attention keeps of each row: the sum of all that it has read, and how many symbols these are."""
+
+    total: Float[Tensor, "batch model"]
+    read: Int[Tensor, " batch"]
+
+    @classmethod
+    def empty(cls, like: Float[Tensor, "batch model"]) -> "RunningSum":
+        """Nothing has been read yet, by as many rows."""
+        return cls(torch.zeros_like(widen(like)), torch.zeros(len(like), dtype=torch.long, device=like.device))
+
+    def append(self, newer: Float[Tensor, "batch model"]) -> "RunningSum":
+        """The same rows with a symbol more."""
+        return RunningSum(self.total + newer, self.read + 1)
+
+    def mean(self) -> Float[Tensor, "batch model"]:
+        """Of what each row has read."""
+        return self.total / self.read.unsqueeze(1)
+
+    def select(self, rows: Int[Tensor, " rows"]) -> "RunningSum":
+        """Row i of the result is row ``rows[i]``."""
+        return RunningSum(self.total.index_select(0, rows), self.read.index_select(0, rows))
+
+    def newest(self, keys: int) -> "RunningSum":
+        """All of it: a sum has no columns that could be more than are needed."""
+        return self
+
+
+Past = KeyValues | RunningSum
+
+
+def join_past(one: Past, other: Past) -> Past:
+    """The histories of both, which end at the last column; both are of one kind."""
+    if isinstance(one, KeyValues):
+        assert isinstance(other, KeyValues)
+        return one.join(other, side="left")
+    assert isinstance(other, RunningSum)
+    return RunningSum(torch.cat([one.total, other.total]), torch.cat([one.read, other.read]))
+
+
+def widen(x: Float[Tensor, "*positions model"]) -> Float[Tensor, "*positions model"]:
+    """In a number format to add up many numbers in."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
 def _pad(
     rows: Float[Tensor, "batch heads keys width"], keys: int, side: Side
 ) -> Float[Tensor, "batch heads padded width"]:

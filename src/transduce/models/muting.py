@@ -1,7 +1,6 @@
 """Models without one of their attention heads: what a head is for shows where it is missing."""
 
 from collections.abc import Iterable
-from typing import cast
 
 import torch
 
@@ -47,4 +46,4 @@ def _attentions(model: TrainableModel) -> dict[tuple[AttentionKind, int], MultiH
     writing: list[_Placed] = [("decoder", number, layer.self_attention) for number, layer in enumerate(model.decoder)]
     between: list[_Placed] = [("cross", number, layer.cross_attention) for number, layer in enumerate(model.decoder)]
     every = (*reading, *writing, *between)
-    return {(kind, layer): cast(MultiHeadAttention, attention) for kind, layer, attention in every}
+    return {(kind, layer): attention for kind, layer, attention in every if isinstance(attention, MultiHeadAttention)}

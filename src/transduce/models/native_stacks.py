@@ -29,6 +29,7 @@ def can_run_natively(model: TrainableModel) -> TypeGuard[Transformer]:
         and config.attention_window is None
         and config.residual
         and config.feed_forward in {"mlp", "gated"}
+        and config.decoder_self_attention == "multi_head"
         and max(config.d_model, config.d_ff, config.heads * config.d_v) <= MOST_INPUTS
     )
 
@@ -71,10 +72,11 @@ def _stack(
 def _encoder_layer(layer: EncoderLayer | DecoderLayer, format_: Format) -> NativeLayer:
     """What the layers of both stacks have."""
     inner, outer = _feed_forward(layer.feed_forward, format_)
+    attention = cast(MultiHeadAttention, layer.self_attention)
     return NativeLayer(
         self_norm=_norm(layer.self_attention_residual.norm),
-        input=_input(layer.self_attention, format_),
-        output=_concatenate([layer.self_attention.output], format_),
+        input=_input(attention, format_),
+        output=_concatenate([attention.output], format_),
         feed_norm=_norm(layer.feed_forward_residual.norm),
         inner=inner,
         outer=outer,

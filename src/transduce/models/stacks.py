@@ -1,7 +1,7 @@
 """The encoder's and the decoder's layers (section 3.1)."""
 
 from collections.abc import Iterator
-from typing import final
+from typing import assert_never, final
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -9,12 +9,16 @@ from torch import Tensor, nn
 from transduce.config import TransformerConfig
 from transduce.kernels import Mask, RaggedLayout
 from transduce.layers import (
+    AverageAttention,
     KeyValues,
     MixtureOfExperts,
     MultiHeadAttention,
+    Past,
     Residual,
     Routing,
+    RunningSum,
     Stream,
+    average_weights,
     feed_forward,
 )
 from transduce.layers.feed_forward import FeedForwardSublayer
@@ -56,12 +60,13 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig, numbers: Iterator[int]) -> None:
         super().__init__()
-        self.self_attention = MultiHeadAttention(config, next(numbers), relative=config.positions == "relative")
+        self.self_attention = _self_attention(config, next(numbers))
         self.self_attention_residual = Residual(config, next(numbers))
         self.cross_attention = MultiHeadAttention(config, next(numbers))
         self.cross_attention_residual = Residual(config, next(numbers))
         self.feed_forward = feed_forward(config, next(numbers))
         self.feed_forward_residual = Residual(config, next(numbers))
+        self.width = config.d_model
 
     def forward(
         self,
@@ -81,12 +86,13 @@ class DecoderLayer(nn.Module):
     def attend_past(self, x: Stream, layout: RaggedLayout, window: int | None) -> Stream:
         """The self-attention sub-layer: the first of the three."""
         x, query = self.self_attention_residual.prepare(x)
-        output = self.self_attention(query, None, layout, layout, causal=True, window=window)
+        if isinstance(self.self_attention, AverageAttention):
+            output = self.self_attention(query, layout)
+        else:
+            output = self.self_attention(query, None, layout, layout, causal=True, window=window)
         return self.self_attention_residual.add(x, output, layout.seeds)
 
-    def step(
-        self, x: Stream, past: KeyValues, past_mask: Mask, memory: KeyValues, memory_mask: Mask
-    ) -> tuple[Stream, KeyValues]:
+    def step(self, x: Stream, past: Past, past_mask: Mask, memory: KeyValues, memory_mask: Mask) -> tuple[Stream, Past]:
         """Read the newest positions of every row; also returns the past for the next ones."""
         x, past = self.step_past(x, past, past_mask)
         x, query = self.cross_attention_residual.prepare(x)
@@ -96,16 +102,33 @@ class DecoderLayer(nn.Module):
         x, query = self.feed_forward_residual.prepare(x)
         return self.feed_forward_residual.add(x, self.feed_forward(query)), past
 
-    def step_past(self, x: Stream, past: KeyValues, mask: Mask) -> tuple[Stream, KeyValues]:
+    def nothing_read(self, memory: KeyValues, beam: int) -> Past:
+        """The past of ``beam`` rows of each of the memory's sentences that have read nothing yet."""
+        rows = memory.key.shape[0] * beam
+        if isinstance(self.self_attention, AverageAttention):
+            return RunningSum.empty(memory.key.new_empty(rows, self.width))
+        heads = self.self_attention.heads
+        empty = (memory.key.new_empty(rows, heads.number, 0, width) for width in (heads.d_k, heads.d_v))
+        return KeyValues(*empty)
+
+    def step_past(self, x: Stream, past: Past, mask: Mask) -> tuple[Stream, Past]:
         """The self-attention sub-layer of a step: the first of the three."""
         x, query = self.self_attention_residual.prepare(x)
-        past = past.append(self.self_attention.key_values(query))
-        return self.self_attention_residual.add(x, self.self_attention.look(query, past, mask)), past
+        if isinstance(self.self_attention, AverageAttention):
+            assert isinstance(past, RunningSum)
+            output, past = self.self_attention.step(query, past)
+        else:
+            assert isinstance(past, KeyValues)
+            past = past.append(self.self_attention.key_values(query))
+            output = self.self_attention.look(query, past, mask)
+        return self.self_attention_residual.add(x, output), past
 
     def self_weights(
         self, x: Stream, layout: RaggedLayout, window: int | None
     ) -> Float[Tensor, "batch heads queries keys"]:
         """How the self-attention weighs the positions of each row up to its own."""
+        if isinstance(self.self_attention, AverageAttention):
+            return average_weights(layout.real, self.cross_attention.heads.number)
         query = layout.pad(self.self_attention_residual.prepare(x)[1])
         attended = self.self_attention.key_values(query)
         return self.self_attention.weights(query, attended, Mask(layout.real, causal=True, window=window))
@@ -119,6 +142,17 @@ class DecoderLayer(nn.Module):
     ) -> Float[Tensor, "batch heads queries source"]:
         """How the encoder-decoder attention weighs the source's positions."""
         return self.cross_attention.weights(_by_sentence(query, memory), memory, mask)
+
+
+def _self_attention(config: TransformerConfig, number: int) -> AverageAttention | MultiHeadAttention:
+    """The decoder's."""
+    match config.decoder_self_attention:
+        case "multi_head":
+            return MultiHeadAttention(config, number, relative=config.positions == "relative")
+        case "average":
+            return AverageAttention(config, number)
+        case _:
+            assert_never(config.decoder_self_attention)
 
 
 def _transform(

@@ -9,13 +9,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transduce.kernels import AllowedTokens, Mask, join_allowed
-from transduce.layers import KeyValues, recent_mask
+from transduce.layers import KeyValues, Past, join_past, recent_mask
 
 
 @final
 @dataclass(frozen=True)
 class TransformerState:
-    """Keys and values of every decoder layer; one set of the memory's for all the rows of a sentence.
+    """What every decoder layer keeps of the past; one set of keys and values of the memory for a sentence's rows.
 
     Rows may have read different numbers of symbols: each row's history ends at the last of ``width`` columns, and the
     columns before its first symbol are masked. ``allowed`` is what each sentence can be continued with, where it is
@@ -24,7 +24,7 @@ class TransformerState:
 
     memory: tuple[KeyValues, ...]
     memory_real: Bool[Tensor, "sentences source"]
-    past: tuple[KeyValues, ...]
+    past: tuple[Past, ...]
     lengths: Int[Tensor, " sentences"]
     width: int
     ragged: bool
@@ -33,18 +33,14 @@ class TransformerState:
 
     @classmethod
     def empty(
-        cls, memory: tuple[KeyValues, ...], memory_real: Bool[Tensor, "sentences source"], beam: int
+        cls,
+        memory: tuple[KeyValues, ...],
+        past: tuple[Past, ...],
+        memory_real: Bool[Tensor, "sentences source"],
+        beam: int,
     ) -> "TransformerState":
-        """Nothing has been read yet."""
-        sentences = memory_real.shape[0]
-        past = tuple(
-            KeyValues(
-                layer.key.new_empty(sentences * beam, layer.key.shape[1], 0, layer.key.shape[3]),
-                layer.value.new_empty(sentences * beam, layer.value.shape[1], 0, layer.value.shape[3]),
-            )
-            for layer in memory
-        )
-        lengths = torch.zeros(sentences, dtype=torch.long, device=memory_real.device)
+        """Nothing has been read yet, as ``past`` has it."""
+        lengths = torch.zeros(len(memory_real), dtype=torch.long, device=memory_real.device)
         return cls(memory, memory_real, past, lengths, width=0, ragged=False, beam=beam)
 
     def advance(self) -> "TransformerState":
@@ -96,7 +92,7 @@ class TransformerState:
             self,
             memory=tuple(a.join(b, side="right") for a, b in zip(self.memory, other.memory, strict=True)),
             memory_real=torch.cat(masks),
-            past=tuple(a.join(b, side="left") for a, b in zip(self.past, other.past, strict=True)),
+            past=tuple(join_past(a, b) for a, b in zip(self.past, other.past, strict=True)),
             lengths=torch.cat([self.lengths, other.lengths]),
             width=max(self.width, other.width),
             ragged=self.ragged or other.ragged or (self.width != other.width and len(self.lengths) > 0),

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from transduce.config import TransformerConfig
 from transduce.kernels import AllowedTokens, LogitColumns, Mask, RaggedLayout
-from transduce.layers import Embedding, KeyValues, PositionalEncoding, Routing, Stream, append_bias, join_routings
+from transduce.layers import Embedding, Past, PositionalEncoding, Routing, Stream, append_bias, join_routings
 from transduce.models.contract import (
     NO_ATTENTION,
     AttentionRequest,
@@ -130,7 +130,9 @@ class Transformer(TrainableModel):
         """A state for ``beam`` rows a sentence that have read nothing yet."""
         hidden = memory.layout.pad(memory.hidden)
         attended = tuple(layer.cross_attention.key_values(hidden) for layer in self._decoder_layers)
-        return replace(TransformerState.empty(attended, memory.layout.real, beam), allowed=allowed)
+        layers = zip(self._decoder_layers, attended, strict=True)
+        past = tuple(layer.nothing_read(each, beam) for layer, each in layers)
+        return replace(TransformerState.empty(attended, past, memory.layout.real, beam), allowed=allowed)
 
     def step(
         self, state: TransformerState, tokens: Int[Tensor, " rows"], *, attention: AttentionRequest = NO_ATTENTION
@@ -157,7 +159,7 @@ class Transformer(TrainableModel):
         places = after.positions(), after.width
         past_mask, memory_mask = after.past_mask(self._window), after.memory_mask()
         x = Stream(self.decoder_positions(self.embedding(tokens.unsqueeze(1)), *places))
-        pasts: list[KeyValues] = []
+        pasts: list[Past] = []
         weights = {}
         layers = zip(self._decoder_layers, state.past, state.memory, strict=True)
         for number, (layer, past, memory) in enumerate(layers):

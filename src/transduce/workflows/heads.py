@@ -89,7 +89,8 @@ def measure_model(
             be measured; or there is no such tokenizer for BLEU.
     """
     bundle, place = load_bundle(model), read_device(device)
-    if not heads_of(bundle.model):
+    heads = heads_of(bundle.model)
+    if not heads:
         raise BadInputError(f"{model}: the model has no attention to measure")
     if muting is not None:
         make_scorer("bleu", muting.tokenize)  # an unknown tokenizer is named before anything is done
@@ -99,7 +100,8 @@ def measure_model(
     if not statistics.pairs:
         raise BadInputError(f"no pair can be measured: {failures[0]}")
     warn_of_failures(failures)
-    report = HeadReport(statistics.roles(), statistics.pairs)
+    # Average attention has weights, but no heads.
+    report = HeadReport([role for role in statistics.roles() if role.head in heads], statistics.pairs)
     if muting is None:
         return report
     muted = without_each(bundle, [role.head for role in report.roles], precision, place)
