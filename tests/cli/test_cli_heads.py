@@ -2,10 +2,14 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
+from transduce.bundle import load_bundle, save_bundle
 from transduce.cli import main
+from transduce.config import TransformerConfig
+from transduce.models import build
 
 pytest_plugins = ["tiny_run"]
 
@@ -127,3 +131,13 @@ def test_a_picture_of_an_unknown_format_costs_no_figure(trained_run, corpus, tmp
 def test_what_is_no_model_is_named(corpus, tmp_path, capfd):
     assert run(tmp_path, *corpus()) == 2
     assert str(tmp_path) in capfd.readouterr().err
+
+
+def test_average_attention_has_no_heads_to_measure(trained_run, corpus, tmp_path, capfd):
+    bundle = load_bundle(trained_run)
+    changes = {"decoder_self_attention": "average"}
+    model = build(TransformerConfig.model_validate(bundle.config.model_dump() | changes)).eval()
+    save_bundle(replace(bundle, model=model), tmp_path / "average")
+    assert run(tmp_path / "average", *corpus(), "--sentences", 1, "--format", "jsonl") == 0
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert {row["kind"] for row in rows} == {"encoder", "cross"}

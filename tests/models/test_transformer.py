@@ -26,7 +26,8 @@ def config(**changes: object) -> TransformerConfig:
     return TransformerConfig.model_validate({**SIZES, "norm_epsilon": 1e-5, **changes})
 
 
-def copy_attention(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> None:
+def copy_attention(ours: nn.Module, theirs: nn.MultiheadAttention) -> None:
+    assert isinstance(ours, MultiHeadAttention)
     assert theirs.in_proj_weight is not None
     theirs.in_proj_weight.data = torch.cat([ours.query.weight, ours.key.weight, ours.value.weight]).detach().clone()
     theirs.out_proj.weight.data = ours.output.weight.detach().clone()
