@@ -10,7 +10,7 @@ from benchmarks.decoders.contest import Setting, Speed, fastest
 from benchmarks.decoders.engines import Engine, load_engine
 from benchmarks.decoders.generate import can_generate
 from transduce.bundle import Bundle, load_bundle, save_bundle
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.inference import load
 from transduce.models import build
 
@@ -55,8 +55,8 @@ def test_generate_finds_what_ours_finds(contestants, trained_run, tmp_path, norm
     ids=str,
 )
 def test_models_that_transformers_has_not_are_left_out(changes):
-    assert can_generate(ModelConfig())
-    assert not can_generate(ModelConfig(**changes))
+    assert can_generate(TransformerConfig())
+    assert not can_generate(TransformerConfig(**changes))
 
 
 def test_each_engines_best_setting_goes_on():

@@ -4,7 +4,7 @@ import torch
 from benchmarks.position_probe import read_positions
 from benchmarks.sequences import BEGIN, END, Regime, Task, held_out_loss, train
 from benchmarks.surviving_positions import VARIANTS, read_layers
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.models import build
 
 SMALL = {"encoder_layers": 2, "decoder_layers": 1, "d_model": 48, "d_ff": 96, "heads": 3, "vocab_size": 53}
@@ -25,7 +25,7 @@ def test_positions_are_read_where_they_are_written():
 def test_residuals_carry_positions_and_so_do_positions_at_every_layer():
     def named(variant):
         torch.manual_seed(2)
-        model = build(ModelConfig.model_validate({**SMALL, **VARIANTS[variant]}))
+        model = build(TransformerConfig.model_validate({**SMALL, **VARIANTS[variant]}))
         return [layer.named for layer in read_layers(model, 11, range(53))]
 
     kept, lost = named("with residuals"), named("without residuals")
@@ -49,7 +49,7 @@ def test_a_task_by_hand():
 def test_a_short_training_learns_and_can_be_repeated():
     task = Task("copy", length=3, symbols=5)
     changes = {"vocab_size": task.vocab_size, "dropout": 0.0, "label_smoothing": 0.0}
-    config = ModelConfig.model_validate({**SMALL, **changes})
+    config = TransformerConfig.model_validate({**SMALL, **changes})
     regime = Regime(steps=20, rows=7, warmup_steps=5, factor=0.3)
     model, curve = train(config, task, regime, seed=1)
     assert len(curve) == 20 and held_out_loss(model, task, 17) < 0.8 * curve[0]

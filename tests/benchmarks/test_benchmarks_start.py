@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from benchmarks.start import expect_attention, expect_feed_forward, similarity, starts
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 
 SMALL = {"encoder_layers": 3, "decoder_layers": 1, "d_model": 128, "d_ff": 384, "heads": 4, "vocab_size": 211}
 
@@ -25,7 +25,7 @@ def test_attention_keeps_what_all_positions_share():
 @pytest.mark.parametrize(("initializer", "kept"), [("glorot_uniform", 3 / 8), ("unit_scaling", 1 / 2)])
 def test_a_fresh_model_is_spread_as_expected(norm, initializer, kept):
     """d_ff = 3 d_model: Glorot's two maps have (2 / 4) (6 / 4) of their input's mean square, and a ReLU half of it."""
-    config = ModelConfig.model_validate({**SMALL, "norm": norm, "initializer": initializer})
+    config = TransformerConfig.model_validate({**SMALL, "norm": norm, "initializer": initializer})
     assert expect_feed_forward(torch.ones(1, 2, 128), config) == pytest.approx(kept)
     found = starts(config, range(1, 6), rows=3, length=47)
     torch.testing.assert_close(found.feed_forward.mean(0), torch.full((3,), kept), rtol=0.15, atol=0)

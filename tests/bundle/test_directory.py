@@ -15,7 +15,7 @@ from transduce.bundle import (
     save_bundle,
     save_tensors,
 )
-from transduce.config import BadInputError, GenerationConfig, ModelConfig
+from transduce.config import BadInputError, GenerationConfig, TransformerConfig
 from transduce.models import Tokens, build
 from transduce.text import TokenizerPair, learn_bpe
 
@@ -27,7 +27,7 @@ SIDES = ["tokenizer.source.json", "tokenizer.target.json"]
 def bundle():
     torch.manual_seed(17)
     tokenizer = learn_bpe(["the cat sat on the mat"] * 3, 277)
-    config = ModelConfig(
+    config = TransformerConfig(
         encoder_layers=1,
         decoder_layers=2,
         d_model=14,

@@ -1,31 +1,31 @@
 import pytest
 from pydantic import ValidationError
 
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 
 
 def test_head_widths_follow_from_d_model_and_heads():
-    config = ModelConfig(d_model=42, heads=3)
+    config = TransformerConfig(d_model=42, heads=3)
     assert (config.d_k, config.d_v) == (14, 14)
 
 
 def test_given_head_widths_stay():
-    config = ModelConfig(d_model=42, heads=3, d_k=11)
+    config = TransformerConfig(d_model=42, heads=3, d_k=11)
     assert (config.d_k, config.d_v) == (11, 14)
 
 
 def test_head_widths_that_are_both_given_need_no_divisor():
-    config = ModelConfig(d_model=42, heads=5, d_k=7, d_v=13)
+    config = TransformerConfig(d_model=42, heads=5, d_k=7, d_v=13)
     assert (config.d_k, config.d_v) == (7, 13)
 
 
 def test_heads_that_do_not_divide_are_refused_with_the_blank_that_they_leave():
     with pytest.raises(ValidationError, match=r"heads = 5 does not divide d_model = 42.*or give d_v"):
-        ModelConfig(d_model=42, heads=5, d_k=7)
+        TransformerConfig(d_model=42, heads=5, d_k=7)
 
 
 def test_is_frozen():
-    config = ModelConfig()
+    config = TransformerConfig()
     with pytest.raises(ValidationError, match="frozen"):
         config.d_model = 17
 
@@ -63,31 +63,31 @@ def test_is_frozen():
 )
 def test_a_refused_value_names_its_field(field, value):
     with pytest.raises(ValidationError) as caught:
-        ModelConfig.model_validate({field: value})
+        TransformerConfig.model_validate({field: value})
     assert [error["loc"] for error in caught.value.errors()] == [(field,)]
 
 
 def test_sinusoids_need_an_even_width():
     with pytest.raises(ValidationError, match="d_model = 21 is odd"):
-        ModelConfig(d_model=21, heads=3)
-    assert ModelConfig(d_model=21, heads=3, positions="none").d_k == 7
+        TransformerConfig(d_model=21, heads=3)
+    assert TransformerConfig(d_model=21, heads=3, positions="none").d_k == 7
 
 
 def test_the_closed_range_needs_two_wavelengths():
     with pytest.raises(ValidationError, match=r"sinusoid_range = 'closed' needs two wavelengths: d_model = 2 has one"):
-        ModelConfig(d_model=2, heads=1, sinusoid_range="closed")
+        TransformerConfig(d_model=2, heads=1, sinusoid_range="closed")
 
 
 def test_embedding_dropout_follows_dropout_where_it_is_left_out():
-    assert ModelConfig(dropout=0.3).embedding_dropout == 0.3
-    assert ModelConfig(dropout=0.3, embedding_dropout=0.2).embedding_dropout == 0.2
+    assert TransformerConfig(dropout=0.3).embedding_dropout == 0.3
+    assert TransformerConfig(dropout=0.3, embedding_dropout=0.2).embedding_dropout == 0.2
 
 
 def test_files_from_before_there_were_other_activations_are_read():
-    assert ModelConfig.model_validate({"feed_forward": "relu"}) == ModelConfig()
-    assert ModelConfig.model_validate({"feed_forward": "relu", "activation": "relu"}) == ModelConfig()
+    assert TransformerConfig.model_validate({"feed_forward": "relu"}) == TransformerConfig()
+    assert TransformerConfig.model_validate({"feed_forward": "relu", "activation": "relu"}) == TransformerConfig()
     with pytest.raises(ValidationError, match="'mlp', 'gated', 'parameter_attention' or 'mixture_of_experts'"):
-        ModelConfig.model_validate({"feed_forward": "relu", "activation": "gelu"})
+        TransformerConfig.model_validate({"feed_forward": "relu", "activation": "gelu"})
 
 
 @pytest.mark.parametrize(
@@ -120,15 +120,15 @@ def test_files_from_before_there_were_other_activations_are_read():
 def test_a_setting_that_nothing_would_read_is_refused(idle, other):
     name, value = next(iter(idle.items()))
     with pytest.raises(ValidationError) as caught:
-        ModelConfig.model_validate(idle)
+        TransformerConfig.model_validate(idle)
     assert f"{name} = {value!r} is for {other}: leave it out" in str(caught.value)
 
 
 def test_only_learned_positions_have_a_longest_sequence():
-    assert ModelConfig(positions="learned", max_positions=97).longest == 97
-    assert ModelConfig().longest is ModelConfig(positions="relative").longest is None
+    assert TransformerConfig(positions="learned", max_positions=97).longest == 97
+    assert TransformerConfig().longest is TransformerConfig(positions="relative").longest is None
 
 
 def test_survives_its_own_json():
-    config = ModelConfig(d_model=42, heads=3, d_k=11, norm="pre", norm_epsilon=1e-5)
-    assert ModelConfig.model_validate_json(config.model_dump_json()) == config
+    config = TransformerConfig(d_model=42, heads=3, d_k=11, norm="pre", norm_epsilon=1e-5)
+    assert TransformerConfig.model_validate_json(config.model_dump_json()) == config

@@ -63,6 +63,7 @@ def differences(name):
     return {field: value for field, value in PRESETS[name].model_dump().items() if value != base[field]}
 
 
+SOURCES = ("Vaswani et al. 2017", "tensor2tensor", "Gehring et al. 2017", "Kalchbrenner et al. 2017")
 BIG = {"d_model": 1024, "d_ff": 4096, "heads": 16}
 T2T = {"sinusoid_layout": "concatenated", "sinusoid_range": "closed", "initializer": "unit_scaling"}
 T2T_V2 = T2T | {"norm": "pre", "attention_dropout": 0.1, "activation_dropout": 0.1}
@@ -144,9 +145,19 @@ def test_a_preset_brings_its_regime(name, regime):
     assert PUBLISHED[name].regime == regime
 
 
+@pytest.mark.parametrize("name", ["convs2s", "bytenet"])
+def test_a_preset_of_another_architecture_differs_from_its_own_defaults(name):
+    config = PRESETS[name]
+    assert config.architecture == "convolutional"
+    assert config.network == name
+    changed = {field for field, value in config.model_dump().items() if value != type(config)().model_dump()[field]}
+    sizes = {"embedding_width", "encoder_convolutions", "decoder_convolutions", "vocab_size"}
+    assert changed == (sizes if name == "convs2s" else {"network", "vocab_size", "source_vocab_size"})
+
+
 def test_all_presets_say_where_they_are_from():
     assert all(
-        published.meaning.startswith(("Vaswani et al. 2017", "tensor2tensor")) or name in {"tiny", "parsing-small"}
+        published.meaning.startswith(SOURCES) or name in {"tiny", "parsing-small"}
         for name, published in PUBLISHED.items()
     )
 

@@ -20,6 +20,7 @@ from transduce.config import (
     read_run,
     write_run,
 )
+from transduce.config.architectures import SECTIONS
 from transduce.config.complaints import _OTHER_WORDS
 from transduce.config.keys import section_at
 from transduce.config.model import MOST_SYMBOLS
@@ -634,11 +635,14 @@ class TestWords:
     def test_no_phrase_of_the_library_is_left(self, run_file):
         """Whatever stands in place of whatever: the answer is in our words."""
         wrong = ["17", "2.5", "true", "''", "'word'", "[]", "[1]", "['a']", "[[1]]", "{}", "{a=1}", "1979-05-27", "nan"]
-        for section, model in RunConfig.model_fields.items():
-            for key in model.annotation.model_fields:
+        fields = {name: field.annotation for name, field in RunConfig.model_fields.items() if name != "model"}
+        kinds = [([], name, section) for name, section in fields.items()]
+        kinds += [([f"model.architecture={name}"], "model", section) for name, section in SECTIONS.items()]
+        for settings, name, section in kinds:
+            for key in section.model_fields:
                 for value in wrong:
                     try:
-                        read_run(run_file, [f"{section}.{key}={value}"])
+                        read_run(run_file, [*settings, f"{name}.{key}={value}"])
                     except BadInputError as error:
                         assert "nput should" not in str(error)
                         assert " valid" not in str(error)

@@ -40,14 +40,14 @@ def make_model(folder):
     import torch
 
     from transduce.bundle import Bundle, save_bundle
-    from transduce.config import GenerationConfig, ModelConfig
+    from transduce.config import GenerationConfig, TransformerConfig
     from transduce.models import build
     from transduce.text import TokenizerPair
 
     torch.manual_seed(1)
     tokenizer = learn_tokenizer("bpe", LINES, 300)
     sizes = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 8, "d_ff": 12, "heads": 2}
-    config = ModelConfig(**sizes, vocab_size=tokenizer.vocab_size)
+    config = TransformerConfig(**sizes, vocab_size=tokenizer.vocab_size)
     save_bundle(Bundle(build(config), TokenizerPair.of(tokenizer), GenerationConfig(max_extra_length=3)), folder)
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from transduce.bundle import Bundle, load_bundle, load_weights, save_bundle
-from transduce.config import BadInputError, GenerationConfig, ModelConfig
+from transduce.config import BadInputError, GenerationConfig, TransformerConfig
 from transduce.data import read_corpus
 from transduce.models import build
 from transduce.text import Tokenizer, TokenizerPair, learn_bpe
@@ -25,7 +25,7 @@ CALLS = {"torch.load", "torch.save", "np.load", "numpy.load", "eval", "exec", "_
 @pytest.fixture(scope="module")
 def bundle():
     tokenizer = learn_bpe(["the cat sat on the mat"] * 3, 277)
-    config = ModelConfig(
+    config = TransformerConfig(
         encoder_layers=1, decoder_layers=1, d_model=14, d_ff=11, heads=2, vocab_size=tokenizer.vocab_size
     )
     return Bundle(build(config).eval(), TokenizerPair.of(tokenizer), GenerationConfig())

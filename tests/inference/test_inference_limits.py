@@ -5,7 +5,7 @@ import torch
 
 from transduce.bundle import Bundle, save_bundle
 from transduce.cli import main
-from transduce.config import BadInputError, GenerationConfig, ModelConfig
+from transduce.config import BadInputError, GenerationConfig, TransformerConfig
 from transduce.inference import Translator
 from transduce.models import build
 from transduce.text import TokenizerPair, learn_tokenizer
@@ -19,7 +19,7 @@ def bundle():
     torch.manual_seed(3)
     tokenizer = learn_tokenizer("words", ["a b"], 11)
     sizes = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 10, "d_ff": 13, "heads": 5}
-    config = ModelConfig(**sizes, positions="learned", max_positions=KNOWN, vocab_size=tokenizer.vocab_size)
+    config = TransformerConfig(**sizes, positions="learned", max_positions=KNOWN, vocab_size=tokenizer.vocab_size)
     model = build(config)
     a, b = tokenizer.encode(["a b"])[0]
     with torch.no_grad():  # one of the two always scores above the end symbol: an output never ends by itself

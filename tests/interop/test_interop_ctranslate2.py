@@ -9,7 +9,7 @@ import torch
 
 from transduce.bundle import Bundle
 from transduce.cli import main
-from transduce.config import BadInputError, GenerationConfig, ModelConfig, TransduceError
+from transduce.config import BadInputError, GenerationConfig, TransduceError, TransformerConfig
 from transduce.inference import Engine, load
 from transduce.interop import export_ctranslate2
 from transduce.models import build
@@ -85,7 +85,7 @@ def words(count):
 def bundle(**changes):
     """A random model: no scale is one, and no shift is zero."""
     torch.manual_seed(11)
-    config = ModelConfig(**{**SIZES, **changes})
+    config = TransformerConfig(**{**SIZES, **changes})
     model = build(config).eval()
     for name, parameter in model.named_parameters():
         if "norm" in name or "bias" in name:

@@ -162,12 +162,12 @@ def test_what_leads_outside_is_refused():
 
 TOO_LITTLE = """
 import resource, sys, torch
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.kernels import linear, prepack
 from transduce.models import NativeTransformer, Tokens, build
 sizes = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 8, "d_k": 1000, "heads": 1, "vocab_size": 9}
 torch.set_num_threads(int(sys.argv[1]))
-model = NativeTransformer(build(ModelConfig(**sizes)).eval().requires_grad_(False), "int8")
+model = NativeTransformer(build(TransformerConfig(**sizes)).eval().requires_grad_(False), "int8")
 short = Tokens(torch.full((1, 700), 5), torch.tensor([700]))
 long = Tokens(torch.full((1, 90_000), 5), torch.tensor([90_000]))
 with torch.inference_mode():

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.models import (
     LAST_CROSS,
     NO_ATTENTION,
@@ -60,7 +60,7 @@ def _built(way):
 
 def make(variant):
     torch.manual_seed(3)
-    model = build(ModelConfig(**{**SIZES, **variant})).eval().requires_grad_(False)
+    model = build(TransformerConfig(**{**SIZES, **variant})).eval().requires_grad_(False)
     for parameter in model.parameters():
         if parameter.dim() == 1:
             parameter.add_(0.1 * torch.randn_like(parameter))  # gains and biases that leave a trace

@@ -5,7 +5,7 @@ from typing import Literal, get_args, get_origin
 import pytest
 import torch
 
-from transduce.config import ModelConfig, preset
+from transduce.config import TransformerConfig, preset
 from transduce.layers import KeyValues
 from transduce.models import LAST_CROSS, AttentionRequest, AttentionWeights, Tokens, build
 
@@ -18,7 +18,7 @@ CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 def test_the_variants_have_every_value_of_every_choice(variants):
     """So that a kind of model that is new is tried by what follows."""
     configs = [preset("base", {**SIZES, **changes}).model_dump() for changes in variants.values()]
-    for name, field in ModelConfig.model_fields.items():
+    for name, field in TransformerConfig.model_fields.items():
         choices = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
         assert {config[name] for config in configs} >= set(choices)
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.tiny_search import search_all
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.models import Tokens, Transformer
 from transduce.search import LengthPenalty, SearchSettings
 
@@ -47,7 +47,7 @@ def transformers():
 
 def transformer(source_vocabulary=None, **changes):
     torch.manual_seed(7)
-    config = ModelConfig(
+    config = TransformerConfig(
         encoder_layers=2,
         decoder_layers=3,
         d_model=20,

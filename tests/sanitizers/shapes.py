@@ -7,7 +7,7 @@ from unittest import mock
 
 import torch
 
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.kernels import (
     AllowedTokens,
     Choices,
@@ -179,7 +179,7 @@ def try_loss(draw):
 def try_decoding(draw):
     """A walk on which sentences come and go and rows change places, across the growth of every buffer."""
     heads, width = draw.randint(1, 3), 2 * draw.randint(2, 20)
-    config = ModelConfig(
+    config = TransformerConfig(
         **{"encoder_layers": draw.randint(1, 2), "decoder_layers": draw.randint(1, 2), "d_model": width},
         **{"d_ff": draw.randint(1, 90), "heads": heads, "d_k": draw.randint(1, 30), "d_v": draw.randint(1, 40)},
         **{"vocab_size": draw.randint(5, 90), "norm": draw.choice(["pre", "post"])},

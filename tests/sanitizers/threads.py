@@ -10,7 +10,7 @@ from unittest import mock
 
 import torch
 
-from transduce.config import ModelConfig
+from transduce.config import TransformerConfig
 from transduce.models import NativeTransformer, build, native
 from transduce.search import Request, SearchSettings, beam_search
 
@@ -25,7 +25,7 @@ def make():
     """A model in the C++ kernels, of no use but this."""
     torch.manual_seed(1)
     with mock.patch.object(native, "_POSITIONS", POSITIONS):
-        return NativeTransformer(build(ModelConfig(**SIZES)).eval().requires_grad_(False), "float32")
+        return NativeTransformer(build(TransformerConfig(**SIZES)).eval().requires_grad_(False), "float32")
 
 
 def search(model, number):

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from tests.bag_of_words import BagConfig, BagOfWords
-from transduce.config import SpecialIds, TrainConfig, preset
+from transduce.config import SpecialIds, TrainConfig, TransformerConfig
 from transduce.data import Batch, Store, pad, write_store
 from transduce.evaluation import Gleu
 from transduce.models import Decoded, LossSums, Step, Tokens, TrainableModel, Transformer
@@ -267,7 +267,7 @@ SIZES = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 12, "d_ff": 20, "h
 def transformer() -> Transformer:
     torch.manual_seed(5)
     dropout = {"dropout": 0.3, "attention_dropout": 0.2, "label_smoothing": 0.0}
-    return Transformer(preset("base", SIZES | dropout))
+    return Transformer(TransformerConfig.model_validate(SIZES | dropout))
 
 
 def bag() -> BagOfWords:

@@ -140,8 +140,16 @@ def check_vocab_size(value, *_):
 
 
 def check_kind(value, *_):
-    """The longest pieces that the vocabulary has, first to last (section 5.1's word pieces); no byte pair merges."""
-    tokenizer = learn_tokenizer(value, ["abab abab abac ababac"] * 3, 30)
+    """The longest pieces that the vocabulary has, first to last (section 5.1's word pieces); no byte pair merges.
+
+    Or characters, each alone.
+    """
+    text = ["abab abab abac ababac"] * 3
+    if value == "characters":
+        characters = learn_tokenizer(value, text, 300)
+        assert len(characters.encode(["ababac"])[0]) == len("ababac")
+        return
+    tokenizer = learn_tokenizer(value, text, 30)
     pieces = tokenizer.tokens(tokenizer.encode(["ababac"])[0])
     assert "".join(piece.removeprefix("##").strip() for piece in pieces) == "ababac"
     assert not any(token.startswith("<0x") for token in tokenizer.vocabulary)

@@ -1,6 +1,7 @@
 """What a run is: frozen, validated data; published configurations; run files in TOML. Knows no torch."""
 
 from transduce.config.architectures import ModelConfig
+from transduce.config.convolutional import ConvolutionalConfig
 from transduce.config.corpora import Corpus, DataConfig
 from transduce.config.errors import BadInputError, StoppedError, TransduceError
 from transduce.config.generation import GenerationChanges, GenerationConfig, LengthPenaltyKind, Stopping
@@ -25,6 +26,7 @@ __all__ = [
     "TABLE3",
     "VARIATIONS",
     "BadInputError",
+    "ConvolutionalConfig",
     "Corpus",
     "DataConfig",
     "GenerationChanges",

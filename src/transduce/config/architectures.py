@@ -11,12 +11,15 @@ from typing import Final, cast
 from pydantic import ValidationError
 from pydantic_core import InitErrorDetails
 
+from transduce.config.convolutional import ConvolutionalConfig
 from transduce.config.model import TransformerConfig
 
-# A union where there are several: TransformerConfig | AnotherConfig.
-ModelConfig = TransformerConfig
+ModelConfig = TransformerConfig | ConvolutionalConfig
 
-SECTIONS: Final[Mapping[str, type[ModelConfig]]] = {"transformer": TransformerConfig}
+SECTIONS: Final[Mapping[str, type[ModelConfig]]] = {
+    "transformer": TransformerConfig,
+    "convolutional": ConvolutionalConfig,
+}
 _DEFAULT: Final = "transformer"  # files older than the field do not say it
 
 

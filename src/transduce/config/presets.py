@@ -42,6 +42,9 @@ _T2T_V2: Final[Changes] = {**_T2T, "norm": "pre", "attention_dropout": 0.1, "act
 _T2T_V2_TRAIN: Final[Changes] = {"learning_rate_factor": 2.0, "warmup_steps": 8000}
 _T2T_V3_TRAIN: Final[Changes] = {**_T2T_V2_TRAIN, "adam_beta2": 0.997}
 
+# Channels, kernel width, layers.
+_CONVS2S: Final = ((512, 3, 9), (1024, 3, 4), (2048, 1, 2))
+
 PUBLISHED: Final[Mapping[str, Published]] = MappingProxyType(
     {
         "base": _table3("row base"),
@@ -159,6 +162,25 @@ PUBLISHED: Final[Mapping[str, Published]] = MappingProxyType(
                 "tokenizer": {"vocab_size": 16_000, "source": {}, "target": {}},
                 "train": {**_T2T_V3_TRAIN, "learning_rate_factor": 0.5, "warmup_steps": 16_000},
             },
+        ),
+        "convs2s": Published(
+            "Gehring et al. 2017, WMT'14 English-German: fairseq's fconv_wmt_en_de, 15 + 15 layers, embeddings of 768, "
+            "hidden states of 512 before the output, 40,000 BPE symbols",
+            {
+                **{"architecture": "convolutional", "network": "convs2s", "vocab_size": 40_000},
+                **{"embedding_width": 768, "output_width": 512},
+                **{"encoder_convolutions": _CONVS2S, "decoder_convolutions": _CONVS2S},
+            },
+            {"tokenizer": {"vocab_size": 40_000}},
+        ),
+        "bytenet": Published(
+            "Kalchbrenner et al. 2017, character-level WMT'14 English-German: 30 + 30 residual blocks, d 800, "
+            "dilations 1 to 16, |t^| = 1.2 |s|",
+            {
+                **{"architecture": "convolutional", "network": "bytenet"},
+                **{"vocab_size": 500, "source_vocab_size": 500},
+            },
+            {"tokenizer": {"kind": "characters", "vocab_size": 500, "source": {}, "target": {}}},
         ),
     }
 )

@@ -28,6 +28,7 @@ from transduce.kernels.transformer import (
     remember,
     step,
 )
+from transduce.kernels.windows import Neighbours
 
 __all__ = [
     "WHOLE",
@@ -44,6 +45,7 @@ __all__ = [
     "NativeNorm",
     "NativePast",
     "NativeStack",
+    "Neighbours",
     "PrepackedMatrix",
     "RaggedAttention",
     "RaggedLayout",

@@ -2,6 +2,7 @@
 
 from transduce.layers.attention import MultiHeadAttention
 from transduce.layers.average_attention import AverageAttention, average_weights
+from transduce.layers.convolution import Convolution, fold_normalization
 from transduce.layers.dropout import Dropout
 from transduce.layers.embedding import Embedding, append_bias
 from transduce.layers.feed_forward import FeedForward, feed_forward
@@ -15,6 +16,7 @@ from transduce.layers.state import KeyValues, Past, RunningSum, join_past, recen
 
 __all__ = [
     "AverageAttention",
+    "Convolution",
     "Dropout",
     "Embedding",
     "FeedForward",
@@ -33,6 +35,7 @@ __all__ = [
     "append_bias",
     "average_weights",
     "feed_forward",
+    "fold_normalization",
     "join_past",
     "join_routings",
     "prepack_linears",

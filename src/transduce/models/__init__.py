@@ -1,6 +1,7 @@
 """Whole sequence-to-sequence models behind one contract; ``build`` is the only place that chooses between them."""
 
 from transduce.models.build import build, build_unfilled, build_without_storage, make_ready
+from transduce.models.bytenet import ByteNet
 from transduce.models.contract import (
     LAST_CROSS,
     NO_ATTENTION,
@@ -16,6 +17,7 @@ from transduce.models.contract import (
     TrainableModel,
     Weights,
 )
+from transduce.models.convs2s import ConvS2S
 from transduce.models.ensemble import Ensemble
 from transduce.models.muting import heads_of, mute
 from transduce.models.native import NativeTransformer
@@ -28,6 +30,8 @@ __all__ = [
     "NO_ATTENTION",
     "AttentionRequest",
     "AttentionWeights",
+    "ByteNet",
+    "ConvS2S",
     "Decoded",
     "Ensemble",
     "LossSums",

@@ -4,9 +4,11 @@ from typing import Any, assert_never
 
 import torch
 
-from transduce.config import ModelConfig, TransformerConfig
+from transduce.config import ConvolutionalConfig, ModelConfig, TransformerConfig
 from transduce.kernels import Format
+from transduce.models.bytenet import ByteNet
 from transduce.models.contract import SizedModel, TrainableModel
+from transduce.models.convs2s import ConvS2S
 from transduce.models.native import NativeTransformer
 from transduce.models.native_stacks import can_run_natively
 from transduce.models.quantize import quantize
@@ -40,5 +42,17 @@ def _choose(config: ModelConfig) -> TrainableModel:
     match config:
         case TransformerConfig():
             return Transformer(config)
+        case ConvolutionalConfig():
+            return _choose_network(config)
         case _:
             assert_never(config)
+
+
+def _choose_network(config: ConvolutionalConfig) -> TrainableModel:
+    match config.network:
+        case "convs2s":
+            return ConvS2S(config)
+        case "bytenet":
+            return ByteNet(config)
+        case _:
+            assert_never(config.network)

@@ -5,7 +5,7 @@ from typing import TypeVar
 import torch
 
 from transduce.kernels import Format, prepack
-from transduce.layers import prepack_linears
+from transduce.layers import fold_normalization, prepack_linears
 from transduce.models.contract import TrainableModel
 from transduce.models.transformer import Transformer
 
@@ -14,6 +14,7 @@ Model = TypeVar("Model", bound=TrainableModel)
 
 def quantize(model: Model, format_: Format) -> Model:
     """The same model, which is used up: bfloat16 throughout, or with linear maps of int8."""
+    fold_normalization(model)
     match format_:
         case "float32":
             return model

@@ -24,7 +24,7 @@ def view_sentences(
 ) -> list[ViewedSentence]:
     """Each text's attention weights, with a target of one's own or with what the model writes.
 
-    With ``muting``, the texts are translated once more for each attention head, without it.
+    With ``muting``, the texts are translated once more for each attention head of a Transformer, without it.
 
     Raises:
         BadInputError: There are more texts than targets, or fewer; or one cannot be looked at.
@@ -33,14 +33,16 @@ def view_sentences(
         raise BadInputError(f"{len(texts)} texts and {len(targets)} targets: give one target for each text")
     bundle, place = load_bundle(model), read_device(device)
     heads = heads_of(bundle.model)
-    if not heads:
-        raise BadInputError(f"{model}: the model has no attention to show")
+    if muting and not heads:
+        raise BadInputError(f"{model}: the model has no attention heads that can be muted: leave --mute out")
     translator = Translator(bundle, precision, place)
     written = [each.text for each in translator.translate(texts)]
     viewed = [
         ViewedSentence(translator.attend(text, target), own)
         for text, target, own in zip(texts, written if targets is None else targets, written, strict=True)
     ]
+    if all(kind is None for each in viewed for kind in (each.maps.encoder, each.maps.decoder, each.maps.cross)):
+        raise BadInputError(f"{model}: the model has no attention to show")
     if not muting:
         return viewed
     others = {

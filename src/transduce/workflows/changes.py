@@ -142,12 +142,17 @@ def _flatten(config: RunConfig) -> dict[str, Any]:
     return dict(_leaves("", config.model_dump(exclude={"model": set(VOCABULARY_SIZES)})))
 
 
+def _with_lists(value: Any) -> Any:  # noqa: ANN401 - whatever a setting may be
+    """Lists in place of tuples, as JSON gives them back."""
+    return [_with_lists(each) for each in value] if isinstance(value, tuple | list) else value
+
+
 def _leaves(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - whatever a setting may be
     """Settings by their dotted keys; of several tables, the first has the number 0, as with --set."""
     if isinstance(value, tuple) and value and isinstance(value[0], dict):
         value = {str(number): each for number, each in enumerate(value)}
     if not isinstance(value, dict):
-        yield prefix, value
+        yield prefix, _with_lists(value)
         return
     for name, each in value.items():
         yield from _leaves(f"{prefix}.{name}" if prefix else name, each)

@@ -91,7 +91,7 @@ def measure_model(
     bundle, place = load_bundle(model), read_device(device)
     heads = heads_of(bundle.model)
     if not heads:
-        raise BadInputError(f"{model}: the model has no attention to measure")
+        raise BadInputError(f"{model}: the model has no attention heads to measure")
     if muting is not None:
         make_scorer("bleu", muting.tokenize)  # an unknown tokenizer is named before anything is done
     translator = Translator(bundle, precision, place)
