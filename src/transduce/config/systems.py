@@ -36,6 +36,18 @@ def _transformer(size: int, **changes: object) -> Changes:
     return {**PUBLISHED["tiny"].model, "d_model": 4 * size, "d_ff": 8 * size, "norm": "pre", **changes}
 
 
+def _convs2s(size: int) -> Changes:
+    widths = {"embedding_width": size, "output_width": size, "shared_embedding": True, "tied_projection": True}
+    layers = {"encoder_convolutions": [[size, 3, 4]], "decoder_convolutions": [[size, 3, 3]]}
+    return {"architecture": "convolutional", "network": "convs2s", **widths, **layers}
+
+
+def _bytenet(size: int) -> Changes:
+    blocks = {"channels": size, "encoder_blocks": 5, "decoder_blocks": 5}  # dilations 1 to 16 once
+    embeddings = {"shared_embedding": True, "tied_projection": True}
+    return {"architecture": "convolutional", "network": "bytenet", **blocks, **embeddings}
+
+
 SYSTEMS: Final = (
     System(
         "transformer",
@@ -45,6 +57,37 @@ SYSTEMS: Final = (
         "Transformer (base model)",
     ),
     System(
-        "single-head", "the same with one head as wide as the four", lambda size: _transformer(size, heads=1), 0.0063
+        "bytenet",
+        "5 + 5 residual blocks of kernels of 3, dilations 1 to 16 (Kalchbrenner et al. 2017), one vocabulary of pieces",
+        _bytenet,
+        0.003,
+        "ByteNet",
+    ),
+    System(
+        "convs2s",
+        "4 + 3 gated convolutions of kernels of 3, attention in every decoder layer (Gehring et al. 2017)",
+        _convs2s,
+        0.003,
+        "ConvS2S",
+    ),
+    System(
+        "moe",
+        "the Transformer, d_model 96, with 8 experts in each feed-forward network's place, two for each symbol "
+        "(the paper's MoE has them between LSTM layers, Shazeer et al. 2017)",
+        lambda size: _transformer(24, d_ff=size, feed_forward="mixture_of_experts"),
+        0.0063,
+        "MoE",
+    ),
+    System(
+        "single-head",
+        "the Transformer with one head as wide as the four",
+        lambda size: _transformer(size, heads=1),
+        0.0063,
+    ),
+    System(
+        "average-attention",
+        "the Transformer whose decoder's self-attention is the mean of the past (Zhang et al. 2018)",
+        lambda size: _transformer(32, d_ff=size, decoder_self_attention="average"),
+        0.0063,
     ),
 )
