@@ -3,6 +3,7 @@ import json
 import pytest
 
 from transduce.cli import main
+from transduce.config import PUBLISHED
 
 pytest_plugins = ["tiny_run"]
 
@@ -41,7 +42,7 @@ def test_numbers_and_switches_are_told_apart(capsys):
 def test_a_preset_for_people(capsys):
     assert main._run(["inspect", "big", "--hours", "84", "--devices", "8", "--device", "P100"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:2] == ["big", "Vaswani et al. 2017, Table 3, row big"]
+    assert lines[:2] == ["big", PUBLISHED["big"].meaning]
     words = [line.split() for line in lines]
     assert ["train.max_steps", "300,000"] in words
     # Six for each of a layer's weights and symbols (2 forward, 4 backward), and the products of its attention.

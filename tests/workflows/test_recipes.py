@@ -1,5 +1,6 @@
 """Every recipe is a run file that prepares and trains. That it learns too is slow, and in docs/results.md."""
 
+import random
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ pytest_plugins = ["tiny_run"]
 
 FINE_TUNING = ("multi30k-fine-tuned", "multi30k-minimum-risk")
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
+
+PAPER = [path for path in RECIPES if path.stem.startswith("wmt14-")]
 
 
 def _shortened(config: RunConfig) -> RunConfig:
@@ -71,7 +74,71 @@ def test_every_corpus_has_its_recipe():
         "parsing-craft", "parsing-gum", "parsing-gum-semi", "parsing-wsj",
         "scan-addprim-jump", "scan-length", "scan-simple",
         "tatoeba", "tatoeba-student",
+        *(f"wmt14-en-{language}-{name}" for language in ("de", "fr") for name in ("base", "big")),
     }  # fmt: skip
+
+
+@pytest.fixture
+def wmt14(tmp_path):
+    """Made-up text in files of the names that the recipes of the paper's regime read, hyphenated compounds among it."""
+    chance = random.Random(7)
+    words = {"en": ["house", "dog", "well-known", "sees", "a"], "de": ["Haus", "Hund", "E-Mail", "sieht", "ein"]}
+    words["fr"] = ["maison", "chien", "peut-être", "voit", "un"]
+    configs = [read_run(recipe) for recipe in PAPER]
+    names = {name for config in configs for name in (config.data.test.source, config.data.test.target)}
+    for name in names | {path.name for config in configs for path in corpus_files(config)}:
+        lines = [" ".join(chance.choices(words[name[-2:]], k=5)) for _ in range(40)]
+        (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize("recipe", PAPER, ids=lambda path: path.stem)
+def test_the_papers_regime_runs_on_files_of_those_names(recipe, wmt14, tmp_path):
+    """With its own text, tokenizer, schedule and search, but a model of one narrow layer and two steps."""
+    config = read_run(recipe, [f"data.root={wmt14}"])
+    small = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 16, "d_ff": 8, "heads": 2, "d_k": 8, "d_v": 8}
+    steps = {"max_steps": 2, "validate_every": 2, "checkpoint_every": 1, "precision": "float32"}
+    brief = {
+        "model": config.model.model_copy(update=small),
+        "train": config.train.model_copy(update=steps),
+        "generation": config.generation.model_copy(update={"max_extra_length": 2}),
+    }
+    run = RunDirectory(tmp_path / "run")
+    train_run(config.model_copy(update=brief), run, resume=False)
+    examples = read_own_examples(run.root)
+    assert len(examples.sources) == 40
+    plain, split = (
+        evaluate(load(run.root), examples, Measures(["bleu"], each))[0] for each in ("13a", "13a+compounds")
+    )
+    assert ("tok:13a|" in plain.signature, "tok:13a+compounds|" in split.signature) == (True, True)
+
+
+def test_the_papers_regime_is_what_the_paper_says():
+    """Sections 5.1, 5.2, 5.3 and 6.1, by hand."""
+    for recipe in PAPER:
+        config, big, french = read_run(recipe), recipe.stem.endswith("big"), "-fr-" in recipe.stem
+        width = {"d_model": 1024, "d_ff": 4096, "heads": 16} if big else {"d_model": 512, "d_ff": 2048, "heads": 8}
+        dropout = 0.3 if big and not french else 0.1
+        assert {name: getattr(config.model, name) for name in (*width, "dropout", "label_smoothing")} == {
+            **width, "dropout": dropout, "label_smoothing": 0.1,
+        }  # fmt: skip
+        assert config.tokenizer.shared
+        assert (config.tokenizer.kind, config.tokenizer.vocab_size) == (
+            ("wordpiece", 32_000) if french else ("bpe", 37_000)
+        )
+        train, last = config.train, 20 if big else 5
+        assert (train.batch_tokens, train.max_steps, train.warmup_steps) == (25_000, 300_000 if big else 100_000, 4000)
+        assert (train.checkpoint_minutes, train.average_last, train.keep_checkpoints) == (10, last, last)
+        assert train.checkpoint_every >= train.max_steps
+        assert (train.adam_beta1, train.adam_beta2, train.adam_epsilon) == (0.9, 0.98, 1e-9)
+        assert (train.learning_rate, train.learning_rate_factor, train.cooldown_steps) == (None, 1.0, 0)
+        search = config.generation
+        assert (search.beam_size, search.length_penalty, search.max_extra_length, search.max_length) == (
+            4,
+            0.6,
+            50,
+            None,
+        )
 
 
 @pytest.mark.parametrize("name", ["simple", "length", "addprim-jump"])

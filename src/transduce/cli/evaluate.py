@@ -56,7 +56,8 @@ def evaluate(
         str,
         typer.Option(
             metavar="NAME",
-            help="sacreBLEU's tokenizer for BLEU; none for text that is tokenized already.",
+            help="sacreBLEU's tokenizer for BLEU; none for text that is tokenized already. With +compounds behind it, "
+            "such as 13a+compounds, hyphenated compounds are split, as the paper's published code does for German.",
             rich_help_panel=_METRICS,
         ),
     ] = "13a",

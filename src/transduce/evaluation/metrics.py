@@ -13,6 +13,7 @@ from sacrebleu.metrics.ter import TER
 from transduce.config import BadInputError, MetricKey
 from transduce.evaluation.bracket_f1 import BracketF1
 from transduce.evaluation.comet import make_comet_scorer
+from transduce.evaluation.compounds import COMPOUNDS, split_compounds
 from transduce.evaluation.line_mean import LineMean
 
 Scorer = SacreMetric | LineMean | BracketF1
@@ -34,7 +35,8 @@ def corpus_score(
     """Score a whole output, in 0 to 100 but for TER, which has no end; of TER alone lower is better.
 
     ``exact`` is the share of outputs that equal their reference, ``ter`` the edits for each hundred words of it;
-    ``brackets`` are of trees as text. ``tokenize`` is BLEU's; "none" is for text that is tokenized already.
+    ``brackets`` are of trees as text. ``tokenize`` is BLEU's; "none" is for text that is tokenized already; with
+    "+compounds" behind it, hyphenated compounds are split, as tensor2tensor's script does for German.
 
     Raises:
         BadInputError: The two differ in length, or are empty, or a text is not of what the metric is of.
@@ -59,12 +61,17 @@ def make_scorer(
         BadInputError: There is no such tokenizer, or COMET's model cannot be loaded, or the metric is none of outputs.
         TransduceError: The extra ``comet`` is asked for and not installed.
     """
-    if tokenize not in BLEU.TOKENIZERS:
-        raise BadInputError(f"BLEU's tokenizer {tokenize!r} is unknown: choose from {', '.join(BLEU.TOKENIZERS)}")
+    name = tokenize.removesuffix(COMPOUNDS)
+    if name not in BLEU.TOKENIZERS:
+        raise BadInputError(
+            f"BLEU's tokenizer {tokenize!r} is unknown: choose from {', '.join(BLEU.TOKENIZERS)}, each with "
+            f"{COMPOUNDS} behind it or without"
+        )
     match metric:
         case "bleu":
             # The references are given as they are; "force" only silences a warning about tokenized text.
-            return BLEU(tokenize=tokenize, force=True)
+            bleu = BLEU(tokenize=name, force=True)
+            return bleu if name == tokenize else split_compounds(bleu)
         case "chrf":
             return CHRF()
         case "ter":
