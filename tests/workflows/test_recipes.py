@@ -36,6 +36,8 @@ def _shortened(config: RunConfig) -> RunConfig:
     steps = {"max_steps": 2, "validate_every": 2, "checkpoint_every": 1, "precision": "float32", "max_minutes": None}
     # What has learned nothing finds no end.
     brief = config.generation.model_copy(update={"max_extra_length": 2})
+    if config.train.objective != "likelihood":
+        steps |= {"batch_tokens": 64, "samples": 2}
     train = config.train.model_copy(update=steps)
     return config.model_copy(update={"data": data, "train": train, "generation": brief})
 
