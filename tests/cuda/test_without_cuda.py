@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from tests.pretended_cuda import CPU, CUDA, CudaTensor, MixedDevicesError, pretended_cuda
-from transduce.config import SpecialIds, TrainConfig, preset
+from transduce.config import ConvolutionalConfig, SpecialIds, TrainConfig, preset
 from transduce.data import Store, write_store
 from transduce.inference.engine import Engine
-from transduce.models import Shortlist, build
+from transduce.models import Shortlist, Transformer, build
 from transduce.search import Containing, LengthPenalty, NoRepeat, Prefixes, Sampling, SearchSettings, Without
 from transduce.search.coverage import Coverage
 from transduce.training import (
@@ -34,6 +34,16 @@ VOCABULARY = 17
 SMALL = {"encoder_layers": 1, "decoder_layers": 2, "d_model": 12, "d_ff": 20, "heads": 2, "vocab_size": VOCABULARY}
 SOURCES = [[5, 7, 11], [13], [4, 6, 8, 10, 12], [9, 9]]
 TARGETS = [[6, 8], [14, 4, 5, 7], [5], []]
+CONVOLUTIONAL = (
+    ConvolutionalConfig(
+        embedding_width=12,
+        output_width=7,
+        encoder_convolutions=((10, 3, 2),),
+        decoder_convolutions=((10, 3, 1), (8, 1, 1)),
+        vocab_size=VOCABULARY,
+    ),
+    ConvolutionalConfig(network="bytenet", channels=6, encoder_blocks=2, decoder_blocks=2, vocab_size=VOCABULARY),
+)
 TRAIN = TrainConfig(
     batch_tokens=24,
     max_steps=1,
@@ -60,7 +70,8 @@ def make(config, device, seed=3):
     """A model whose outputs are of several lengths."""
     torch.manual_seed(seed)
     model = build(config)
-    model.output.weight.data *= 4
+    if isinstance(model, Transformer):
+        model.output.weight.data *= 4
     return model.to(device).eval()
 
 
@@ -140,6 +151,17 @@ def test_every_model_searches_scores_and_shows_its_attention(variant):
             assert type(found.last) is torch.Tensor
             torch.testing.assert_close(found.last, right.last)
             torch.testing.assert_close(found.aligned, right.aligned)
+
+
+@pytest.mark.parametrize("config", CONVOLUTIONAL, ids=lambda config: config.network)
+def test_convolutional_models(config, tmp_path):
+    with pretended_cuda():
+        step, losses, best = train_some(tmp_path / "cpu", config, TRAIN, CPU)
+        assert train_some(tmp_path / "cuda", config, TRAIN, CUDA) == (step, pytest.approx(losses, rel=1e-4), best)
+        cpu, cuda = engines(config)
+        attends = {"coverage": 0.2 if config.network == "convs2s" else 0.0}
+        assert search(cuda, **EVERYTHING | attends) == search(cpu, **EVERYTHING | attends)
+        assert cuda.score(SOURCES, TARGETS) == pytest.approx(cpu.score(SOURCES, TARGETS), abs=1e-3)
 
 
 @pytest.mark.parametrize("feature", FEATURES)
