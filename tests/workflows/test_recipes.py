@@ -37,7 +37,7 @@ def _shortened(config: RunConfig) -> RunConfig:
     # What has learned nothing finds no end.
     brief = config.generation.model_copy(update={"max_extra_length": 2})
     if config.train.objective != "likelihood":
-        steps |= {"batch_tokens": 64, "samples": 2}
+        steps |= {"batch_tokens": 256, "samples": 2}
     train = config.train.model_copy(update=steps)
     return config.model_copy(update={"data": data, "train": train, "generation": brief})
 
@@ -72,7 +72,8 @@ def test_fine_tuning_takes_any_model(trained_run, tmp_path, name):
 
 def test_every_corpus_has_its_recipe():
     assert {path.stem for path in RECIPES} == {
-        "copy", "multi30k", "multi30k-base", "multi30k-de-en", *FINE_TUNING, "multi30k-quick", "multi30k-tokenized",
+        "copy", "multi30k", "multi30k-base", "multi30k-convolutional", "multi30k-de-en", *FINE_TUNING, "multi30k-quick",
+        "multi30k-tokenized",
         "parsing-craft", "parsing-gum", "parsing-gum-semi", "parsing-wsj",
         "scan-addprim-jump", "scan-length", "scan-simple",
         "tatoeba", "tatoeba-student",
