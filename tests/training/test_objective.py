@@ -245,7 +245,7 @@ def test_what_cannot_be_compared_teaches_nothing():
     training = training_of(model, objective="reinforce", likelihood_weight=0.0)
     weighed, found = learn(training, [batch_of([[7]], [REFERENCE], [11])], step_seed(1, 1), tokens=3)
     assert [(each.weights.tolist(), each.target_tokens) for each in weighed.batches] == [([0], 0)]
-    assert weighed.rewards.work.terms == (0, 0, 0, 0, 0)
+    assert weighed.rewards.work.terms == (0,) * 6
     assert all(torch.equal(each, torch.zeros_like(each)) for each in found)
 
 

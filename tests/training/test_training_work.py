@@ -16,6 +16,7 @@ def test_a_batch_is_its_pairs_without_their_padding():
     """Two pairs, of 5 and 2 source and 7 and 3 target symbols."""
     assert step_work([_batch([5, 2], [7, 3])]) == Work(
         steps=1,
+        pairs=2,
         source=5 + 2,
         target=7 + 3,
         source_source=5 * 5 + 2 * 2,
@@ -33,6 +34,7 @@ def test_steps_add_up():
     step = step_work([_batch([5, 2], [7, 3])])
     assert step + step + pair_work(2, 1, pairs=3) == Work(
         steps=2,
+        pairs=7,
         source=14 + 6,
         target=20 + 3,
         source_source=58 + 12,

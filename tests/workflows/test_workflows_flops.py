@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from transduce.config import PRESETS, preset
+from transduce.config import PRESETS, RecurrentConfig, preset
 from transduce.data import Batch
 from transduce.models import build
 from transduce.training import compute_loss, pair_work, step_work
@@ -118,6 +118,29 @@ def test_training_is_counted_as_it_runs(changes, monkeypatch):
     with FlopCounterMode(display=False) as counter:
         for pair in pairs:
             compute_loss(model, _batch(*pair), torch.float32).objective.backward()
+    assert count_training(config, step_work(_batch(*each) for each in lengths)) == counter.get_total_flops()
+
+
+RECURRENT: dict[str, dict[str, object]] = {
+    "LSTM, additive attention": {"attention_size": 11},
+    "GRU without attention": {"cell": "gru", "attention": "none", "decoder_layers": 2},
+    "input feeding": {"attention": "luong", "attention_score": "general", "decoder_layers": 2},
+    "all at once": {"attention": "gnmt", "attention_size": 11, "encoder_layers": 2, "decoder_layers": 2},
+}
+
+
+@pytest.mark.parametrize("changes", RECURRENT.values(), ids=RECURRENT)
+def test_recurrent_training_is_counted_as_it_runs(changes, monkeypatch):
+    """Where a decoder begins costs the same for each pair, however long: a term of its own."""
+    monkeypatch.setattr("transduce.kernels.native._library", lambda: None)
+    config = RecurrentConfig.model_validate({"hidden_size": 7, "embedding_size": 5, "vocab_size": 101} | changes)
+    model, lengths = build(config), (([5, 2, 4], [7, 3, 2]), ([11, 9], [2, 13]))
+    pairs = [([s], [t]) for sources, targets in lengths for s, t in zip(sources, targets, strict=True)]
+    # oneDNN's LSTM is one operation, whose products nobody counts.
+    with torch.backends.mkldnn.flags(enabled=False), FlopCounterMode(display=False) as counter:
+        for pair in pairs:
+            compute_loss(model, _batch(*pair), torch.float32).objective.backward()
+    assert counter.get_total_flops() > 100_000
     assert count_training(config, step_work(_batch(*each) for each in lengths)) == counter.get_total_flops()
 
 

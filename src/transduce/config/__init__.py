@@ -9,6 +9,7 @@ from transduce.config.inherit import Inherited
 from transduce.config.metrics import METRICS, Metric, MetricKey
 from transduce.config.model import NormPosition, TransformerConfig
 from transduce.config.presets import PRESETS, PUBLISHED, preset
+from transduce.config.recurrent import RecurrentConfig
 from transduce.config.run import Parallel, Precision, RunConfig, TrainConfig, TrainingPrecision
 from transduce.config.systems import REFERENCE_SIZE, SYSTEMS, System
 from transduce.config.table2 import TABLE2, Table2Row
@@ -39,6 +40,7 @@ __all__ = [
     "NormPosition",
     "Parallel",
     "Precision",
+    "RecurrentConfig",
     "RunConfig",
     "SideConfig",
     "SpecialIds",

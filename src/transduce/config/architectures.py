@@ -13,12 +13,14 @@ from pydantic_core import InitErrorDetails
 
 from transduce.config.convolutional import ConvolutionalConfig
 from transduce.config.model import TransformerConfig
+from transduce.config.recurrent import RecurrentConfig
 
-ModelConfig = TransformerConfig | ConvolutionalConfig
+ModelConfig = TransformerConfig | ConvolutionalConfig | RecurrentConfig
 
 SECTIONS: Final[Mapping[str, type[ModelConfig]]] = {
     "transformer": TransformerConfig,
     "convolutional": ConvolutionalConfig,
+    "recurrent": RecurrentConfig,
 }
 _DEFAULT: Final = "transformer"  # files older than the field do not say it
 

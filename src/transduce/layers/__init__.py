@@ -1,4 +1,4 @@
-"""The paper's building blocks: attention, masks, positions, feed-forward, residuals, embedding, key/value state."""
+"""Building blocks of models: attention, masks, positions, feed-forward, residuals, embedding, what decoding keeps."""
 
 from transduce.layers.attention import MultiHeadAttention
 from transduce.layers.average_attention import AverageAttention, average_weights
@@ -10,11 +10,14 @@ from transduce.layers.linear import PrepackedLinear, prepack_linears
 from transduce.layers.mixture_of_experts import Gating, MixtureOfExperts, Routing, join_routings
 from transduce.layers.parameter_attention import ParameterAttention
 from transduce.layers.positions import PositionalEncoding
+from transduce.layers.recurrent_attention import Alignment, Attended, RecurrentAttention
 from transduce.layers.residual import Residual, Stream
 from transduce.layers.sinusoids import sinusoid_shift, sinusoids
 from transduce.layers.state import KeyValues, Past, RunningSum, join_past, recent_mask
 
 __all__ = [
+    "Alignment",
+    "Attended",
     "AverageAttention",
     "Convolution",
     "Dropout",
@@ -28,6 +31,7 @@ __all__ = [
     "Past",
     "PositionalEncoding",
     "PrepackedLinear",
+    "RecurrentAttention",
     "Residual",
     "Routing",
     "RunningSum",

@@ -4,7 +4,7 @@ from typing import Any, assert_never
 
 import torch
 
-from transduce.config import ConvolutionalConfig, ModelConfig, TransformerConfig
+from transduce.config import ConvolutionalConfig, ModelConfig, RecurrentConfig, TransformerConfig
 from transduce.kernels import Format
 from transduce.models.bytenet import ByteNet
 from transduce.models.contract import SizedModel, TrainableModel
@@ -12,6 +12,7 @@ from transduce.models.convs2s import ConvS2S
 from transduce.models.native import NativeTransformer
 from transduce.models.native_stacks import can_run_natively
 from transduce.models.quantize import quantize
+from transduce.models.recurrent import RecurrentModel
 from transduce.models.transformer import Transformer
 from transduce.models.unfilled import Unfilled
 
@@ -44,6 +45,8 @@ def _choose(config: ModelConfig) -> TrainableModel:
             return Transformer(config)
         case ConvolutionalConfig():
             return _choose_network(config)
+        case RecurrentConfig():
+            return RecurrentModel(config)
         case _:
             assert_never(config)
 

@@ -19,6 +19,7 @@ class Work(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     steps: int = 0  # fewer than the training's, where an older version began it: the last so many
+    pairs: int = 0  # 0 where an older version began it: of its models none had costs of this kind
     source: int = 0  # s
     target: int = 0  # t, end symbols counted
     source_source: int = 0  # s s
@@ -36,13 +37,15 @@ class Work(BaseModel):
 
     @property
     def terms(self) -> tuple[int, ...]:
-        """What depends on the lengths of the pairs."""
-        return self.source, self.target, self.source_source, self.source_target, self.target_target
+        """What the operations of the pairs grow with."""
+        squares = self.source_source, self.source_target, self.target_target
+        return self.source, self.target, *squares, self.pairs
 
 
 def pair_work(source: int, target: int, pairs: int = 1) -> Work:
     """The work of pairs of one length, beside the steps."""
     return Work(
+        pairs=pairs,
         source=pairs * source,
         target=pairs * target,
         source_source=pairs * source * source,
@@ -59,6 +62,7 @@ def step_work(batches: Iterable[Batch]) -> Work:
         lengths = (each.astype(np.int64) for each in (batch.source_lengths, batch.target_lengths))
         source, target = (each[counted > 0] for each in lengths)
         total += Work(
+            pairs=len(source),
             source=source.sum(),
             target=counted.astype(np.int64).sum(),
             source_source=source @ source,

@@ -17,10 +17,10 @@ from transduce.config import ModelConfig, TransformerConfig
 from transduce.models import Tokens, TrainableModel, build_without_storage
 from transduce.training import Work, pair_work
 
-# Lengths of source and target that tell the five terms of a batch's operations apart. Those of other architectures than
+# Lengths of source and target that tell the six terms of a batch's operations apart. Those of other architectures than
 # the Transformer, whose restricted attention sees all of a few symbols, are round: ByteNet rounds 1.2 |s|.
-_LENGTHS: Final = ((3, 5), (5, 3), (7, 3), (3, 7), (7, 7))
-_ROUND_LENGTHS: Final = ((5, 5), (10, 5), (5, 10), (10, 10), (15, 5))
+_LENGTHS: Final = ((3, 5), (5, 3), (7, 3), (3, 7), (7, 7), (5, 5))
+_ROUND_LENGTHS: Final = ((5, 5), (10, 5), (5, 10), (10, 10), (15, 5), (5, 15))
 
 
 @final
@@ -68,7 +68,8 @@ def count_training(config: ModelConfig, work: Work) -> int:
     """The operations that training on pairs of such lengths asks for, forward and backward.
 
     A layer's products of s source and t target symbols with its weights grow with these; those of attention with s s,
-    s t and t t. What one of each costs follows from five counts. Counted is the plain way to compute each formula, pair
+    s t and t t, and what a pair asks for once, as where a recurrent decoder begins, with the pairs. What one of each
+    costs follows from six counts. Counted is the plain way to compute each formula, pair
     by pair: not what attention over a padded batch multiplies with padding, nor what attention in chunks multiplies a
     second time to save memory; and restricted attention counts as if it saw all.
     """

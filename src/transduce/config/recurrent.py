@@ -1,0 +1,244 @@
+"""What a recurrent encoder-decoder is: the choices of the models that the paper is measured against, as data."""
+
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import Field, model_validator
+
+from transduce.config.model import MOST_LAYERS, MOST_SYMBOLS, MOST_WIDE
+from transduce.config.section import ALLOWED, REFUSED, Section, Setting
+
+Cell = Literal["lstm", "gru"]
+Directions = Literal["one", "first", "all", "interleaved"]
+AttentionPlace = Literal["none", "bahdanau", "luong", "gnmt"]
+Readout = Literal["tanh", "maxout", "state"]
+AttentionScore = Literal["dot", "general", "additive", "concat", "linear", "location"]
+AttentionWindow = Literal["none", "median", "trainable"]
+
+_WITH_LUONG: Final = Setting("refused", read_with=("attention", ("luong",)))
+_WITHOUT_LUONG: Final = Setting("refused", read_with=("attention", ("none", "bahdanau", "gnmt")))
+_WITH_ATTENTION: Final = Setting("refused", read_with=("attention", ("bahdanau", "luong", "gnmt")))
+_WITH_LOCATION: Final = Setting("refused", read_with=("attention_score", ("location",)))
+_WITH_MEDIAN_WINDOW: Final = Setting("refused", read_with=("attention_window", ("median",)))
+_WITH_TRAINABLE_WINDOW: Final = Setting("refused", read_with=("attention_window", ("trainable",)))
+_HIDDEN_LAYER_SCORES: Final = ("additive", "concat", "location")
+
+
+class RecurrentConfig(Section):
+    """A recurrent encoder-decoder; the defaults are Bahdanau et al.'s model (2015) at half its size, with LSTM cells.
+
+    ``embedding_dropout`` and ``readout_dropout``, left out, are ``dropout``; ``readout_size``, left out, is
+    ``embedding_size``, or ``hidden_size`` where the readout is the decoder's state itself.
+    """
+
+    architecture: Annotated[Literal["recurrent"], REFUSED] = Field(
+        "recurrent", description="the kind of model that this section is of"
+    )
+    cell: Annotated[Cell, REFUSED] = Field(
+        "lstm", description="lstm (Hochreiter and Schmidhuber 1997, with a forget gate) or gru (Cho et al. 2014)"
+    )
+    encoder_layers: Annotated[int, REFUSED] = Field(1, ge=1, le=MOST_LAYERS, description="layers of the encoder")
+    decoder_layers: Annotated[int, REFUSED] = Field(1, ge=1, le=MOST_LAYERS, description="layers of the decoder")
+    embedding_size: Annotated[int, REFUSED] = Field(512, ge=1, le=MOST_WIDE, description="width of embeddings")
+    hidden_size: Annotated[int, REFUSED] = Field(
+        512, ge=1, le=MOST_WIDE, description="width of a layer's state, in each direction"
+    )
+    directions: Annotated[Directions, REFUSED] = Field(
+        "all",
+        description="of the encoder's layers: one: all read from the left; first: the first reads both ways (GNMT); "
+        "all: each reads both ways; interleaved: two stacks, whose layers read from the left and from the right by "
+        "turns (Deep-Att)",
+    )
+    residual_from: Annotated[int | None, REFUSED] = Field(
+        None,
+        ge=2,
+        le=MOST_LAYERS,
+        description="the first layer, counted from 1, whose input is added to its output (GNMT: 3); left out: none",
+    )
+    fast_forward: Annotated[bool, REFUSED] = Field(
+        False,
+        description="fast-forward connections between layers (Zhou et al. 2016): f_k = W_k [f_(k-1); h_(k-1)], which "
+        "layer k reads",
+    )
+
+    attention: Annotated[AttentionPlace, REFUSED] = Field(
+        "bahdanau",
+        description="how the decoder reads the source: none: one vector c in every step (Cho et al. 2014); bahdanau: "
+        "the state before asks, the cell reads the context (2015); luong: the top layer's state asks, and both make "
+        "the output (2015); gnmt: the bottom layer's state asks, all layers above read the context (Wu et al. 2016)",
+    )
+    input_feeding: Annotated[bool, _WITH_LUONG] = Field(
+        True, description="the decoder also reads the attentional state of the step before (Luong et al. 2015, 3.3)"
+    )
+    readout: Annotated[Readout, _WITHOUT_LUONG] = Field(
+        "tanh",
+        description="what scores the next symbol, made of state, context and the symbol before: tanh(W [s; c; y]); "
+        "maxout: the larger one of each two of W [s; c; y] (Bahdanau et al. 2015); state: the top layer's state "
+        "itself (GNMT)",
+    )
+    readout_size: Annotated[int, REFUSED] = Field(
+        0,
+        ge=0,
+        le=MOST_WIDE,
+        description="width of the readout, or of Luong's attentional state; 0 means embedding_size",
+    )
+
+    attention_score: Annotated[AttentionScore, _WITH_ATTENTION] = Field(
+        "additive",
+        description="of a state s of the decoder and an output h of the encoder: dot: s h; general: s W h; additive: "
+        "v tanh(W s + V h + b); concat: v tanh(W [s; h]); linear: w [s; h]; location: as additive, and sees the "
+        "weights of the step before",
+    )
+    attention_size: Annotated[int, REFUSED] = Field(
+        512,
+        ge=1,
+        le=MOST_WIDE,
+        description="units of the hidden layer of scores (additive, concat, location) and of a trainable window's MLPs",
+    )
+    attention_filters: Annotated[int, _WITH_LOCATION] = Field(
+        10, ge=1, le=MOST_WIDE, description="filters of the convolution over the weights of the step before"
+    )
+    attention_filter_width: Annotated[int, _WITH_LOCATION] = Field(
+        11, ge=1, le=MOST_WIDE, description="positions that a filter sees, an odd number: as many on either side"
+    )
+    attention_sharpness: Annotated[float, _WITH_ATTENTION] = Field(
+        1.0, gt=0, description="beta, the inverse temperature of the softmax: above 1 sharper, below 1 smoother"
+    )
+    attention_smoothing: Annotated[bool, _WITH_ATTENTION] = Field(
+        False, description="weights by sigmoid(e) / sum of sigmoids in the softmax's place (Chorowski et al. 2015)"
+    )
+    attention_top_k: Annotated[int | None, _WITH_ATTENTION] = Field(
+        None, ge=1, le=MOST_WIDE, description="only the k largest weights, which sum to 1; left out: all"
+    )
+    attention_window: Annotated[AttentionWindow, _WITH_ATTENTION] = Field(
+        "none",
+        description="what a step may look at: none: all; median: positions around the median of the weights before "
+        "(Chorowski et al. 2015); trainable: a window whose length and way are learned (Zhang et al. 2019)",
+    )
+    attention_window_reach: Annotated[int, _WITH_MEDIAN_WINDOW] = Field(
+        5, ge=1, le=MOST_WIDE, description="w: the 2 w positions from p - w to p + w - 1, p being the median"
+    )
+    attention_window_longest: Annotated[float, _WITH_TRAINABLE_WINDOW] = Field(
+        10.0, gt=0, le=MOST_WIDE, description="L_max, the most positions on either side of its centre"
+    )
+    attention_window_shift: Annotated[float, _WITH_TRAINABLE_WINDOW] = Field(
+        2.0, gt=0, le=MOST_WIDE, description="S_max, the most positions that it moves to the right in a step"
+    )
+
+    dropout: Annotated[float, ALLOWED] = Field(0.2, ge=0, lt=1, description="dropout on every layer's output")
+    embedding_dropout: Annotated[float, ALLOWED] = Field(
+        0.2, ge=0, lt=1, description="dropout on embeddings; left out: as dropout"
+    )
+    readout_dropout: Annotated[float, ALLOWED] = Field(
+        0.2, ge=0, lt=1, description="dropout on the readout, or on Luong's attentional state; left out: as dropout"
+    )
+    label_smoothing: Annotated[float, ALLOWED] = Field(
+        0.1, ge=0, lt=1, description="epsilon_ls, label smoothing, as the Transformer's (section 5.4)"
+    )
+
+    vocab_size: Annotated[int, REFUSED] = Field(
+        30_000, ge=1, le=MOST_SYMBOLS, description="symbols of the target's vocabulary, which the source shares"
+    )
+    source_vocab_size: Annotated[int | None, REFUSED] = Field(
+        None, ge=1, le=MOST_SYMBOLS, description="symbols of the source's own vocabulary, where it shares none"
+    )
+    tied_projection: Annotated[bool, REFUSED] = Field(
+        True, description="the target's embedding also scores the output; false: a matrix of its own"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _derive(cls, values: object) -> object:
+        """Fill blanks in while the data is still data: the finished configuration has none."""
+        if not isinstance(values, dict):
+            return values
+        if isinstance(rate := values.get("dropout"), int | float) and 0 <= rate < 1:
+            values = {"embedding_dropout": rate, "readout_dropout": rate} | values
+        width = "hidden_size" if values.get("readout") == "state" else "embedding_size"
+        return values if values.get("readout_size") else values | {"readout_size": values.get(width, 512)}
+
+    @model_validator(mode="after")
+    def _check_widths(self) -> Self:
+        if self.readout == "state" and self.readout_size != self.hidden_size:
+            raise ValueError(
+                f"readout = 'state' is hidden_size = {self.hidden_size} wide, and readout_size = {self.readout_size}: "
+                "leave readout_size out"
+            )
+        if self.tied_projection and self.readout_size != self.embedding_size:
+            raise ValueError(
+                f"a readout of {self.readout_size} cannot be scored by embeddings of {self.embedding_size}: make "
+                "readout_size as large as embedding_size, or set tied_projection = false"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_depth(self) -> Self:
+        if self.residual_from is not None:
+            if self.fast_forward:
+                raise ValueError("residual_from and fast_forward are two ways to the same end: leave one of them out")
+            deepest = max(self.encoder_layers, self.decoder_layers)
+            if self.residual_from > deepest:
+                raise ValueError(f"residual_from = {self.residual_from}: there are {deepest} layers")
+            if self.directions == "first" and self.residual_from < 3 and self.encoder_layers > 1:
+                raise ValueError(
+                    "residual_from = 2: with directions = 'first', the second layer's input is twice as wide as its "
+                    "output; begin at 3"
+                )
+        if self.attention == "gnmt" and self.decoder_layers == 1:
+            raise ValueError(
+                "attention = 'gnmt' is read by the layers above the first: set decoder_layers to 2 or more"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_attention(self) -> Self:
+        if self.attention != "none" and self.attention_score == "dot" and self.hidden_size != self.memory_size:
+            raise ValueError(
+                f"attention_score = 'dot' compares the decoder's states, {self.hidden_size} wide, with the encoder's "
+                f"outputs, {self.memory_size} wide, as they are: choose 'general', or an encoder of one direction"
+            )
+        hidden_layer = self.attention_score in _HIDDEN_LAYER_SCORES or self.attention_window == "trainable"
+        if self.attention_size != 512 and (self.attention == "none" or not hidden_layer):
+            raise ValueError(
+                f"attention_size = {self.attention_size} is for attention with a score of a hidden layer (additive, "
+                "concat, location) or a trainable window: leave it out, or choose one of them"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_what_attention_sees(self) -> Self:
+        if self.attention_filter_width % 2 == 0:
+            raise ValueError(
+                f"attention_filter_width = {self.attention_filter_width} is even: a filter sees a position and as many "
+                f"on its left as on its right, choose {self.attention_filter_width + 1}"
+            )
+        window, k = 2 * self.attention_window_reach, self.attention_top_k
+        if self.attention_window == "median" and k is not None and k >= window:
+            raise ValueError(
+                f"attention_top_k = {k} keeps all of a window of 2 * attention_window_reach = {window} positions: "
+                "leave it out, or choose fewer"
+            )
+        return self
+
+    @property
+    def summary_size(self) -> int:
+        """Width of the encoder's last states, of all directions of its top layer."""
+        both = self.directions in ("all", "interleaved") or (self.directions == "first" and self.encoder_layers == 1)
+        return self.hidden_size * (2 if both else 1)
+
+    @property
+    def memory_size(self) -> int:
+        """Width of the encoder's output at each position: its top layer's, and what is handed on beside it."""
+        beside = self.hidden_size * (2 if self.directions == "interleaved" else 1) if self.fast_forward else 0
+        return self.summary_size + beside
+
+    @property
+    def longest(self) -> int | None:
+        """Sequences may have any length."""
+        return None
+
+    @property
+    def summary(self) -> str:
+        """How large it is, for people."""
+        return (
+            f"{self.encoder_layers} + {self.decoder_layers} layers of {self.cell.upper()}, hidden {self.hidden_size:,}"
+        )

@@ -1,0 +1,263 @@
+"""Recurrent layers over ragged batches: cells, directions, and what connects the layers of a stack."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple, cast, final
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence
+
+from transduce.config import RecurrentConfig
+from transduce.config.recurrent import Cell
+from transduce.kernels import RaggedLayout
+from transduce.layers.cells import CellState, LoopProduct, advance_cell
+from transduce.layers.dropout import Dropout
+from transduce.layers.linear import make_linear
+
+Rows = Float[Tensor, "tokens _"]  # of any width
+Direction = Literal["left", "right"]  # where reading begins
+
+
+@final
+@dataclass(frozen=True)
+class ReadingOrder:
+    """A ragged batch in the order in which cells read it: of all rows the first symbols, then of all the second ones.
+
+    The longest row is the first (``rows[i]`` is the batch's index of row i), so that those that go on at a step are
+    the first ``going[step]``. Padding is read nowhere, from whichever side.
+    """
+
+    layout: RaggedLayout
+
+    @cached_property
+    def rows(self) -> Int[Tensor, " batch"]:
+        """The rows, from the longest to the shortest."""
+        return torch.argsort(self.layout.lengths, descending=True, stable=True)
+
+    @cached_property
+    def going(self) -> Int[Tensor, " steps"]:
+        """How many rows have a symbol at each step."""
+        lengths = self.layout.lengths
+        steps = torch.arange(int(lengths.max()))
+        return (lengths.unsqueeze(1) > steps).sum(dim=0)
+
+    def tokens(self, begin: Direction) -> Int[Tensor, " tokens"]:
+        """The symbols' places in the layout, in the order in which they are read."""
+        lengths, begins = (each[self.rows].numpy() for each in (self.layout.lengths, self.layout.offsets[:-1]))
+        steps = np.arange(lengths.max())[:, np.newaxis]
+        places = begins + (steps if begin == "left" else lengths - 1 - steps)
+        return self._send(torch.from_numpy(places[steps < lengths]))
+
+    def read(self, x: Rows, begin: Direction) -> PackedSequence:
+        """The symbols in their order."""
+        return PackedSequence(x.index_select(0, self._order(begin)[0]), self.going)
+
+    def lay_back(self, read: PackedSequence, begin: Direction) -> Rows:
+        """What was made of each symbol, in the layout's order."""
+        return read.data.index_select(0, self._order(begin)[1])
+
+    def sort_rows(self, x: Float[Tensor, "batch width"]) -> Float[Tensor, "batch width"]:
+        """The rows of a batch in the order of reading."""
+        return x.index_select(0, self._send(self.rows))
+
+    def restore_rows(self, x: Float[Tensor, "batch width"]) -> Float[Tensor, "batch width"]:
+        """And in the batch's own."""
+        return x.index_select(0, self._send(torch.argsort(self.rows)))
+
+    def _order(self, begin: Direction) -> tuple[Tensor, Tensor]:
+        return self._from_left if begin == "left" else self._from_right
+
+    @cached_property
+    def _from_left(self) -> tuple[Tensor, Tensor]:
+        return (places := self.tokens("left")), torch.argsort(places)
+
+    @cached_property
+    def _from_right(self) -> tuple[Tensor, Tensor]:
+        return (places := self.tokens("right")), torch.argsort(places)
+
+    def _send(self, places: Tensor) -> Tensor:
+        return places.to(self.layout.indices.device)
+
+
+class CellWeights(NamedTuple):
+    """A layer's matrices and biases, those of its gates in PyTorch's order, one below the other."""
+
+    of_input: Float[Tensor, "gates inputs"]
+    of_state: Float[Tensor, "gates hidden"]
+    input_bias: Float[Tensor, " gates"]
+    state_bias: Float[Tensor, " gates"]
+
+
+@final
+class RecurrentLayer(nn.Module):
+    """Cells in one direction: PyTorch's LSTM or GRU, with their weights and formulas.
+
+    LSTM: i, f, o = sigmoid(W x + U h + b), g = tanh(W x + U h + b), c' = f c + i g, h' = o tanh(c').
+    GRU: r, z = sigmoid(W x + U h + b), n = tanh(W x + b + r (U h + b')), h' = (1 - z) n + z h.
+
+    A gate's matrices begin uniform up to sqrt(6 / (inputs + outputs)) (Glorot and Bengio 2010), its biases at zero, but
+    for the LSTM's forget gate, which begins open with a bias of 1 (Gers et al. 2000).
+    """
+
+    def __init__(self, cell: Cell, inputs: int, hidden: int, begin: Direction = "left") -> None:
+        super().__init__()
+        self.cell, self.begin = cell, begin
+        self.cells = (nn.LSTM if cell == "lstm" else nn.GRU)(inputs, hidden)
+        weights = self.weights()
+        for matrix in (weights.of_input, weights.of_state):
+            for gate in matrix.chunk(4 if cell == "lstm" else 3):
+                nn.init.xavier_uniform_(gate)
+        for bias in (weights.input_bias, weights.state_bias):
+            nn.init.zeros_(bias)
+        if cell == "lstm":
+            nn.init.ones_(weights.input_bias.chunk(4)[1])
+
+    def forward(
+        self, x: Rows, order: ReadingOrder, start: CellState | None = None
+    ) -> tuple[Rows, Float[Tensor, "batch hidden"]]:
+        """The states behind every symbol, and the last one of every row; a row starts from zeros where not told."""
+        begins = None if start is None else [order.sort_rows(each).unsqueeze(0) for each in start]
+        given = None if begins is None else begins[0] if self.cell == "gru" else tuple(begins)
+        states, last = self.cells(order.read(x, self.begin), given)
+        last = last if self.cell == "gru" else last[0]
+        return order.lay_back(states, self.begin), order.restore_rows(last.squeeze(0))
+
+    def step(self, x: Float[Tensor, "rows inputs"], state: CellState) -> CellState:
+        """One more symbol of every row."""
+        weights = self.weights()
+        from_input = F.linear(x, weights.of_input, weights.input_bias)
+        return advance_cell(self.cell, from_input, F.linear(state[0], weights.of_state, weights.state_bias), state)
+
+    def weights(self) -> CellWeights:
+        """W, U, b and b' of all gates."""
+        cells = self.cells
+        return CellWeights(*(getattr(cells, f"{name}_l0") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")))
+
+
+@final
+class LoopLayer:
+    """A layer in a loop over positions: what it reads is known, of all positions, but for a part that each step finds.
+
+    What is known is multiplied before the loop, at once.
+    """
+
+    def __init__(self, layer: RecurrentLayer, known: Rows | None, layout: RaggedLayout) -> None:
+        self.cell = layer.cell
+        width = 0 if known is None else known.shape[-1]
+        matrix, recurrent, bias, state_bias = layer.weights()
+        if self.cell == "lstm":  # one product: [W U] [x; h]
+            matrix = torch.cat([matrix, recurrent], dim=1)
+            bias = bias + state_bias
+        self.of_known = None
+        if known is not None:
+            self.of_known = layout.pad(F.linear(known, matrix[:, :width], bias)).unbind(1)
+        self.of_found = LoopProduct(matrix[:, width:], bias if known is None else None)
+        self.of_state = None if self.cell == "lstm" else LoopProduct(recurrent, state_bias)
+
+    def step(self, column: int, found: Float[Tensor, "rows width"], state: CellState) -> CellState:
+        """The states behind one position of every row."""
+        x = found if self.of_state is not None else torch.cat([found, state[0]], dim=-1)
+        gates = self.of_found(x)
+        if self.of_known is not None:
+            gates = self.of_known[column] + gates
+        return advance_cell(self.cell, gates, None if self.of_state is None else self.of_state(state[0]), state)
+
+
+@final
+@dataclass(frozen=True)
+class Flow:
+    """What goes up a stack: the layer's output, and what its fast-forward connection hands on."""
+
+    hidden: Float[Tensor, "*positions width"]
+    forwarded: Float[Tensor, "*positions hidden"] | None = None
+
+    def join(self) -> Float[Tensor, "*positions joined"]:
+        """[h; f], which the next layer's connection reads, and whoever reads the top of the stack."""
+        return self.hidden if self.forwarded is None else torch.cat([self.hidden, self.forwarded], dim=-1)
+
+
+@final
+class RecurrentStackLayer(nn.Module):
+    """A layer of a stack, number ``number`` from 1: x_k = x_{k-1} + Dropout(RNN(x_{k-1})) from ``residual_from`` on.
+
+    With fast-forward connections (Zhou et al. 2016, section 3.1) it reads f_k = W_k [f_{k-1}; x_{k-1}] in the place of
+    x_{k-1}, where f_1 = W_1 x_0: a path through all layers without a nonlinearity. ``also`` is the width of what
+    it reads beside that: a context, the attentional state. Several directions are concatenated.
+    """
+
+    def __init__(
+        self,
+        config: RecurrentConfig,
+        number: int,
+        inputs: int,
+        dropout: int,
+        *,
+        also: int = 0,
+        begins: Sequence[Direction] = ("left",),
+    ) -> None:
+        super().__init__()
+        hidden = config.hidden_size
+        self.connection = None
+        if config.fast_forward:
+            below = inputs + (hidden if number > 1 else 0)
+            self.connection = make_linear(below, hidden, bias=False, initializer="glorot_uniform")
+        self.residual = config.residual_from is not None and number >= config.residual_from
+        self.outputs = hidden * len(begins)
+        self.known = hidden if config.fast_forward else inputs
+        self.directions = nn.ModuleList(
+            RecurrentLayer(config.cell, self.known + also, hidden, begin) for begin in begins
+        )
+        self.dropout = Dropout(config.dropout, dropout)
+
+    def forward(
+        self,
+        flow: Flow,
+        order: ReadingOrder,
+        *,
+        start: CellState | None = None,
+        also: Rows | None = None,
+    ) -> tuple[Flow, Float[Tensor, "batch outputs"]]:
+        """All positions at once, and the cells' last states."""
+        below = self.read(flow)
+        x = below if also is None else torch.cat([below, also], dim=-1)
+        made = [layer(x, order, start) for layer in self._layers]
+        hidden, last = (parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1) for parts in zip(*made, strict=True))
+        return self.connect(flow, below, hidden, order.layout.seeds), last
+
+    def step(
+        self, flow: Flow, state: CellState, also: Float[Tensor, "rows also"] | None = None
+    ) -> tuple[Flow, CellState]:
+        """One more position of every row."""
+        below = self.read(flow)
+        after = self.layer.step(below if also is None else torch.cat([below, also], dim=-1), state)
+        return self.connect(flow, below, after[0], None), after
+
+    def read(self, flow: Flow) -> Float[Tensor, "*positions known"]:
+        """What the cells read of what came from below."""
+        return flow.hidden if self.connection is None else self.connection(flow.join())
+
+    def connect(
+        self,
+        flow: Flow,
+        below: Float[Tensor, "*positions known"],
+        hidden: Float[Tensor, "*positions outputs"],
+        seeds: Int[Tensor, "*positions"] | None,
+    ) -> Flow:
+        """What goes on upwards, from what came from below, what was read of it and the cells' states."""
+        hidden = self.dropout(hidden, seeds)
+        return Flow(flow.hidden + hidden if self.residual else hidden, None if self.connection is None else below)
+
+    @property
+    def layer(self) -> RecurrentLayer:
+        """The cells of a layer that reads in one direction."""
+        (layer,) = self._layers
+        return layer
+
+    @property
+    def _layers(self) -> Iterator[RecurrentLayer]:
+        return cast(Iterator[RecurrentLayer], iter(self.directions))  # nn.ModuleList is not generic

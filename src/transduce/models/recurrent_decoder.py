@@ -1,0 +1,279 @@
+"""The decoder of a recurrent model: its layers, where attention stands between them, and the readout."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import assert_never, cast, final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from transduce.config import RecurrentConfig
+from transduce.kernels import RaggedLayout
+from transduce.layers import Dropout
+from transduce.layers.cells import CellState, LoopProduct
+from transduce.layers.linear import make_linear
+from transduce.layers.readout import ReadoutLayer
+from transduce.layers.recurrent import Flow, LoopLayer, ReadingOrder, RecurrentStackLayer
+from transduce.layers.recurrent_attention import Alignment, Attended, RecurrentAttention
+from transduce.models.recurrent_state import RecurrentState
+
+Hidden = Float[Tensor, "tokens readout"]
+Weights = Float[Tensor, "batch length source"]
+
+
+@final
+@dataclass(frozen=True)
+class Memory:
+    """The encoder's outputs as a ragged batch, and the last states of its top layer, of all directions."""
+
+    hidden: Float[Tensor, "tokens memory"]
+    layout: RaggedLayout
+    summary: Float[Tensor, "batch summary"]
+
+
+@final
+class RecurrentDecoder(nn.Module):
+    """From embedded targets y to what scores the symbol behind each.
+
+    none (Cho et al. 2014): the first layer reads [y; c], c = tanh(V e + b) of the encoder's last states e, and the
+    readout [s; c; y].
+    bahdanau (2015): s_{i-1} of the first layer asks, it reads [y; c_i], and the readout [s_i; c_i; y].
+    luong (2015): the top layer's s_i asks; the attentional state tanh(W_c [s_i; c_i] + b) is the output, and with
+    input feeding the first layer also reads that of the step before.
+    gnmt (Wu et al. 2016): the first layer's state asks, all above read the context, the readout [s_i; c_i; y]. In the
+    paper, the state of the step before asks; here the step's own does, so that nothing takes a loop.
+
+    Layer k begins from tanh(W_k e + b_k), of c in the place of e where there is no attention; an LSTM's memory begins
+    from W_k e + b_k. A loop over positions is only where a context goes back into what asks: with Bahdanau's the first
+    layer is in it, with input feeding all are.
+    """
+
+    def __init__(self, config: RecurrentConfig, dropout: int) -> None:
+        super().__init__()
+        self.config = config
+        hidden, memory, place = config.hidden_size, config.memory_size, config.attention
+        self.summary = None
+        self.attention = None
+        if place == "none":
+            self.summary = make_linear(config.summary_size, hidden, bias=True, initializer="glorot_uniform")
+        else:
+            self.attention = RecurrentAttention(config, query_size=hidden, value_size=memory)
+        context = hidden if place == "none" else memory
+        self.layers = nn.ModuleList(
+            RecurrentStackLayer(
+                config,
+                number,
+                config.embedding_size if number == 1 else hidden,
+                dropout + number,
+                also=_width_beside(config, number, context),
+            )
+            for number in range(1, config.decoder_layers + 1)
+        )
+        begun = context if place == "none" else config.summary_size
+        self.begin = make_linear(begun, config.decoder_layers * hidden, bias=True, initializer="glorot_uniform")
+        top = hidden * (2 if config.fast_forward else 1)
+        inputs = top + context + (0 if place == "luong" else config.embedding_size)
+        kind = "tanh" if place == "luong" else config.readout
+        self.readout = ReadoutLayer(kind, inputs, config.readout_size, Dropout(config.readout_dropout, dropout))
+
+    def forward(
+        self, memory: Memory, y: Float[Tensor, "tokens embedding"], layout: RaggedLayout
+    ) -> tuple[Hidden, Weights | None]:
+        """What scores the next symbol at all positions, and the attention weights, where there is attention."""
+        summary, flow, order = self.summarize(memory), Flow(y), ReadingOrder(layout)
+        cells = self.start(summary)
+        if self.attention is None:
+            context = summary.index_select(0, layout.indices // layout.longest)
+            return self._read_out(self._climb(flow, order, cells, context), context, y, layout), None
+        attended = self.attention.attend(memory.layout.pad(memory.hidden), memory.layout.real)
+        match self.config.attention:
+            case "none":
+                raise AssertionError("there is attention")
+            case "bahdanau":
+                flow, context, weights = self._loop_through_first(flow, layout, cells[0], attended)
+                flow = self._climb(flow, order, cells, skip=1)
+            case "gnmt":
+                flow, _ = self._layers[0](flow, order, start=cells[0])
+                context, weights = self._look(flow.hidden, layout, attended)
+                flow = self._climb(flow, order, cells, context, context, skip=1)
+            case "luong":
+                if self.config.input_feeding:
+                    return self._loop_through_all(flow, layout, cells, attended)
+                flow = self._climb(flow, order, cells)
+                context, weights = self._look(flow.hidden, layout, attended)
+            case _:
+                assert_never(self.config.attention)
+        return self._read_out(flow, context, y, layout), weights
+
+    def step(
+        self, y: Float[Tensor, "rows embedding"], state: RecurrentState
+    ) -> tuple[Float[Tensor, "rows readout"], Float[Tensor, "rows source"] | None, RecurrentState]:
+        """What scores the next symbol of every row, its attention weights, and the state behind the step."""
+        flow, weights, layers = Flow(y), None, range(self.config.decoder_layers)
+        match self.config.attention:
+            case "none":
+                assert state.summary is not None
+                context = state.summary.repeat_interleave(state.beam, dim=0)
+                flow, state = self._step_up(flow, state, layers, context)
+            case "bahdanau":
+                context, weights, state = self._ask(state.cells[0][0], state)
+                flow, state = self._step_up(flow, state, layers, context)
+            case "gnmt":
+                flow, state = self._step_up(flow, state, layers[:1])
+                context, weights, state = self._ask(flow.hidden, state)
+                flow, state = self._step_up(flow, state, layers[1:], context, context)
+            case "luong":
+                flow, state = self._step_up(flow, state, layers, state.fed)
+                context, weights, state = self._ask(flow.hidden, state)
+            case _:
+                assert_never(self.config.attention)
+        hidden = self.readout(*self._parts(flow, context, y), seeds=None)
+        return hidden, weights, state if state.fed is None else replace(state, fed=hidden)
+
+    def begin_state(self, memory: Memory, beam: int) -> RecurrentState:
+        """Nothing has been read yet, in ``beam`` rows for each sentence."""
+        summary = self.summarize(memory)
+        cells = tuple(tuple(part.repeat_interleave(beam, dim=0) for part in layer) for layer in self.start(summary))
+        if self.attention is None:
+            return RecurrentState(cells, beam, summary=summary)
+        attended = self.attention.attend(memory.layout.pad(memory.hidden), memory.layout.real)
+        feeding = self.config.attention == "luong" and self.config.input_feeding
+        fed = summary.new_zeros(len(summary) * beam, self.config.readout_size) if feeding else None
+        alignment = self.attention.start(attended, beam)
+        return RecurrentState(cells, beam, attended=attended, alignment=alignment, fed=fed)
+
+    def summarize(self, memory: Memory) -> Float[Tensor, "batch context"]:
+        """Cho et al.'s c, where there is no attention; else the encoder's last states."""
+        return memory.summary if self.summary is None else torch.tanh(self.summary(memory.summary))
+
+    def start(self, summary: Float[Tensor, "batch context"]) -> tuple[CellState, ...]:
+        """The cells' states before the first symbol."""
+        begun = self.begin(summary).chunk(self.config.decoder_layers, dim=-1)
+        lstm = self.config.cell == "lstm"
+        return tuple((torch.tanh(each), each) if lstm else (torch.tanh(each),) for each in begun)
+
+    def _climb(
+        self,
+        flow: Flow,
+        order: ReadingOrder,
+        cells: tuple[CellState, ...],
+        first: Tensor | None = None,
+        above: Tensor | None = None,
+        *,
+        skip: int = 0,
+    ) -> Flow:
+        """All layers but the ``skip`` lowest, at all positions; the lowest of these reads ``first`` beside the flow."""
+        for number, (layer, start) in enumerate(zip(self._layers[skip:], cells[skip:], strict=True)):
+            flow, _ = layer(flow, order, start=start, also=above if number else first)
+        return flow
+
+    def _step_up(
+        self,
+        flow: Flow,
+        state: RecurrentState,
+        layers: range,
+        first: Tensor | None = None,
+        above: Tensor | None = None,
+    ) -> tuple[Flow, RecurrentState]:
+        """The same of one position of every row."""
+        cells = list(state.cells)
+        for number in layers:
+            flow, cells[number] = self._layers[number].step(
+                flow, cells[number], above if number > layers.start else first
+            )
+        return flow, replace(state, cells=tuple(cells))
+
+    def _look(
+        self, query: Float[Tensor, "tokens hidden"], layout: RaggedLayout, attended: Attended
+    ) -> tuple[Float[Tensor, "tokens memory"], Weights]:
+        """The contexts of all positions."""
+        assert self.attention is not None
+        contexts, weights, _ = self.attention(layout.pad(query), attended, self.attention.start(attended, 1))
+        return layout.flatten(contexts), weights
+
+    def _ask(
+        self, query: Float[Tensor, "rows hidden"], state: RecurrentState
+    ) -> tuple[Float[Tensor, "rows memory"], Float[Tensor, "rows source"], RecurrentState]:
+        """The contexts of one position of every row."""
+        assert self.attention is not None
+        assert state.attended is not None
+        assert state.alignment is not None
+        queries = query.view(len(state.attended.real), state.beam, query.shape[-1])
+        context, weights, alignment = self.attention(queries, state.attended, state.alignment)
+        return context.flatten(0, 1), weights.flatten(0, 1), replace(state, alignment=alignment)
+
+    def _loop_through_first(
+        self, flow: Flow, layout: RaggedLayout, cell: CellState, attended: Attended
+    ) -> tuple[Flow, Float[Tensor, "tokens memory"], Weights]:
+        """Bahdanau's loop: attention and the first layer."""
+        assert self.attention is not None
+        layer, alignment = self._layers[0], self.attention.start(attended, 1)
+        below = layer.read(flow)
+        loop = LoopLayer(layer.layer, below, layout)
+        states, contexts, weights = [], [], []
+        for column in range(layout.longest):
+            context, looked, alignment = self.attention(cell[0].unsqueeze(1), attended, alignment)
+            cell = loop.step(column, context.squeeze(1), cell)
+            states.append(cell[0])
+            contexts.append(context)
+            weights.append(looked)
+        hidden = layout.flatten(torch.stack(states, dim=1))
+        flow = layer.connect(flow, below, hidden, layout.seeds)
+        return flow, layout.flatten(torch.cat(contexts, dim=1)), torch.cat(weights, dim=1)
+
+    def _loop_through_all(
+        self, flow: Flow, layout: RaggedLayout, cells: tuple[CellState, ...], attended: Attended
+    ) -> tuple[Hidden, Weights]:
+        """Luong's loop with input feeding: all layers, attention, and the attentional state."""
+        assert self.attention is not None
+        assert self.readout.map is not None
+        alignment: Alignment = self.attention.start(attended, 1)
+        below = self._layers[0].read(flow)
+        loops = [LoopLayer(layer.layer, None if number else below, layout) for number, layer in enumerate(self._layers)]
+        combine = LoopProduct(self.readout.map.weight, self.readout.map.bias)
+        padded = Flow(layout.pad(flow.hidden)), layout.pad(below)
+        seeds = None if layout.seeds is None else layout.pad(layout.seeds)
+        fed = flow.hidden.new_zeros(len(layout.lengths), self.config.readout_size)
+        states, outputs, weights = list(cells), [], []
+        for column in range(layout.longest):
+            now = None if seeds is None else seeds[:, column]
+            up = Flow(padded[0].hidden[:, column])
+            for number, (layer, loop) in enumerate(zip(self._layers, loops, strict=True)):
+                read = layer.read(up) if number else padded[1][:, column]
+                states[number] = loop.step(column, read if number else fed, states[number])
+                up = layer.connect(up, read, states[number][0], now)
+            context, looked, alignment = self.attention(up.hidden.unsqueeze(1), attended, alignment)
+            made = combine(torch.cat([up.join(), context.squeeze(1)], dim=-1))
+            fed = self.readout.dropout(self.readout.activate(made), now)
+            outputs.append(fed)
+            weights.append(looked)
+        return layout.flatten(torch.stack(outputs, dim=1)), torch.cat(weights, dim=1)
+
+    def _read_out(self, flow: Flow, context: Tensor, y: Tensor, layout: RaggedLayout) -> Hidden:
+        hidden: Tensor = self.readout(*self._parts(flow, context, y), seeds=layout.seeds)
+        return hidden
+
+    def _parts(self, flow: Flow, context: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        """What the readout is made of."""
+        if self.readout.kind == "state":
+            return (flow.hidden,)
+        joined = flow.join()
+        return (joined, context) if self.config.attention == "luong" else (joined, context, y)
+
+    @property
+    def _layers(self) -> list[RecurrentStackLayer]:
+        return list(cast(Iterable[RecurrentStackLayer], self.layers))  # nn.ModuleList is not generic
+
+
+def _width_beside(config: RecurrentConfig, number: int, context: int) -> int:
+    """How wide is what a layer reads beside what comes from below."""
+    match config.attention:
+        case "none" | "bahdanau":
+            return context if number == 1 else 0
+        case "gnmt":
+            return context if number > 1 else 0
+        case "luong":
+            return config.readout_size if config.input_feeding and number == 1 else 0
+        case _:
+            assert_never(config.attention)

@@ -1,0 +1,181 @@
+"""Recurrent models: step by step as all at once, in any batch, causally, and their gradients as differences have it."""
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from tests.recurrent_variants import SOURCE_ROWS, TARGET_ROWS, VARIANTS, make, tokens
+from transduce.config import RecurrentConfig
+from transduce.kernels import derive
+from transduce.models import LAST_CROSS, AttentionRequest, build, heads_of
+from transduce.models.recurrent import RecurrentModel
+
+pytest_plugins = ["tests.recurrent_variants"]
+
+SEEDS = derive(torch.tensor(1), torch.tensor([41, 43, 47, 53]))
+LABELS = tokens(*TARGET_ROWS).ids.roll(-1, 1)
+
+
+def learn(model, *batches):
+    """The summed objective, and its gradient, of the pairs in these batches."""
+    model.zero_grad()
+    total = 0.0
+    for rows in batches:
+        source = tokens(*(SOURCE_ROWS[row] for row in rows), seeds=SEEDS[rows])
+        target = tokens(*(TARGET_ROWS[row] for row in rows), seeds=SEEDS[rows])
+        objective = model(source, target, LABELS[rows][:, : target.ids.shape[1]]).objective
+        objective.backward()
+        total += objective.item()
+    return total, {name: weight.grad.clone() for name, weight in model.named_parameters()}
+
+
+@torch.no_grad()
+def test_step_by_step_is_all_at_once(variant):
+    model = make(variant).eval()
+    memory, target = model.encode(tokens(*SOURCE_ROWS)), tokens(*TARGET_ROWS)
+    decoded = model.decode(memory, target, attention=LAST_CROSS)
+    state, logits, weights = model.start(memory, 1), [], []
+    for column in target.ids.T:
+        step = model.step(state, column, attention=LAST_CROSS)
+        state = step.state
+        logits.append(step.logits)
+        weights += [step.attention[0]] if step.attention else []
+    layout = target.layout()
+    torch.testing.assert_close(layout.flatten(torch.stack(logits, dim=1)), model.project(decoded.hidden))
+    assert (not weights) == (variant.get("attention") == "none") == (not decoded.attention.cross)
+    if weights:
+        found = decoded.attention.cross[0]
+        assert found.shape == (4, 1, 6, 7)
+        torch.testing.assert_close(torch.cat(weights, dim=1)[layout.real], found[:, 0][layout.real])
+        torch.testing.assert_close(found.sum(3)[:, 0][layout.real], torch.ones(16, dtype=found.dtype))
+        assert not found[1, 0, :, 3:].any()  # padding
+
+
+def test_any_batches_in_any_order_learn_the_same(variant):
+    model = make(variant, dropout=0.3).train()
+    loss, gradients = learn(model, [0, 1, 2, 3])
+    for batches in ([[3, 1, 0, 2]], [[0, 1], [2, 3]], [[2], [3], [1], [0]]):
+        found, others = learn(model, *batches)
+        assert found == pytest.approx(loss, rel=1e-6)
+        torch.testing.assert_close(others, gradients, rtol=1e-4, atol=1e-6)
+    assert abs(learn(model.eval(), [0, 1, 2, 3])[0] - loss) > 1e-2
+    assert all(each.any() for each in gradients.values())
+
+
+def test_gradients_are_those_of_differences(variant):
+    """Along one random direction of all weights together, in float64."""
+    model = make(variant, dropout=0.2).train()
+    source, target = tokens(*SOURCE_ROWS, seeds=SEEDS), tokens(*TARGET_ROWS, seeds=SEEDS)
+    labels = target.layout().flatten(LABELS)
+
+    def loss():
+        return cross_entropy(model.project(model.decode(model.encode(source), target).hidden), labels, reduction="sum")
+
+    torch.manual_seed(7)
+    names, weights = zip(*model.named_parameters(), strict=True)
+    along = [torch.randn_like(weight) for weight in weights]
+    gradients = torch.autograd.grad(loss(), weights)
+    sums = []
+    for step in (1e-5, -2e-5):
+        with torch.no_grad():
+            for weight, direction in zip(weights, along, strict=True):
+                weight.add_(step * direction)
+            sums.append(loss().item())
+    expected = (sums[0] - sums[1]) / 2e-5
+    found = sum((gradient * direction).sum().item() for gradient, direction in zip(gradients, along, strict=True))
+    assert found == pytest.approx(expected, rel=1e-6), names
+
+
+def test_no_output_depends_on_what_follows_it(variant):
+    model = make(variant).eval()
+    target = tokens(*TARGET_ROWS)
+    layout = target.layout()
+    y = model.embedding(layout.flatten(target.ids)).detach().requires_grad_()
+    hidden, _ = model.decoder(model.encode(tokens(*SOURCE_ROWS)), y, layout)
+    for token in range(layout.tokens):
+        (gradient,) = torch.autograd.grad(hidden[token].square().sum(), y, retain_graph=True)
+        row = int(torch.searchsorted(layout.offsets, token, right=True)) - 1
+        read = torch.arange(layout.tokens)
+        expected = (read >= layout.offsets[row]) & (read <= token)
+        assert torch.equal(gradient.abs().sum(dim=1) > 0, expected)
+
+
+def test_the_source_is_read_to_its_end_from_both_sides():
+    """Every output depends on every symbol of its own source, and on none of another."""
+    model = make(VARIANTS["bahdanau"]).eval()
+    source = tokens(*SOURCE_ROWS)
+    embedded = []
+    model.source_dropout.register_forward_hook(lambda _, __, x: embedded.append(x.retain_grad()) or embedded.append(x))
+    memory = model.encode(source)
+    memory.hidden[:7].sum().backward()  # those of the first row
+    assert torch.equal(embedded[1].grad.abs().sum(dim=1) > 0, torch.arange(17) < 7)
+
+
+@torch.no_grad()
+def test_sentences_come_and_go_as_if_alone(variant):
+    """Two beams, reordered; then a third sentence comes in, and the first leaves."""
+    model = make(variant).eval()
+    rows = [[4, 6], [3, 9], [11, 12], [21, 22]]
+
+    def alone(number, *steps):
+        """The last logits of one sentence, which reads these columns and is reordered in between."""
+        state = model.start(model.encode(tokens(SOURCE_ROWS[number])), 2)
+        for column, order in steps:
+            step = model.step(state, torch.tensor(column), attention=LAST_CROSS)
+            state = step.state.reorder(torch.tensor(order))
+        return step.logits
+
+    both = model.start(model.encode(tokens(SOURCE_ROWS[1], SOURCE_ROWS[2])), 2)
+    step = model.step(both, torch.tensor(rows[0] + rows[1]))
+    state = step.state.reorder(torch.tensor([1, 0, 3, 3]))
+    state = state.admit(model.start(model.encode(tokens(SOURCE_ROWS[0])), 2))
+    step = model.step(state, torch.tensor(rows[2] + rows[2] + rows[0]), attention=LAST_CROSS)
+    expected = torch.cat(
+        [
+            alone(1, (rows[0], [1, 0]), (rows[2], [0, 1])),
+            alone(2, (rows[1], [1, 1]), (rows[2], [0, 1])),
+            alone(0, (rows[0], [0, 1])),
+        ]
+    )
+    torch.testing.assert_close(step.logits, expected)
+    state = step.state.release(torch.tensor([True, False, False]))
+    step = model.step(state, torch.tensor(rows[3] + rows[3]))
+    expected = torch.cat(
+        [
+            alone(2, (rows[1], [1, 1]), (rows[2], [0, 1]), (rows[3], [0, 1])),
+            alone(0, (rows[0], [0, 1]), (rows[3], [0, 1])),
+        ]
+    )
+    torch.testing.assert_close(step.logits, expected)
+    none = step.state.release(torch.tensor([True, True]))
+    assert model.step(none, torch.empty(0, dtype=torch.long)).logits.shape == (0, 31)
+
+
+def test_autocast_is_for_the_scores_alone():
+    """Its recurrences are in float32: PyTorch's LSTM in bfloat16 runs on few processors."""
+    model = make(VARIANTS["bahdanau"]).float().train()
+    source, target = tokens(*SOURCE_ROWS), tokens(*TARGET_ROWS)
+    plain = model(source, target, LABELS).objective.item()
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = model(source, target, LABELS).objective
+    loss.backward()
+    assert loss.item() == pytest.approx(plain, rel=1e-2)
+    assert loss.item() != plain
+
+
+def test_a_step_has_no_attention_but_the_source_s():
+    model = make(VARIANTS["bahdanau"]).eval()
+    state = model.start(model.encode(tokens([3, 2])), 1)
+    with pytest.raises(ValueError, match="encoder-decoder attention alone"):
+        model.step(state, torch.tensor([1]), attention=AttentionRequest(decoder="all"))
+    assert heads_of(model) == []
+
+
+def test_it_is_built_and_says_how_wide_it_is():
+    config = RecurrentConfig(hidden_size=7, embedding_size=5, readout_size=11, vocab_size=13, tied_projection=False)
+    model = build(config)
+    assert isinstance(model, RecurrentModel)
+    assert model.width == 11
+    assert [type(each).__name__ for each in model.layers()] == ["RecurrentStackLayer", "RecurrentDecoder"]
+    memory = model.encode(tokens([3, 2]))
+    assert (memory.hidden.shape, memory.summary.shape) == ((2, 14), (1, 14))
