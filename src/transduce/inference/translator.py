@@ -234,6 +234,13 @@ class Translator:
         generation = self._defaults.changed({"beam_size": beam_size, "length_penalty": length_penalty, **changes})
         if generation.sampling and beam_size is not None:
             raise BadInputError(f"beam size {beam_size}: sampling has no beam: leave it out (n-best says how many)")
+        self._check_attention(
+            {
+                "return attention": return_attention,
+                "return alignment": return_alignment,
+                "coverage penalty": generation.coverage_penalty > 0,
+            }
+        )
         request = TranslationRequest(
             generation,
             replace(
@@ -344,6 +351,16 @@ class Translator:
             raise next(iter(found.failures.values()))
         warn_of_failures([str(each) for each in found.failures.values()])
         return found.values[0] if one else found.values
+
+    def _check_attention(self, asked: Mapping[str, bool]) -> None:
+        """Refuse what follows from attention where a model has none, before anything is searched for.
+
+        Raises:
+            BadInputError: Something of it is asked for.
+        """
+        for name in (name for name, wanted in asked.items() if wanted):
+            if not self._engine.has_cross_attention:
+                raise BadInputError(f"{name}: the model has no encoder-decoder attention: leave it out")
 
     def _unknown_words(self, generation: GenerationConfig, dictionary: object) -> UnknownWords:
         """What becomes of unknown words.
