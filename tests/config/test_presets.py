@@ -64,6 +64,7 @@ def differences(name):
 
 
 SOURCES = ("Vaswani et al. 2017", "tensor2tensor", "Gehring et al. 2017", "Kalchbrenner et al. 2017")
+RECURRENT_SOURCES = ("Bahdanau et al. 2015", "Wu et al. 2016")
 BIG = {"d_model": 1024, "d_ff": 4096, "heads": 16}
 T2T = {"sinusoid_layout": "concatenated", "sinusoid_range": "closed", "initializer": "unit_scaling"}
 T2T_V2 = T2T | {"norm": "pre", "attention_dropout": 0.1, "activation_dropout": 0.1}
@@ -155,9 +156,17 @@ def test_a_preset_of_another_architecture_differs_from_its_own_defaults(name):
     assert changed == (sizes if name == "convs2s" else {"network", "vocab_size", "source_vocab_size"})
 
 
+def test_a_recurrent_preset_has_its_published_sizes():
+    rnnsearch, gnmt = PRESETS["rnnsearch"], PRESETS["gnmt"]
+    assert rnnsearch.summary == "1 + 1 layers of GRU, hidden 1,000"
+    assert (rnnsearch.readout_size, rnnsearch.memory_size, rnnsearch.embedding_dropout) == (500, 2000, 0)
+    assert gnmt.summary == "8 + 8 layers of LSTM, hidden 1,024"
+    assert (gnmt.readout_size, gnmt.memory_size, gnmt.readout_dropout) == (1024, 1024, 0.2)
+
+
 def test_all_presets_say_where_they_are_from():
     assert all(
-        published.meaning.startswith(SOURCES) or name in {"tiny", "parsing-small"}
+        published.meaning.startswith(SOURCES + RECURRENT_SOURCES) or name in {"tiny", "parsing-small"}
         for name, published in PUBLISHED.items()
     )
 

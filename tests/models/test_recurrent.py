@@ -10,7 +10,7 @@ from transduce.kernels import derive
 from transduce.models import LAST_CROSS, AttentionRequest, build, heads_of
 from transduce.models.recurrent import RecurrentModel
 
-pytest_plugins = ["tests.recurrent_variants"]
+pytest_plugins = ["recurrent_variants"]
 
 SEEDS = derive(torch.tensor(1), torch.tensor([41, 43, 47, 53]))
 LABELS = tokens(*TARGET_ROWS).ids.roll(-1, 1)

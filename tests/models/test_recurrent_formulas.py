@@ -7,7 +7,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from tests.recurrent_variants import SOURCE_ROWS, TARGET_ROWS, VARIANTS, make, tokens
 
-pytest_plugins = ["tests.recurrent_variants"]
+pytest_plugins = ["recurrent_variants"]
 
 SOURCE, TARGET = tokens(*SOURCE_ROWS), tokens(*TARGET_ROWS)
 

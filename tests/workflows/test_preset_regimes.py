@@ -142,12 +142,15 @@ def check_vocab_size(value, *_):
 def check_kind(value, *_):
     """The longest pieces that the vocabulary has, first to last (section 5.1's word pieces); no byte pair merges.
 
-    Or characters, each alone.
+    Or characters, each alone, or words, each whole.
     """
     text = ["abab abab abac ababac"] * 3
     if value == "characters":
         characters = learn_tokenizer(value, text, 300)
         assert len(characters.encode(["ababac"])[0]) == len("ababac")
+        return
+    if value == "words":
+        assert len(learn_tokenizer(value, text, 30).encode(["ababac abab"])[0]) == 2
         return
     tokenizer = learn_tokenizer(value, text, 30)
     pieces = tokenizer.tokens(tokenizer.encode(["ababac"])[0])
@@ -250,7 +253,7 @@ GIVEN = {
     "average_last": ["train.average_last=3"],
     "keep_checkpoints": ["train.average_last=3", "train.keep_checkpoints=3"],
     "max_length": ["data.max_length=3"],
-    "kind": ["tokenizer.kind=words"],
+    "kind": ["tokenizer.kind=bpe"],
     "vocab_size": ["tokenizer.vocab_size=300"],
     "beam_size": ["generation.beam_size=3"],
     "length_penalty": ["generation.length_penalty=0.9"],

@@ -190,6 +190,29 @@ PUBLISHED: Final[Mapping[str, Published]] = MappingProxyType(
             },
             {"tokenizer": {"kind": "characters", "vocab_size": 500, "source": {}, "target": {}}},
         ),
+        "rnnsearch": Published(
+            "Bahdanau et al. 2015, RNNsearch: an encoder of both directions and a decoder of 1,000 GRU units each, "
+            "embeddings of 620, an attention of 1,000 units, a maxout layer of 500 behind it, 30,000 words a side; "
+            "trained without dropout and label smoothing",
+            {
+                **{"architecture": "recurrent", "cell": "gru", "embedding_size": 620, "hidden_size": 1000},
+                **{"attention_size": 1000, "readout": "maxout", "readout_size": 500, "tied_projection": False},
+                **{"dropout": 0.0, "label_smoothing": 0.0, "vocab_size": 30_000, "source_vocab_size": 30_000},
+            },
+            {"tokenizer": {"kind": "words", "vocab_size": 30_000, "source": {}, "target": {}}},
+        ),
+        "gnmt": Published(
+            "Wu et al. 2016, GNMT: 8 + 8 layers of 1,024 LSTM units, the encoder's first of both directions, residual "
+            "connections from the third on, 32,000 word pieces, dropout 0.2 (English to French; 0.3 to German); "
+            "trained without label smoothing",
+            {
+                **{"architecture": "recurrent", "encoder_layers": 8, "decoder_layers": 8, "embedding_size": 1024},
+                **{"hidden_size": 1024, "directions": "first", "residual_from": 3, "attention": "gnmt"},
+                **{"attention_size": 1024, "readout": "state", "tied_projection": False, "label_smoothing": 0.0},
+                "vocab_size": 32_000,
+            },
+            {"tokenizer": {"kind": "wordpiece", "vocab_size": 32_000}},
+        ),
     }
 )
 

@@ -231,7 +231,8 @@ class RecurrentDecoder(nn.Module):
         alignment: Alignment = self.attention.start(attended, 1)
         below = self._layers[0].read(flow)
         loops = [LoopLayer(layer.layer, None if number else below, layout) for number, layer in enumerate(self._layers)]
-        combine = LoopProduct(self.readout.map.weight, self.readout.map.bias)
+        made_by = self.readout.map  # prepacked, it is none to learn
+        combine = LoopProduct(made_by.weight, made_by.bias) if isinstance(made_by, nn.Linear) else made_by
         padded = Flow(layout.pad(flow.hidden)), layout.pad(below)
         seeds = None if layout.seeds is None else layout.pad(layout.seeds)
         fed = flow.hidden.new_zeros(len(layout.lengths), self.config.readout_size)

@@ -1,0 +1,133 @@
+"""Recurrent models take the whole way through the package: training, resuming, search, scores, evaluation."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from transduce.bundle import load_bundle, save_bundle
+from transduce.cli.main import _run
+from transduce.config import BadInputError, RecurrentConfig, read_run
+from transduce.inference import load
+from transduce.interop import export_ctranslate2
+from transduce.models import can_run_natively, heads_of
+from transduce.workflows.average import average
+from transduce.workflows.run_directory import RunDirectory
+from transduce.workflows.train import train_run
+
+pytest_plugins = ["tiny_run"]
+
+MODELS = {
+    "bahdanau": 'cell = "gru"\nattention_size = 11\n',
+    "luong": 'attention = "luong"\nattention_score = "general"\ndecoder_layers = 2\n',
+    "none": 'attention = "none"\n',
+}
+TEXTS = ["bamo dulu", "fepi", "gozu kari luso wemo"]
+
+
+@pytest.fixture(params=MODELS, scope="module")
+def place(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def config(place, tiny_run_file, tmp_path_factory):
+    """The tiny run file with a recurrent model in the Transformer's place."""
+    model = f'model]\narchitecture = "recurrent"\nembedding_size = 16\nhidden_size = 24\n{MODELS[place]}'
+    sections = tiny_run_file.read_text().split("\n[")
+    text = "\n[".join(model if each.startswith("model]") else each for each in sections)
+    changes = {
+        **{"max_steps = 400": "max_steps = 40", "checkpoint_every = 200": "checkpoint_every = 20"},
+        **{"warmup_steps = 60": "warmup_steps = 10", "factor = 0.4": "factor = 0.2"},
+    }
+    for old, new in changes.items():
+        text = text.replace(old, new)
+    for name in ("train", "dev"):
+        text = text.replace(f'"{name}.', f'"{tiny_run_file.parent}/{name}.')
+    path = tmp_path_factory.mktemp(place) / "run.toml"
+    path.write_text(text.replace("log_every = 50", "log_every = 5"))
+    return read_run(path)
+
+
+@pytest.fixture(scope="module")
+def run(config, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    train_run(config, RunDirectory(folder), resume=False)
+    return folder
+
+
+def weights(run):
+    return load_file(run / "checkpoints/step-40/model.safetensors")
+
+
+def test_it_is_trained_and_resumed(config, run, tmp_path):
+    """Resumed from its middle, it ends bit for bit alike, and so do its metrics."""
+    assert isinstance(config.model, RecurrentConfig)
+    shutil.copytree(run, tmp_path / "again")
+    shutil.rmtree(tmp_path / "again/checkpoints/step-40")
+    train_run(config, RunDirectory(tmp_path / "again"), resume=True)
+    one, other = weights(run), weights(tmp_path / "again")
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    lines = [[json.loads(line) for line in (root / "metrics.jsonl").open()] for root in (run, tmp_path / "again")]
+    losses = [line["loss"] for line in lines[0] if line["split"] == "train"]
+    assert losses[-1] < losses[0]
+    for mine, theirs in zip(*lines, strict=True):
+        assert mine.pop("seconds") != (theirs.pop("seconds"), None)
+        assert mine == theirs
+
+
+def test_it_is_searched_scored_and_put_together(run, place, tmp_path):
+    bundle = load_bundle(run)
+    save_bundle(bundle, tmp_path / "copy")
+    single, both = load(run, "float32"), load([run, tmp_path / "copy"], "float32")
+    layers = {"bahdanau": "1 + 1 layers of GRU", "luong": "1 + 2 layers of LSTM", "none": "1 + 1 layers of LSTM"}
+    assert layers[place] in repr(single)
+    alone, together = (translator.translate(TEXTS, beam_size=3, n_best=2) for translator in (single, both))
+    assert [each.text for each in alone] == [each.text for each in together]
+    assert [each.text for each in single.translate(TEXTS[::-1], beam_size=3)] == [each.text for each in alone][::-1]
+    for text, each in zip(TEXTS, alone, strict=True):
+        assert len(each.alternatives) == 1
+        (score,) = single.score([text], [each.text])
+        assert score == pytest.approx(each.log_probability, abs=1e-4)
+    (needed,) = single.translate(["bamo"], must_contain=[["nal"]])
+    assert "nal" in needed.text
+    assert "ti" not in single.translate(["bamo"], must_not_contain=["ti"])[0].text.split()
+    assert len(single.translate(["bamo"], sampling=True, seed=3, n_best=5)[0].alternatives) == 4
+    for precision in ("bfloat16", "int8"):
+        assert len(load(run, precision).translate(TEXTS)) == 3
+
+
+def test_attention_is_told_where_there_is_any(run, place, tmp_path):
+    single = load(run, "float32")
+    options = ({"return_alignment": True}, {"coverage_penalty": 0.2})
+    if place == "none":
+        for option in options:
+            with pytest.raises(BadInputError, match="no encoder-decoder attention"):
+                single.translate(TEXTS, **option)
+        assert _run(["attention", str(run), "--text", "bamo", "--out", str(tmp_path / "page.html")]) == 2
+        return
+    for option in options:
+        assert len(single.translate(TEXTS, **option)) == 3
+    maps = single.attend("bamo dulu", "ti sor")
+    assert (maps.encoder, maps.decoder) == (None, None)
+    assert maps.cross.shape[:2] == (1, 1)  # layers, heads
+    assert _run(["attention", str(run), "--text", "bamo", "--out", str(tmp_path / "page.html")]) == 0
+    assert (tmp_path / "page.html").exists()
+
+
+def test_it_is_averaged_and_evaluated(run, tmp_path):
+    assert average(RunDirectory(run), 2, tmp_path / "mean") == [20, 40]
+    sources, references = [tmp_path / name for name in ("x.src", "x.trg")]
+    sources.write_text("bamo\n")
+    references.write_text("ti\n")
+    assert _run(["evaluate", str(tmp_path / "mean"), "--source", str(sources), "--reference", str(references)]) == 0
+
+
+def test_what_is_for_the_transformer_alone_says_so(run, tmp_path):
+    bundle = load_bundle(run)
+    assert heads_of(bundle.model) == []
+    assert not can_run_natively(bundle.model)
+    with pytest.raises(BadInputError, match="CTranslate2 has no model of architecture 'recurrent'"):
+        export_ctranslate2(bundle, tmp_path / "exported")
