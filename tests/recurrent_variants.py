@@ -68,14 +68,14 @@ TARGET_ROWS = [[1, 5, 7], [1, 11, 13, 17, 19, 23], [1, 29], [1, 3, 4, 6, 8]]
 
 
 @pytest.fixture(params=VARIANTS)
-def variant(request: pytest.FixtureRequest) -> dict[str, object]:
+def recurrent_variant(request: pytest.FixtureRequest) -> dict[str, object]:
     """One of them after the other, with LSTM and GRU cells by turns."""
     number = list(VARIANTS).index(request.param)
     return VARIANTS[request.param] | {"cell": ("lstm", "gru")[number % 2]}
 
 
 @pytest.fixture(params=["lstm", "gru"])
-def cell(request: pytest.FixtureRequest) -> str:
+def recurrent_cell(request: pytest.FixtureRequest) -> str:
     """Both cells."""
     name: str = request.param
     return name

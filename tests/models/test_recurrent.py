@@ -30,8 +30,8 @@ def learn(model, *batches):
 
 
 @torch.no_grad()
-def test_step_by_step_is_all_at_once(variant):
-    model = make(variant).eval()
+def test_step_by_step_is_all_at_once(recurrent_variant):
+    model = make(recurrent_variant).eval()
     memory, target = model.encode(tokens(*SOURCE_ROWS)), tokens(*TARGET_ROWS)
     decoded = model.decode(memory, target, attention=LAST_CROSS)
     state, logits, weights = model.start(memory, 1), [], []
@@ -42,7 +42,7 @@ def test_step_by_step_is_all_at_once(variant):
         weights += [step.attention[0]] if step.attention else []
     layout = target.layout()
     torch.testing.assert_close(layout.flatten(torch.stack(logits, dim=1)), model.project(decoded.hidden))
-    assert (not weights) == (variant.get("attention") == "none") == (not decoded.attention.cross)
+    assert (not weights) == (recurrent_variant.get("attention") == "none") == (not decoded.attention.cross)
     if weights:
         found = decoded.attention.cross[0]
         assert found.shape == (4, 1, 6, 7)
@@ -51,8 +51,8 @@ def test_step_by_step_is_all_at_once(variant):
         assert not found[1, 0, :, 3:].any()  # padding
 
 
-def test_any_batches_in_any_order_learn_the_same(variant):
-    model = make(variant, dropout=0.3).train()
+def test_any_batches_in_any_order_learn_the_same(recurrent_variant):
+    model = make(recurrent_variant, dropout=0.3).train()
     loss, gradients = learn(model, [0, 1, 2, 3])
     for batches in ([[3, 1, 0, 2]], [[0, 1], [2, 3]], [[2], [3], [1], [0]]):
         found, others = learn(model, *batches)
@@ -62,9 +62,9 @@ def test_any_batches_in_any_order_learn_the_same(variant):
     assert all(each.any() for each in gradients.values())
 
 
-def test_gradients_are_those_of_differences(variant):
+def test_gradients_are_those_of_differences(recurrent_variant):
     """Along one random direction of all weights together, in float64."""
-    model = make(variant, dropout=0.2).train()
+    model = make(recurrent_variant, dropout=0.2).train()
     source, target = tokens(*SOURCE_ROWS, seeds=SEEDS), tokens(*TARGET_ROWS, seeds=SEEDS)
     labels = target.layout().flatten(LABELS)
 
@@ -86,8 +86,8 @@ def test_gradients_are_those_of_differences(variant):
     assert found == pytest.approx(expected, rel=1e-6), names
 
 
-def test_no_output_depends_on_what_follows_it(variant):
-    model = make(variant).eval()
+def test_no_output_depends_on_what_follows_it(recurrent_variant):
+    model = make(recurrent_variant).eval()
     target = tokens(*TARGET_ROWS)
     layout = target.layout()
     y = model.embedding(layout.flatten(target.ids)).detach().requires_grad_()
@@ -112,9 +112,9 @@ def test_the_source_is_read_to_its_end_from_both_sides():
 
 
 @torch.no_grad()
-def test_sentences_come_and_go_as_if_alone(variant):
+def test_sentences_come_and_go_as_if_alone(recurrent_variant):
     """Two beams, reordered; then a third sentence comes in, and the first leaves."""
-    model = make(variant).eval()
+    model = make(recurrent_variant).eval()
     rows = [[4, 6], [3, 9], [11, 12], [21, 22]]
 
     def alone(number, *steps):

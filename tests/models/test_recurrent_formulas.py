@@ -18,10 +18,10 @@ def copy_cells(ours, theirs, suffix=""):
 
 
 @torch.no_grad()
-def test_the_encoder_is_torch_s_in_both_directions(cell):
-    model = make(VARIANTS["bahdanau"], cell=cell).eval()
+def test_the_encoder_is_torch_s_in_both_directions(recurrent_cell):
+    model = make(VARIANTS["bahdanau"], cell=recurrent_cell).eval()
     (layer,) = model.encoder[0]
-    theirs = (nn.LSTM if cell == "lstm" else nn.GRU)(5, 7, bidirectional=True, batch_first=True).double()
+    theirs = (nn.LSTM if recurrent_cell == "lstm" else nn.GRU)(5, 7, bidirectional=True, batch_first=True).double()
     copy_cells(layer.directions[0], theirs)
     copy_cells(layer.directions[1], theirs, "_reverse")
     embedded = model.embedding(SOURCE.ids)
@@ -30,7 +30,7 @@ def test_the_encoder_is_torch_s_in_both_directions(cell):
     expected, _ = pad_packed_sequence(outputs, batch_first=True)
     memory = model.encode(SOURCE)
     torch.testing.assert_close(memory.layout.pad(memory.hidden), expected)
-    last = last[0] if cell == "lstm" else last
+    last = last[0] if recurrent_cell == "lstm" else last
     torch.testing.assert_close(memory.summary, torch.cat([last[0], last[1]], dim=1))
 
 
@@ -196,8 +196,8 @@ FORMULAS = {
 
 @pytest.mark.parametrize("name", FORMULAS)
 @torch.no_grad()
-def test_the_formulas_written_out(name, cell):
-    model = make(VARIANTS[name], cell=cell).eval()
+def test_the_formulas_written_out(name, recurrent_cell):
+    model = make(VARIANTS[name], cell=recurrent_cell).eval()
     hand = ByHand(model)
     expected = [
         hidden
