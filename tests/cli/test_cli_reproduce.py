@@ -116,7 +116,7 @@ def test_table2_has_systems_for_rows(tiny_run_file, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (["--rows", "base"], "--rows base: choose from transformer, bytenet, convs2s, moe"),
+        (["--rows", "base"], "--rows base: choose from transformer, bytenet, gnmt, no-attention"),
         (["--norm", "pre"], "--norm pre: is for table3"),
     ],
 )

@@ -48,6 +48,11 @@ def _bytenet(size: int) -> Changes:
     return {"architecture": "convolutional", "network": "bytenet", **blocks, **embeddings}
 
 
+def _recurrent(size: int, **changes: object) -> Changes:
+    layers = {"encoder_layers": 4, "decoder_layers": 4, "directions": "first", "residual_from": 3, "readout": "state"}
+    return {"architecture": "recurrent", "embedding_size": size, "hidden_size": size, **layers, **changes}
+
+
 SYSTEMS: Final = (
     System(
         "transformer",
@@ -62,6 +67,20 @@ SYSTEMS: Final = (
         _bytenet,
         0.003,
         "ByteNet",
+    ),
+    System(
+        "gnmt",
+        "4 + 4 layers of LSTM, the first of which reads both ways, residual connections from the third on, additive "
+        "attention by the bottom layer of the decoder (Wu et al. 2016), trained by likelihood alone",
+        lambda size: _recurrent(size, attention="gnmt", attention_size=size),
+        0.002,
+        "GNMT + RL",
+    ),
+    System(
+        "no-attention",
+        "the same without attention: the source as one vector (Cho et al. 2014)",
+        lambda size: _recurrent(size, attention="none"),
+        0.002,
     ),
     System(
         "convs2s",

@@ -1,7 +1,8 @@
-"""Recurrent models take the whole way through the package: training, resuming, search, scores, evaluation."""
+"""Recurrent and convolutional models take the whole way: training, resuming, search, scores, evaluation."""
 
 import json
 import shutil
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from safetensors.torch import load_file
 
 from transduce.bundle import load_bundle, save_bundle
 from transduce.cli.main import _run
-from transduce.config import BadInputError, RecurrentConfig, read_run
+from transduce.config import BadInputError, read_run
 from transduce.inference import load
 from transduce.interop import export_ctranslate2
 from transduce.models import can_run_natively, heads_of
@@ -19,23 +20,57 @@ from transduce.workflows.train import train_run
 
 pytest_plugins = ["tiny_run"]
 
-MODELS = {
-    "bahdanau": 'cell = "gru"\nattention_size = 11\n',
-    "luong": 'attention = "luong"\nattention_score = "general"\ndecoder_layers = 2\n',
-    "none": 'attention = "none"\n',
+
+@dataclass(frozen=True)
+class Kind:
+    """A [model] section, what is said of such a model, and how many layers of encoder-decoder attention it has."""
+
+    section: str
+    summary: str
+    attending: int
+
+    @property
+    def architecture(self) -> str:
+        return self.section.split('"')[1]
+
+
+RECURRENT = 'architecture = "recurrent"\nembedding_size = 16\nhidden_size = 24\n'
+CONVOLUTIONAL = 'architecture = "convolutional"\n'
+CONVS2S = """network = "convs2s"
+embedding_width = 24
+output_width = 24
+encoder_convolutions = [[24, 3, 2]]
+decoder_convolutions = [[24, 3, 2]]
+max_positions = 257
+shared_embedding = true
+tied_projection = true
+"""
+KINDS = {
+    "bahdanau": Kind(f'{RECURRENT}cell = "gru"\nattention_size = 11\n', "1 + 1 layers of GRU", 1),
+    "luong": Kind(
+        f'{RECURRENT}attention = "luong"\nattention_score = "general"\ndecoder_layers = 2\n', "1 + 2 layers of LSTM", 1
+    ),
+    "no attention": Kind(f'{RECURRENT}attention = "none"\n', "1 + 1 layers of LSTM", 0),
+    "convs2s": Kind(f"{CONVOLUTIONAL}{CONVS2S}", "ConvS2S, 2 + 2", 2),
+    "bytenet": Kind(
+        f'{CONVOLUTIONAL}network = "bytenet"\nchannels = 16\nencoder_blocks = 2\ndecoder_blocks = 2\n'
+        "largest_dilation = 2\n",
+        "ByteNet, 2 + 2",
+        0,
+    ),
 }
 TEXTS = ["bamo dulu", "fepi", "gozu kari luso wemo"]
 
 
-@pytest.fixture(params=MODELS, scope="module")
-def place(request):
+@pytest.fixture(params=KINDS.values(), ids=KINDS, scope="module")
+def kind(request):
     return request.param
 
 
 @pytest.fixture(scope="module")
-def config(place, tiny_run_file, tmp_path_factory):
-    """The tiny run file with a recurrent model in the Transformer's place."""
-    model = f'model]\narchitecture = "recurrent"\nembedding_size = 16\nhidden_size = 24\n{MODELS[place]}'
+def config(kind, tiny_run_file, tmp_path_factory):
+    """The tiny run file with such a model in the Transformer's place."""
+    model = f"model]\n{kind.section}"
     sections = tiny_run_file.read_text().split("\n[")
     text = "\n[".join(model if each.startswith("model]") else each for each in sections)
     changes = {
@@ -46,7 +81,7 @@ def config(place, tiny_run_file, tmp_path_factory):
         text = text.replace(old, new)
     for name in ("train", "dev"):
         text = text.replace(f'"{name}.', f'"{tiny_run_file.parent}/{name}.')
-    path = tmp_path_factory.mktemp(place) / "run.toml"
+    path = tmp_path_factory.mktemp("other") / "run.toml"
     path.write_text(text.replace("log_every = 50", "log_every = 5"))
     return read_run(path)
 
@@ -62,9 +97,9 @@ def weights(run):
     return load_file(run / "checkpoints/step-40/model.safetensors")
 
 
-def test_it_is_trained_and_resumed(config, run, tmp_path):
+def test_it_is_trained_and_resumed(config, run, kind, tmp_path):
     """Resumed from its middle, it ends bit for bit alike, and so do its metrics."""
-    assert isinstance(config.model, RecurrentConfig)
+    assert config.model.architecture == kind.architecture
     shutil.copytree(run, tmp_path / "again")
     shutil.rmtree(tmp_path / "again/checkpoints/step-40")
     train_run(config, RunDirectory(tmp_path / "again"), resume=True)
@@ -78,12 +113,11 @@ def test_it_is_trained_and_resumed(config, run, tmp_path):
         assert mine == theirs
 
 
-def test_it_is_searched_scored_and_put_together(run, place, tmp_path):
+def test_it_is_searched_scored_and_put_together(run, kind, tmp_path):
     bundle = load_bundle(run)
     save_bundle(bundle, tmp_path / "copy")
     single, both = load(run, "float32"), load([run, tmp_path / "copy"], "float32")
-    layers = {"bahdanau": "1 + 1 layers of GRU", "luong": "1 + 2 layers of LSTM", "none": "1 + 1 layers of LSTM"}
-    assert layers[place] in repr(single)
+    assert kind.summary in repr(single)
     alone, together = (translator.translate(TEXTS, beam_size=3, n_best=2) for translator in (single, both))
     assert [each.text for each in alone] == [each.text for each in together]
     assert [each.text for each in single.translate(TEXTS[::-1], beam_size=3)] == [each.text for each in alone][::-1]
@@ -99,10 +133,10 @@ def test_it_is_searched_scored_and_put_together(run, place, tmp_path):
         assert len(load(run, precision).translate(TEXTS)) == 3
 
 
-def test_attention_is_told_where_there_is_any(run, place, tmp_path):
+def test_attention_is_told_where_there_is_any(run, kind, tmp_path):
     single = load(run, "float32")
     options = ({"return_alignment": True}, {"coverage_penalty": 0.2})
-    if place == "none":
+    if not kind.attending:
         for option in options:
             with pytest.raises(BadInputError, match="no encoder-decoder attention"):
                 single.translate(TEXTS, **option)
@@ -112,7 +146,7 @@ def test_attention_is_told_where_there_is_any(run, place, tmp_path):
         assert len(single.translate(TEXTS, **option)) == 3
     maps = single.attend("bamo dulu", "ti sor")
     assert (maps.encoder, maps.decoder) == (None, None)
-    assert maps.cross.shape[:2] == (1, 1)  # layers, heads
+    assert maps.cross.shape[:2] == (kind.attending, 1)  # layers, heads
     assert _run(["attention", str(run), "--text", "bamo", "--out", str(tmp_path / "page.html")]) == 0
     assert (tmp_path / "page.html").exists()
 
@@ -125,9 +159,19 @@ def test_it_is_averaged_and_evaluated(run, tmp_path):
     assert _run(["evaluate", str(tmp_path / "mean"), "--source", str(sources), "--reference", str(references)]) == 0
 
 
-def test_what_is_for_the_transformer_alone_says_so(run, tmp_path):
+def test_learned_positions_end_somewhere(run, config):
+    """A sequence may be as long as the positions that ConvS2S learned; all others take any."""
+    texts = ["bamo " * 300], ["ti"]
+    if config.model.longest is None:
+        assert torch.isfinite(torch.tensor(load(run, "float32").score(*texts))).all()
+    else:
+        with pytest.raises(BadInputError, match="257 positions"):
+            load(run, "float32").score(*texts)
+
+
+def test_what_is_for_the_transformer_alone_says_so(run, kind, tmp_path):
     bundle = load_bundle(run)
     assert heads_of(bundle.model) == []
     assert not can_run_natively(bundle.model)
-    with pytest.raises(BadInputError, match="CTranslate2 has no model of architecture 'recurrent'"):
+    with pytest.raises(BadInputError, match=f"CTranslate2 has no model of architecture '{kind.architecture}'"):
         export_ctranslate2(bundle, tmp_path / "exported")
