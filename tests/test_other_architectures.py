@@ -62,7 +62,7 @@ KINDS = {
 TEXTS = ["bamo dulu", "fepi", "gozu kari luso wemo"]
 
 
-@pytest.fixture(params=KINDS.values(), ids=KINDS, scope="module")
+@pytest.fixture(params=[*KINDS.values()], ids=[*KINDS], scope="module")
 def kind(request):
     return request.param
 
