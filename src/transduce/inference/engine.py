@@ -36,12 +36,16 @@ _ATTENDED: Final = 2**17  # weights of a head that a batch gives at most, paddin
 T = TypeVar("T")
 
 
-@torch.inference_mode()
 def has_cross_attention(model: Model[Any, Any], special: SpecialIds, device: torch.device) -> bool:
     """Whether a model looks at the symbols of its source, so that it can be said what comes from where."""
-    one = torch.ones(1, dtype=torch.long)
-    end, begin = (Tokens(torch.full((1, 1), symbol, device=device), one) for symbol in (special.end, special.begin))
-    return bool(model.decode(model.encode(end), begin, attention=_LAST_TWO).attention.cross)
+
+    @torch.inference_mode()
+    def look() -> bool:
+        one = torch.ones(1, dtype=torch.long)
+        end, begin = (Tokens(torch.full((1, 1), symbol, device=device), one) for symbol in (special.end, special.begin))
+        return bool(model.decode(model.encode(end), begin, attention=_LAST_TWO).attention.cross)
+
+    return run_safely(look)
 
 
 @final
