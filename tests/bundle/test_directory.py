@@ -17,7 +17,7 @@ from transduce.bundle import (
 )
 from transduce.config import BadInputError, GenerationConfig, TransformerConfig
 from transduce.models import Tokens, build
-from transduce.text import TokenizerPair, learn_bpe
+from transduce.text import Tokenizer, TokenizerPair, learn_bpe
 
 FILES = ["config.json", "generation_config.json", "model.safetensors", "tokenizer.json"]
 SIDES = ["tokenizer.source.json", "tokenizer.target.json"]
@@ -121,6 +121,18 @@ class TestTwoVocabularies:
 
     def test_each_side_has_its_file(self, there):
         assert sorted(file.name for file in there.iterdir()) == list(self.FILES)
+
+    @pytest.mark.parametrize("own", [False, True])
+    def test_one_vocabulary_in_two_files(self, bundle, tmp_path, own):
+        # With embeddings that both share, and with two matrices, as models have that were trained so.
+        (tmp_path / "copy.json").write_text(bundle.tokenizers.target.to_json())
+        pair = TokenizerPair(Tokenizer.load(tmp_path / "copy.json"), bundle.tokenizers.target)
+        config = bundle.config.model_copy(update=pair.sizes(shared=not own))
+        save_bundle(Bundle(build(config).eval(), pair, GenerationConfig()), tmp_path / "alike")
+        loaded = load_bundle(tmp_path / "alike")
+        assert loaded.config == config
+        assert loaded.tokenizers.shared
+        assert sorted(file.name for file in (tmp_path / "alike").iterdir()) == list(self.FILES)
 
     def test_both_come_back_on_their_sides(self, two, there):
         loaded = load_bundle(there)

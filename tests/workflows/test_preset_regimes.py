@@ -165,7 +165,7 @@ def check_side(_, folder, fixture):
     tokenizers = prepare(config, RunDirectory(folder)).tokenizers
     assert not tokenizers.shared
     assert tokenizers.source.vocabulary.keys() != tokenizers.target.vocabulary.keys()
-    assert tokenizers.sizes.keys() == {"vocab_size", "source_vocab_size"}
+    assert tokenizers.sizes().keys() == {"vocab_size", "source_vocab_size"}
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ def test_forward_and_backward_and_the_parts_add_up():
 def test_no_more_tokens_are_counted_than_there_are_positions(trained_run, tmp_path):
     model = tmp_path / "model"
     tokenizers = load_bundle(trained_run).tokenizers
-    config = preset("tiny", {"positions": "learned", "max_positions": 7, **tokenizers.sizes})
+    config = preset("tiny", {"positions": "learned", "max_positions": 7, **tokenizers.sizes()})
     save_bundle(Bundle(build(config), tokenizers, GenerationConfig()), model)
     assert inspect_model(str(model), 25)["flops"]["source_tokens"] == 7
 

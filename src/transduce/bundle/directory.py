@@ -97,8 +97,9 @@ def load_settings(path: Path) -> tuple[ModelConfig, GenerationConfig]:
 
 
 def _check_sizes(tokenizers: TokenizerPair, config: ModelConfig, directory: Path) -> None:
-    sizes = {"source_vocab_size": None, **tokenizers.sizes}
-    for name, size in sizes.items():
+    # A model may embed both sides by matrices of their own, whatever the vocabularies hold.
+    sizes = tokenizers.sizes(shared=config.source_vocab_size != tokenizers.source.vocab_size)
+    for name, size in ({"source_vocab_size": None} | sizes).items():
         wanted = getattr(config, name)
         if size != wanted:
             side = "source's tokenizer" if name == "source_vocab_size" else "tokenizer"

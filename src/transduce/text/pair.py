@@ -1,6 +1,7 @@
 """The tokenizers of a source and a target, which may be one."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Final, final
 
@@ -14,7 +15,10 @@ SIDES: Final = ("tokenizer.source.json", "tokenizer.target.json")
 @final
 @dataclass(frozen=True)
 class TokenizerPair:
-    """Where both sides share a vocabulary, ``source`` and ``target`` are the same object."""
+    """The two may share one vocabulary and still cut text each in its own way, as those of OPUS-MT's models do.
+
+    Where one tokenizer is both, ``source`` and ``target`` are the same object.
+    """
 
     source: Tokenizer
     target: Tokenizer
@@ -49,7 +53,7 @@ class TokenizerPair:
     def save(self, folder: Path) -> None:
         """Write what ``load`` reads; files of the other kind go."""
         self.remove(folder)
-        if self.shared:
+        if self.source is self.target:
             self.source.save(folder / SHARED)
             return
         for tokenizer, name in zip((self.source, self.target), SIDES, strict=True):
@@ -61,18 +65,20 @@ class TokenizerPair:
         for name in (SHARED, *SIDES):
             (folder / name).unlink(missing_ok=True)
 
-    @property
+    @cached_property
     def shared(self) -> bool:
-        """Whether both sides have one vocabulary."""
-        return self.source is self.target
+        """Whether both sides have one vocabulary: the same symbols with the same ids."""
+        return self.source is self.target or self.source.vocabulary == self.target.vocabulary
 
     @property
     def special(self) -> SpecialIds:
         """The special symbols' ids, the same on both sides."""
         return self.target.special
 
-    @property
-    def sizes(self) -> dict[str, int]:
-        """The vocabulary sizes as a model's configuration has them."""
-        own = {} if self.shared else {"source_vocab_size": self.source.vocab_size}
+    def sizes(self, *, shared: bool = True) -> dict[str, int]:
+        """The vocabulary sizes as a model's configuration has them.
+
+        Without ``shared``, the source has embeddings of its own even where both have one vocabulary.
+        """
+        own = {} if shared and self.shared else {"source_vocab_size": self.source.vocab_size}
         return {"vocab_size": self.target.vocab_size, **own}

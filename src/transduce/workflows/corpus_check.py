@@ -201,7 +201,7 @@ def _examine_characters(config: RunConfig, sample: _Sample) -> Iterator[Finding]
 def _examine_vocabulary(config: RunConfig, sample: _Sample, prepared: Prepared | None) -> Iterator[Finding]:
     """Whether there is text enough for as many symbols."""
     if prepared is not None:
-        sizes = " and ".join(f"{size:,}" for size in reversed(prepared.tokenizers.sizes.values()))
+        sizes = " and ".join(f"{size:,}" for size in reversed(prepared.tokenizers.sizes().values()))
         yield Finding("ok", f"the prepared vocabulary has {sizes} symbols")
         small = [Finding("warning", text) for text in find_small(config, prepared.tokenizers)]
         yield from small

@@ -252,7 +252,7 @@ def _lengths(config: RunConfig, prepared: Prepared | None) -> tuple[int, int]:
 def _sizes(config: RunConfig, prepared: Prepared | None) -> dict[str, int | None]:
     """Of the vocabularies: those that are prepared, or those that are asked for."""
     if prepared is not None:
-        return dict(prepared.tokenizers.sizes)
+        return dict(prepared.tokenizers.sizes(shared=config.tokenizer.shared))
     sides = [side.vocab_size for side in config.tokenizer.sides]
     return {"vocab_size": sides[-1], "source_vocab_size": None if config.tokenizer.shared else sides[0]}
 

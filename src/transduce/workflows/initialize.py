@@ -96,7 +96,7 @@ def initialize(model: TrainableModel, tokenizers: TokenizerPair, path: Path, *, 
     """
     older = load_bundle(path)
     _check_settings(model.config, older.config, path)
-    if _same(tokenizers, older.tokenizers):
+    if _same(tokenizers, older.tokenizers) and model.config.source_vocab_size == older.config.source_vocab_size:
         model.load_state_dict(older.model.state_dict())
         _log.info(f"fine-tuning {path}: its weights and its vocabulary{_regularization(model.config, older.config)}")
         return

@@ -155,7 +155,7 @@ def _prepare_anew(config: RunConfig, run: RunDirectory, origin: dict[str, str]) 
     tokenizers = make_tokenizers(config)
     for text in find_small(config, tokenizers):
         _log.warning(text)
-    sizes = " and ".join(f"{size:,}" for size in reversed(tokenizers.sizes.values()))
+    sizes = " and ".join(f"{size:,}" for size in reversed(tokenizers.sizes().values()))
     report = [f"tokenizer: {sizes} symbols"]
     dev = Tally(f"dev {name_corpus(config.data.dev, config.data.folder)}")
     write_store(run.dev_store, _encode_dev(config, tokenizers, dev), origin)

@@ -155,7 +155,7 @@ def _train_run(
         _check_start(config, run, processes, init, resume=resume)
     prepared, device = _prepare(config, run, processes), processes.device
     torch.manual_seed(config.train.seed)
-    model = build(config.model.model_copy(update=prepared.tokenizers.sizes))
+    model = build(config.model.model_copy(update=prepared.tokenizers.sizes(shared=config.tokenizer.shared)))
     check_unknown_words(model, prepared.tokenizers, config.generation)
     if init is not None and not checkpoints:
         initialize(model, prepared.tokenizers, init, carry_vocabulary=carry_vocabulary)
