@@ -57,7 +57,7 @@ VARIANTS: Final[dict[str, dict[str, Any]]] = {
     # Without residuals, what tells positions apart is soon lost: one layer still shows it.
     "no residual": {"residual": False, "encoder_layers": 1, "decoder_layers": 1},
     "widths": {"d_k": 5, "d_v": 3, "attention_bias": True, "initializer": "unit_scaling"},
-    "layout": {"sinusoid_layout": "concatenated", "sinusoid_range": "closed"},
+    "layout": {"sinusoid_layout": "concatenated", "sinusoid_range": "closed", "sinusoid_start": 2},
 }
 
 

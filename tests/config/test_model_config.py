@@ -95,6 +95,7 @@ def test_files_from_before_there_were_other_activations_are_read():
     [
         ({"sinusoid_layout": "concatenated", "positions": "learned"}, "positions = 'sinusoidal'"),
         ({"sinusoid_range": "closed", "positions": "none"}, "positions = 'sinusoidal'"),
+        ({"sinusoid_start": 2, "positions": "learned"}, "positions = 'sinusoidal'"),
         ({"max_positions": 7}, "positions = 'learned'"),
         ({"max_relative_distance": 7}, "positions = 'relative'"),
         ({"position_combination": "concatenate", "positions": "none"}, "positions = 'sinusoidal' or 'learned'"),

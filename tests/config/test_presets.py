@@ -30,6 +30,7 @@ def test_base_is_the_base_model_of_the_paper():
         "positions_at_every_layer": False,
         "sinusoid_layout": "interleaved",
         "sinusoid_range": "open",
+        "sinusoid_start": 0,
         "max_positions": 1024,
         "max_relative_distance": 16,
         "compatibility": "scaled_dot_product",

@@ -20,6 +20,13 @@ def test_sinusoids_are_added():
     torch.testing.assert_close(encoding()(x, COLUMNS, 11), expected)
 
 
+def test_the_first_position_may_have_another_number():
+    x = torch.zeros(1, 11, 128)
+    expected = sinusoids(COLUMNS + 2, 128, "interleaved", "open")
+    assert torch.equal(encoding(sinusoid_start=2)(x, COLUMNS, 11), expected)
+    assert torch.equal(encoding(sinusoid_start=2).vectors(11), expected[0])
+
+
 @pytest.mark.parametrize("positions", ["none", "relative"])
 def test_nothing_is_added_where_positions_come_in_elsewhere(positions):
     x = torch.randn(2, 11, 128)

@@ -70,6 +70,7 @@ OTHERS = {
     "positions_at_every_layer": True,
     "sinusoid_layout": "concatenated",
     "sinusoid_range": "closed",
+    "sinusoid_start": 2,
     "max_positions": 17,
     "max_relative_distance": 2,
     "compatibility": "additive",

@@ -118,6 +118,9 @@ class TransformerConfig(Section):
         "open",
         description="wavelengths: open: below 10000 2 pi (the paper's formula); closed: up to it (its code)",
     )
+    sinusoid_start: Annotated[int, _WITH_SINUSOIDS] = Field(
+        0, ge=0, le=MOST_WIDE, description="number of the first position: 0; of fairseq's models 2"
+    )
     max_positions: Annotated[int, _WITH_LEARNED_POSITIONS] = Field(
         1024, ge=1, le=MOST_SYMBOLS, description="positions that learned embeddings have: the longest sequence"
     )

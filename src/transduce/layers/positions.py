@@ -27,6 +27,7 @@ class SinusoidalPositions(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.d_model, self.layout, self.range = config.d_model, config.sinusoid_layout, config.sinusoid_range
+        self.start = config.sinusoid_start
         self.register_buffer("table", torch.empty(0, config.d_model), persistent=False)
         self.table: Tensor
 
@@ -39,7 +40,7 @@ class SinusoidalPositions(nn.Module):
         return table[positions]
 
     def _encode(self, positions: Int[Tensor, " positions"]) -> Float[Tensor, "positions model"]:
-        return sinusoids(positions, self.d_model, self.layout, self.range)
+        return sinusoids(positions + self.start, self.d_model, self.layout, self.range)
 
 
 @final

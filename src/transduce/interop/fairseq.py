@@ -1,0 +1,261 @@
+"""Models of fairseq (Ott et al. 2019): a checkpoint of its ``transformer``, dictionaries, and BPE codes."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from transduce.bundle import Bundle
+from transduce.config import BadInputError, GenerationConfig
+from transduce.config.model import Activation
+from transduce.interop.checkpoints import StandIn, load_checkpoint, stand_ins, tensors_of
+from transduce.interop.filling import Names, convert, count_layers, shape_of
+from transduce.interop.vocabularies import Sides, Vocabulary, find_codes, read_lines
+from transduce.text import TokenizerPair
+
+# Beside the weights it keeps its options, and how far the training was.
+_ALLOWED: Final = stand_ins(
+    "argparse.Namespace",
+    "numpy.core.multiarray.scalar",
+    "numpy._core.multiarray.scalar",
+    "numpy.dtype",
+    "fairseq.meters.AverageMeter",
+    "fairseq.meters.StopwatchMeter",
+    "fairseq.meters.TimeMeter",
+    "fairseq.logging.meters.AverageMeter",
+    "fairseq.logging.meters.StopwatchMeter",
+    "fairseq.logging.meters.TimeMeter",
+)
+_ACTIVATIONS: Final[dict[str, Activation]] = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "gelu_accurate": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",  # the older name
+    "swish": "silu",
+}
+# Options of its transformer that ours cannot follow; where they are set, the model is refused.
+_UNSAYABLE: Final = (
+    "adaptive_softmax_cutoff",
+    "adaptive_input",
+    "character_embeddings",
+    "char_inputs",
+    "cross_self_attention",
+    "no_cross_attention",
+    "base_layers",
+    "encoder_recurrent_stacking",
+    "decoder_recurrent_stacking",
+    "use_factorized_embedding",
+    "merge_src_tgt_embed",
+    "lang_tok_replacing_bos_eos",
+    "scale_attn",
+    "scale_fc",
+    "scale_heads",
+    "scale_resids",
+)
+# How ours calls what stands in front of the weights' names, when a model was one part of something larger.
+_ATTENTION: Final = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
+_FEED_FORWARD: Final = {
+    "feed_forward.inner": ".fc1",
+    "feed_forward.outer": ".fc2",
+    "feed_forward_residual.norm": ".final_layer_norm",
+}
+_SELF: Final = {f"self_attention.{ours}": f".self_attn.{theirs}" for ours, theirs in _ATTENTION.items()}
+_IN_ENCODER: Final = {**_SELF, "self_attention_residual.norm": ".self_attn_layer_norm", **_FEED_FORWARD}
+_NAMES: Final = Names(
+    encoder="encoder.layers.{}",
+    decoder="decoder.layers.{}",
+    in_encoder=_IN_ENCODER,
+    in_decoder={
+        **_IN_ENCODER,
+        **{f"cross_attention.{ours}": f".encoder_attn.{theirs}" for ours, theirs in _ATTENTION.items()},
+        "cross_attention_residual.norm": ".encoder_attn_layer_norm",
+    },
+    whole={
+        "embedding": "decoder.embed_tokens",
+        "source_embedding": "encoder.embed_tokens",
+        "projection": "decoder.output_projection",
+        "encoder_positions.table": "encoder.embed_positions",
+        "decoder_positions.table": "decoder.embed_positions",
+        "encoder_positions.norm": "encoder.layernorm_embedding",
+        "decoder_positions.norm": "decoder.layernorm_embedding",
+        "encoder_norm": "encoder.layer_norm",
+        "decoder_norm": "decoder.layer_norm",
+    },
+)
+_BEGIN, _PAD, _END, _UNKNOWN = range(4)
+_FIRST_POSITION: Final = _PAD + 1  # what is padded has position 1
+_EPSILON: Final = 1e-5
+
+
+def read_fairseq(checkpoint: Path, codes: Path | None = None) -> Bundle:
+    """The model of a checkpoint, with the dictionaries that lie beside it (``dict.SOURCE.txt``, ``dict.TARGET.txt``).
+
+    Text is cut by the merges of ``codes``, or of the file of BPE codes beside the checkpoint; it comes with spaces
+    around punctuation, as the model's training text did.
+
+    Its decoder begins with the end symbol, so our begin symbol is a copy of it; its own begin symbol, which it never
+    reads and could write, is a symbol without text.
+
+    Raises:
+        BadInputError: A file is missing or damaged, asks for a class that is no part of a model, or the model is one
+            that ours cannot say, which is named.
+    """
+    stored = load_checkpoint(checkpoint, _ALLOWED)
+    if not isinstance(stored, Mapping) or "model" not in stored:
+        raise BadInputError(f"{checkpoint}: no checkpoint of fairseq: it has no 'model'")
+    options = _options(stored, checkpoint)
+    _refuse_unsayable(options, checkpoint)
+    weights = tensors_of(stored["model"], checkpoint)
+    weights = _modernize(weights)
+    sides = _read_sides(options, checkpoint.parent, codes)
+    tied = _drop_equal(weights, "decoder.output_projection.weight", "decoder.embed_tokens.weight")
+    shared = sides.tokenizers.shared and _drop_equal(
+        weights, "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"
+    )
+    values = _settings(weights, options, checkpoint) | {"tied_projection": tied}
+    model = convert(weights, _NAMES, values, sides, checkpoint, shared=shared)
+    generation = GenerationConfig(
+        beam_size=5, length_penalty=1.0, length_penalty_kind="marian", stopping="full_beam", max_length=200
+    )
+    return Bundle(model, sides.tokenizers, generation)
+
+
+def _options(stored: Mapping[str, object], path: Path) -> dict[str, Any]:
+    """Its options by name, wherever it keeps them: ``args`` until 2020, ``cfg`` since."""
+    options: dict[str, Any] = {}
+    sections = [stored.get("args")]
+    if isinstance(configuration := stored.get("cfg"), Mapping):
+        sections += [configuration.get("task"), configuration.get("model")]
+    for section in sections:
+        values = vars(section) if isinstance(section, StandIn) else section
+        for name, value in values.items() if isinstance(values, Mapping) else ():
+            if isinstance(value, Mapping):
+                options |= {f"{name}_{inner}": each for inner, each in value.items()}
+            else:
+                options[str(name)] = value
+    if not options:
+        raise BadInputError(f"{path}: no checkpoint of fairseq: it has neither 'args' nor 'cfg'")
+    return options
+
+
+def _refuse_unsayable(options: Mapping[str, Any], path: Path) -> None:
+    architecture = options.get("arch") or options.get("_name") or "transformer"
+    if not str(architecture).startswith("transformer") or "_lm" in str(architecture):
+        raise BadInputError(
+            f"{path}: a model of fairseq's architecture {architecture!r}: only encoder-decoder transformers can be read"
+        )
+    for name in _UNSAYABLE:
+        if options.get(name):
+            raise BadInputError(f"{path}: {name} = {options[name]!r}: fairseq can do so, and no model of ours can")
+    for one, other in (
+        ("encoder_normalize_before", "decoder_normalize_before"),
+        ("encoder_learned_pos", "decoder_learned_pos"),
+        ("encoder_attention_heads", "decoder_attention_heads"),
+    ):
+        if options.get(one) != options.get(other):
+            raise BadInputError(
+                f"{path}: {one} = {options.get(one)!r}, {other} = {options.get(other)!r}: ours has one for both"
+            )
+    if options.get("activation_fn", "relu") not in _ACTIVATIONS:
+        raise BadInputError(f"{path}: activation_fn = {options['activation_fn']!r}: no model of ours has it")
+
+
+def _read_sides(options: Mapping[str, Any], folder: Path, codes: Path | None) -> Sides:
+    """The dictionaries of both languages."""
+    codes = find_codes(folder) if codes is None else codes
+    languages = [options.get("source_lang"), options.get("target_lang")]
+    for language in languages:
+        if not isinstance(language, str) or not re.fullmatch(r"[\w.-]+", language):
+            raise BadInputError(f"{folder}: the checkpoint names no languages, by which dictionaries are found")
+    places = (folder / f"dict.{languages[0]}.txt", folder / f"dict.{languages[1]}.txt")
+    return Sides.of(_read_dictionary(places[0]), _read_dictionary(places[1]), (codes, codes), places)
+
+
+def _read_dictionary(path: Path) -> Vocabulary:
+    """A symbol and its count on each line, behind the four that every dictionary begins with."""
+    # Its own begin symbol is no text, and ours has that name.
+    names = ["<bos>", "<pad>", "</s>", "<unk>"]
+    for number, line in enumerate(read_lines(path), 1):
+        symbol, _, count = line.rstrip().rpartition(" ")
+        if not symbol or not count.lstrip("-").isdecimal():
+            raise BadInputError(f"{path}:{number}: a symbol and its count belong here")
+        names.append(symbol)
+    return Vocabulary(tuple(names), pad=_PAD, begin=_END, end=_END, unknown=_UNKNOWN, special=(_BEGIN,))
+
+
+def _settings(weights: Mapping[str, Tensor], options: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Our settings of it, without what follows from its vocabularies: sizes as its weights have them."""
+    first = shape_of(weights, "decoder.layers.0.fc1.weight", path)
+    pre, learned = bool(options.get("encoder_normalize_before")), bool(options.get("encoder_learned_pos"))
+    rates = {name: options.get(name, 0.0) for name in ("dropout", "attention_dropout", "activation_dropout")}
+    for side in ("encoder", "decoder") if pre else ():
+        if f"{side}.layer_norm.weight" not in weights:
+            raise BadInputError(f"{path}: pre-norm layers without a norm behind its {side}: no model of ours has them")
+    if options.get("no_scale_embedding"):
+        raise BadInputError(f"{path}: no_scale_embedding = True: no model of ours has it")
+    return {
+        "encoder_layers": count_layers(weights, "encoder.layers."),
+        "decoder_layers": count_layers(weights, "decoder.layers."),
+        "d_model": first[1],
+        "d_ff": first[0],
+        "heads": options.get("encoder_attention_heads"),
+        "attention_bias": "decoder.layers.0.self_attn.q_proj.bias" in weights,
+        "activation": _ACTIVATIONS[options.get("activation_fn", "relu")],
+        "norm": "pre" if pre else "post",
+        "norm_epsilon": _EPSILON,
+        "embedding_norm": "decoder.layernorm_embedding.weight" in weights,
+        "label_smoothing": options.get("label_smoothing", 0.0),
+        **{name: rate if isinstance(rate, float) else 0.0 for name, rate in rates.items()},
+        **_positions(weights, options, learned=learned),
+    }
+
+
+def _positions(weights: Mapping[str, Tensor], options: Mapping[str, Any], *, learned: bool) -> dict[str, Any]:
+    if options.get("no_token_positional_embeddings"):
+        return {"positions": "none"}
+    if learned:
+        return {"positions": "learned", "max_positions": len(weights["decoder.embed_positions.weight"])}
+    return {
+        "positions": "sinusoidal",
+        "sinusoid_layout": "concatenated",
+        "sinusoid_range": "closed",
+        "sinusoid_start": _FIRST_POSITION,
+    }
+
+
+def _modernize(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights as its newest version names them, without what is no weight."""
+    modern: dict[str, Tensor] = {}
+    for name, tensor in weights.items():
+        name = re.sub(r"(encoder\.layers\.\d+)\.layer_norms\.(\d)", _renamed_norm, name)
+        name = re.sub(r"(decoder\.layers\.\d+)\.layer_norms\.(\d)", _renamed_norm, name)
+        if name.endswith((".version", "._float_tensor", ".embed_positions.weights")):
+            continue
+        if name.endswith((".in_proj_weight", ".in_proj_bias")):
+            place, _, kind = name.rpartition(".in_proj_")
+            parts = zip("qkv", tensor.chunk(3), strict=False)
+            modern |= {f"{place}.{letter}_proj.{kind}": part for letter, part in parts}
+        elif name.endswith(".embed_positions.weight"):
+            modern[name] = tensor[_FIRST_POSITION:]
+        else:
+            modern["decoder.output_projection.weight" if name == "decoder.embed_out" else name] = tensor
+    return modern
+
+
+def _renamed_norm(found: re.Match[str]) -> str:
+    layer, number = found.groups()
+    names = ["self_attn_layer_norm", "final_layer_norm"]
+    names[1:1] = ["encoder_attn_layer_norm"] if layer.startswith("decoder") else []
+    return f"{layer}.{names[int(number)]}" if int(number) < len(names) else found.group()
+
+
+def _drop_equal(weights: dict[str, Tensor], name: str, other: str) -> bool:
+    """Whether two matrices are one, and then only the second is left; one that is not stored is the other."""
+    if name in weights and other in weights:
+        if weights[name].shape != weights[other].shape or not torch.equal(weights[name], weights[other]):
+            return False
+        del weights[name]
+    return True

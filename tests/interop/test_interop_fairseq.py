@@ -1,0 +1,248 @@
+"""fairseq's models compute here what plain functions make of their weights; its port is in ``tests/oracle``."""
+
+import argparse
+import re
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from tests.plain_transformer import (
+    D_MODEL,
+    DECODER_LAYERS,
+    ENCODER_LAYERS,
+    HEADS,
+    SOURCES,
+    TARGETS,
+    Plain,
+    our_logits,
+    plain_logits,
+    random_weights,
+    sinusoid_table,
+)
+from transduce.config import BadInputError
+from transduce.interop.fairseq import read_fairseq
+
+OPTIONS = {
+    "arch": "transformer_iwslt_de_en",
+    "source_lang": "de",
+    "target_lang": "en",
+    "encoder_attention_heads": HEADS,
+    "decoder_attention_heads": HEADS,
+    "encoder_normalize_before": False,
+    "decoder_normalize_before": False,
+    "dropout": 0.3,
+    "activation_fn": "relu",
+    "task": "translation",
+}
+SUBLAYERS = {
+    "self": ("self_attn", "self_attn_layer_norm"),
+    "cross": ("encoder_attn", "encoder_attn_layer_norm"),
+    "ffn": ("", "final_layer_norm"),
+}
+MAPS = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "out_proj", "1": "fc1", "2": "fc2"}
+# A source and a target by fairseq's ids: </s> is 2, and the target begins with it.
+SOURCE, TARGET = [5, 16, 9, 4, 2], [2, 22, 7, 7, 11]
+
+
+def fairseq_name(name):
+    """A weight's name as its state dict has it."""
+    embeddings = {
+        "source": "encoder.embed_tokens.weight",
+        "target": "decoder.embed_tokens.weight",
+        "output": "decoder.output_projection.weight",
+    }
+    if name in embeddings:
+        return embeddings[name]
+    if found := re.fullmatch(r"(\w+)\.(\d)\.(self|cross|ffn)\.(\w+)\.(weight|bias)", name):
+        side, number, sublayer, part, kind = found.groups()
+        module, norm = SUBLAYERS[sublayer]
+        inner = norm if part == "norm" else f"{module}.{MAPS[part]}".lstrip(".")
+        return f"{side}.layers.{number}.{inner}.{kind}"
+    return name.replace(".embedding_norm", ".layernorm_embedding").replace("er.norm", "er.layer_norm")
+
+
+def state_dict(weights, *, pre=False, version=3.0):
+    state = {fairseq_name(name): tensor for name, tensor in weights.items()}
+    state |= {f"{side}.version": torch.tensor([version]) for side in ("encoder", "decoder")}
+    state |= {f"{side}.embed_positions._float_tensor": torch.zeros(1) for side in ("encoder", "decoder")}
+    return state if pre else {name: each for name, each in state.items() if not re.match(r"\w+\.layer_norm\.", name)}
+
+
+def write(folder, state, shared=False, **options):
+    """A checkpoint with its dictionaries, whose first four symbols every dictionary has without a line."""
+    sizes = {"de": TARGETS if shared else SOURCES, "en": TARGETS}
+    for language, size in sizes.items():
+        prefix = "en" if shared else language
+        lines = [f"{prefix}{number} {size - number}\n" for number in range(size - 4)]
+        (folder / f"dict.{language}.txt").write_text("".join(lines))
+    path = folder / "checkpoint_best.pt"
+    torch.save({"args": argparse.Namespace(**(OPTIONS | options)), "model": state, "extra_state": {"epoch": 7}}, path)
+    return path
+
+
+def ours(number):
+    """Our id of one of fairseq's: <s> 0, <pad> 1, </s> 2, <unk> 3 are 4, 0, 2, 3 here, and all others the same."""
+    return {0: 4, 1: 0, 2: 2, 3: 3}.get(number, number + 1)
+
+
+def check(path, expected):
+    bundle = read_fairseq(path)
+    found = our_logits(bundle, [ours(each) for each in SOURCE], [1, *(ours(each) for each in TARGET[1:])])
+    torch.testing.assert_close(found[:, [ours(each) for each in range(TARGETS)]], expected, atol=2e-5, rtol=1e-5)
+    # The copy of the end symbol that the decoder begins with has no share of the probabilities.
+    assert found[:, 1].max() < -50
+    assert (bundle.config.dropout, bundle.config.norm_epsilon) == (0.3, 1e-5)
+    assert (bundle.generation.beam_size, bundle.generation.length_penalty_kind) == (5, "marian")
+    return bundle
+
+
+FAIRSEQ_POSITIONS = sinusoid_table(9, closed=True, start=2)
+
+
+@pytest.mark.parametrize("pre", [False, True])
+@pytest.mark.parametrize("version", [3.0, 2.0])
+def test_either_place_of_norms_and_one_matrix_for_all(tmp_path, pre, version):
+    weights = random_weights(shared=True, tied=True, embedding_norm=True)
+    state = state_dict(weights, pre=pre, version=version)
+    path = write(tmp_path, state, shared=True, encoder_normalize_before=pre, decoder_normalize_before=pre)
+    bundle = check(path, plain_logits(Plain(pre=pre), weights, FAIRSEQ_POSITIONS, SOURCE, TARGET))
+    assert bundle.tokenizers.shared
+    assert bundle.config.source_vocab_size is None
+    assert bundle.config.tied_projection
+
+
+@pytest.mark.parametrize(
+    ("name", "activation"),
+    [
+        ("gelu", F.gelu),
+        ("gelu_accurate", lambda x: F.gelu(x, approximate="tanh")),
+        ("gelu_fast", lambda x: F.gelu(x, approximate="tanh")),
+        ("swish", F.silu),
+    ],
+)
+def test_activations(tmp_path, name, activation):
+    weights = random_weights(tied=True)
+    path = write(tmp_path, state_dict(weights), activation_fn=name)
+    check(path, plain_logits(Plain(activation=activation), weights, FAIRSEQ_POSITIONS, SOURCE, TARGET))
+
+
+def test_an_old_one(tmp_path):
+    """Before 2019: the maps of an attention in one matrix, norms by number, the output's matrix without a module."""
+    weights = random_weights()
+    state = state_dict(weights)
+    for side, layers in (("encoder", ENCODER_LAYERS), ("decoder", DECODER_LAYERS)):
+        for number in range(layers):
+            layer = f"{side}.layers.{number}"
+            for attention in ("self_attn", "encoder_attn")[: 1 + (side == "decoder")]:
+                for kind in ("weight", "bias"):
+                    parts = [state.pop(f"{layer}.{attention}.{letter}_proj.{kind}") for letter in "qkv"]
+                    state[f"{layer}.{attention}.in_proj_{kind}"] = torch.cat(parts)
+            names = ["self_attn_layer_norm", *(["encoder_attn_layer_norm"] * (side == "decoder")), "final_layer_norm"]
+            for place, name in enumerate(names):
+                for kind in ("weight", "bias"):
+                    state[f"{layer}.layer_norms.{place}.{kind}"] = state.pop(f"{layer}.{name}.{kind}")
+    state["decoder.embed_out"] = state.pop("decoder.output_projection.weight")
+    state["encoder.embed_positions.weights"] = torch.zeros(7, D_MODEL)
+    check(write(tmp_path, state), plain_logits(Plain(), weights, FAIRSEQ_POSITIONS, SOURCE, TARGET))
+
+
+def test_learned_positions_begin_behind_those_of_padding(tmp_path):
+    weights, table = random_weights(), 0.3 * torch.randn(2 + 11, D_MODEL, generator=torch.Generator().manual_seed(2))
+    state = state_dict(weights) | {f"{side}.embed_positions.weight": table for side in ("encoder", "decoder")}
+    path = write(tmp_path, state, encoder_learned_pos=True, decoder_learned_pos=True)
+    bundle = check(path, plain_logits(Plain(), weights, table[2:], SOURCE, TARGET))
+    assert bundle.config.max_positions == 11
+
+
+def test_no_positions(tmp_path):
+    weights = random_weights()
+    path = write(tmp_path, state_dict(weights), no_token_positional_embeddings=True)
+    check(path, plain_logits(Plain(), weights, torch.zeros(9, D_MODEL), SOURCE, TARGET))
+
+
+def test_options_as_its_newer_versions_keep_them(tmp_path):
+    weights = random_weights()
+    path = write(tmp_path, state_dict(weights))
+    model = {name: each for name, each in OPTIONS.items() if not name.endswith("_lang") and name != "arch"}
+    task = {"_name": "translation", "source_lang": "de", "target_lang": "en"}
+    model["_name"] = "transformer_wmt_en_de"
+    torch.save({"args": None, "cfg": {"model": model, "task": task}, "model": state_dict(weights)}, path)
+    check(path, plain_logits(Plain(), weights, FAIRSEQ_POSITIONS, SOURCE, TARGET))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"arch": "fconv"}, "architecture 'fconv'"),
+        ({"arch": "transformer_lm_big"}, "architecture 'transformer_lm_big'"),
+        ({"adaptive_softmax_cutoff": [4, 9]}, "adaptive_softmax_cutoff"),
+        ({"encoder_normalize_before": True}, "decoder_normalize_before"),
+        ({"decoder_attention_heads": 4}, "decoder_attention_heads = 4"),
+        ({"activation_fn": "tanh"}, "activation_fn = 'tanh'"),
+        ({"encoder_attention_heads": 3, "decoder_attention_heads": 3}, "heads = 3 does not divide d_model = 20"),
+        ({"encoder_attention_heads": None, "decoder_attention_heads": None}, "heads = None"),
+        ({"source_lang": None}, "names no languages"),
+        ({"source_lang": "../../etc/passwd"}, "names no languages"),
+        ({"source_lang": "fr"}, r"dict\.fr\.txt: no such file"),
+    ],
+)
+def test_what_ours_cannot_say_is_refused_by_name(tmp_path, options, message):
+    path = write(tmp_path, state_dict(random_weights()), **options)
+    with pytest.raises(BadInputError, match=message):
+        read_fairseq(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"encoder.layers.1.fc1.weight": None}, r"encoder\.layers\.1\.fc1\.weight is missing"),
+        ({"encoder.layers.0.conv.weight": torch.ones(3)}, r"encoder\.layers\.0\.conv\.weight among the weights"),
+        ({"encoder.layers.1.fc2.bias": torch.ones(3)}, r"shape \(3,\) where the settings ask for \(20,\)"),
+        ({"encoder.layers.1.fc2.bias": torch.full((20,), torch.nan)}, "no finite numbers"),
+        ({"decoder.layers.2.fc1.weight": torch.ones(1).expand(28, 20)}, "of which less is stored"),
+        ({"decoder.embed_tokens.weight": torch.ones(24, 20)}, "shape"),
+    ],
+)
+def test_damaged_weights(tmp_path, change, message):
+    state = {name: each for name, each in (state_dict(random_weights()) | change).items() if each is not None}
+    with pytest.raises(BadInputError, match=message):
+        read_fairseq(write(tmp_path, state))
+
+
+@pytest.mark.parametrize("line", ["low", "low many", "", "x 1\ny"])
+def test_a_damaged_dictionary(tmp_path, line):
+    path = write(tmp_path, state_dict(random_weights()))
+    with (tmp_path / "dict.de.txt").open("a") as stream:
+        stream.write(f"{line}\n")
+    with pytest.raises(BadInputError, match=r"dict\.de\.txt:\d+: a symbol and its count"):
+        read_fairseq(path)
+
+
+def test_parts_of_words_need_the_merges(tmp_path):
+    path = write(tmp_path, state_dict(random_weights()))
+    names = ["low@@", "er</w>", *(f"w{number}" for number in range(SOURCES - 6))]
+    (tmp_path / "dict.de.txt").write_text("".join(f"{name} 1\n" for name in names))
+    with pytest.raises(BadInputError, match=r"dict\.de\.txt: it has parts of words \(low@@\)"):
+        read_fairseq(path)
+
+
+def test_words_are_cut_by_the_merges(tmp_path):
+    """What the merges make and the dictionary lacks is unknown to the model: such symbols have that row."""
+    weights = random_weights(shared=True, tied=True)
+    path = write(tmp_path, state_dict(weights), shared=True)
+    names = ["l@@", "o@@", "w", "e@@", "r", "low", "lo@@", *(f"x{number}" for number in range(TARGETS - 4 - 7))]
+    for language in ("de", "en"):
+        (tmp_path / f"dict.{language}.txt").write_text("".join(f"{name} 1\n" for name in names))
+    (tmp_path / "bpecodes").write_text("#version: 0.2\nl o\nlo w</w>\ne r</w>\n")
+    bundle = read_fairseq(path)
+    tokenizer = bundle.tokenizers.source
+    ids = tokenizer.encode(["low lower we"])[0]
+    # "er" is made by the merges and not in the dictionary; nor is "w@@", which no merge makes.
+    assert tokenizer.tokens(ids) == ["low</w>", "lo", "<unk>", "er</w>", "<unk>", "<unk>"]
+    assert ids[3] == TARGETS + 1
+    embedded = bundle.model.embedding.weight
+    assert torch.equal(embedded[ids[3]], weights["target"][3])
+    assert tokenizer.decode([tokenizer.encode(["low low"])[0]]) == ["low low"]
+    found = our_logits(bundle, [ids[3], 2], [1])
+    assert found[0, TARGETS + 1] < -50
