@@ -1,4 +1,4 @@
-"""A Transformer in PyTorch's own functions alone, over weights by name: what other libraries' formats are compared with.
+"""A Transformer in PyTorch's own functions, over weights by name: what other libraries' formats are compared with.
 
 Its names are nobody's: a test lays the weights out as a format has them, and compares what ours computes.
 """
@@ -61,7 +61,7 @@ def random_weights(
                 place = f"{side}.{number}.{sublayer}"
                 norms.append(f"{place}.norm")
                 maps = {"1": (D_FF, D_MODEL), "2": (D_MODEL, D_FF), **({"gate": (D_FF, D_MODEL)} if gated else {})}
-                for name, shape in maps.items() if sublayer == "ffn" else ((each, (D_MODEL, D_MODEL)) for each in "qkvo"):
+                for name, shape in (maps if sublayer == "ffn" else dict.fromkeys("qkvo", (D_MODEL, D_MODEL))).items():
                     weights[f"{place}.{name}.weight"] = draw(*shape)
                     if bias:
                         weights[f"{place}.{name}.bias"] = draw(shape[0])
@@ -83,17 +83,19 @@ def plain_logits(
         joined = None if biases[0] is None else torch.cat([each for each in biases[:3] if each is not None])
         mask = torch.ones(len(x), len(memory), dtype=torch.bool).triu(1) if causal else None
         result, _ = F.multi_head_attention_forward(
-            *(each.unsqueeze(1) for each in (x, memory, memory)),
+            x.unsqueeze(1),
+            memory.unsqueeze(1),
+            memory.unsqueeze(1),
             D_MODEL,
             HEADS,
             torch.cat([weights[f"{name}.{each}.weight"] for each in "qkv"]),
             joined,
-            None,
-            None,
-            False,
-            0.0,
-            weights[f"{name}.o.weight"],
-            biases[3],
+            bias_k=None,
+            bias_v=None,
+            add_zero_attn=False,
+            dropout_p=0.0,
+            out_proj_weight=weights[f"{name}.o.weight"],
+            out_proj_bias=biases[3],
             attn_mask=mask,
         )
         return result.squeeze(1)
@@ -141,7 +143,8 @@ def sinusoid_table(length: int, *, closed: bool = False, interleaved: bool = Fal
 
 @torch.no_grad()
 def our_logits(bundle, source: list[int], target: list[int]) -> Tensor:
-    """What ours computes, by our ids; the source ends with the end symbol, and the target begins with the begin symbol."""
+    """What ours computes, by our ids: the source's end symbol and the target's begin symbol are among them."""
     sides = [Tokens(torch.tensor([ids]), torch.tensor([len(ids)])) for ids in (source, target)]
     model = bundle.model
-    return model.project(model.decode(model.encode(sides[0]), sides[1]).hidden)
+    logits: Tensor = model.project(model.decode(model.encode(sides[0]), sides[1]).hidden)
+    return logits

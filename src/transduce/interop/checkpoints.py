@@ -149,7 +149,9 @@ def _check_old(stream: IO[bytes], path: Path, size: int, allowed: Allowed) -> No
         # Among the numbers of the content are the storages' lengths; no honest one is as large.
         sizes = [value for name, value in operations if name in ("BININT", "LONG1") and isinstance(value, int)]
         if number and max(sizes, default=0) > max(size, 2**31):
-            raise BadInputError(f"{path}: damaged checkpoint: it asks for {max(sizes):,} numbers and has {size:,} bytes")
+            raise BadInputError(
+                f"{path}: damaged checkpoint: it asks for {max(sizes):,} numbers and has {size:,} bytes"
+            )
 
 
 def _operations(stream: IO[bytes], path: Path) -> Iterator[tuple[str, object]]:

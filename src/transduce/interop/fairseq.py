@@ -14,7 +14,6 @@ from transduce.config.model import Activation
 from transduce.interop.checkpoints import StandIn, load_checkpoint, stand_ins, tensors_of
 from transduce.interop.filling import Names, convert, count_layers, shape_of
 from transduce.interop.vocabularies import Sides, Vocabulary, find_codes, read_lines
-from transduce.text import TokenizerPair
 
 # Beside the weights it keeps its options, and how far the training was.
 _ALLOWED: Final = stand_ins(
@@ -55,7 +54,7 @@ _UNSAYABLE: Final = (
     "scale_heads",
     "scale_resids",
 )
-# How ours calls what stands in front of the weights' names, when a model was one part of something larger.
+# What it calls the modules of a layer, by what we call them.
 _ATTENTION: Final = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
 _FEED_FORWARD: Final = {
     "feed_forward.inner": ".fc1",
@@ -229,9 +228,8 @@ def _positions(weights: Mapping[str, Tensor], options: Mapping[str, Any], *, lea
 def _modernize(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The weights as its newest version names them, without what is no weight."""
     modern: dict[str, Tensor] = {}
-    for name, tensor in weights.items():
-        name = re.sub(r"(encoder\.layers\.\d+)\.layer_norms\.(\d)", _renamed_norm, name)
-        name = re.sub(r"(decoder\.layers\.\d+)\.layer_norms\.(\d)", _renamed_norm, name)
+    for stored, tensor in weights.items():
+        name = re.sub(r"((?:encoder|decoder)\.layers\.\d+)\.layer_norms\.(\d)", _renamed_norm, stored)
         if name.endswith((".version", "._float_tensor", ".embed_positions.weights")):
             continue
         if name.endswith((".in_proj_weight", ".in_proj_bias")):

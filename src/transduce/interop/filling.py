@@ -94,19 +94,15 @@ def rename(weights: Mapping[str, Tensor], config: TransformerConfig, names: Name
         BadInputError: One is missing, or there are some that the model has no place for.
     """
     places = {ours: names.find(ours) for ours in build_without_storage(config).state_dict()}
-    for ours, theirs in places.items():
+    for theirs in places.values():
         if theirs not in weights:
             raise BadInputError(f"{path}: {theirs} is missing among the weights: the file is damaged, or not whole")
     if left := sorted(weights.keys() - set(places.values())):
-        raise BadInputError(
-            f"{path}: {left[0]} among the weights ({len(left)} such): a part that no model of ours has"
-        )
+        raise BadInputError(f"{path}: {left[0]} among the weights ({len(left)} such): a part that no model of ours has")
     return {ours: weights[theirs] for ours, theirs in places.items()}
 
 
-def renumber(
-    weights: Mapping[str, Tensor], source: Renumbering, target: Renumbering, path: Path
-) -> dict[str, Tensor]:
+def renumber(weights: Mapping[str, Tensor], source: Renumbering, target: Renumbering, path: Path) -> dict[str, Tensor]:
     """The same weights, under our names, with the symbols of both vocabularies in our order.
 
     Where ours has symbols that the other model has not, the logits have a bias, which they may not have had.
