@@ -1,5 +1,6 @@
 """Other libraries' model formats."""
 
 from transduce.interop.ctranslate2 import export_ctranslate2
+from transduce.interop.fairseq import read_fairseq
 
-__all__ = ["export_ctranslate2"]
+__all__ = ["export_ctranslate2", "read_fairseq"]
