@@ -4,21 +4,16 @@ import json
 import sys
 
 import pytest
-import tokenizers
-import torch
 
-from transduce.bundle import Bundle
+from tests.random_bundle import random_bundle
 from transduce.cli import main
-from transduce.config import BadInputError, GenerationConfig, TransduceError, TransformerConfig
+from transduce.config import BadInputError, TransduceError
 from transduce.inference import Engine, load
 from transduce.interop import export_ctranslate2
-from transduce.models import build
-from transduce.text import Tokenizer, TokenizerPair
-from transduce.text.tokenizer import SPECIAL_SYMBOLS
+from transduce.text import Tokenizer
 
 pytest_plugins = ["model_variants", "tiny_run"]
 
-SIZES = {"encoder_layers": 2, "decoder_layers": 3, "d_model": 20, "d_ff": 28, "heads": 5, "vocab_size": 31}
 # The variants of a small model, by name.
 SAYABLE = [
     "post",
@@ -72,29 +67,6 @@ def ctranslate2():
     return pytest.importorskip("ctranslate2", reason="CTranslate2 is missing: pip install 'transduce[interop]'")
 
 
-def words(count):
-    """A tokenizer of so many symbols: the special ones and invented words."""
-    symbols = [*SPECIAL_SYMBOLS, *(f"w{number}" for number in range(4, count))]
-    return Tokenizer(
-        tokenizers.Tokenizer(
-            tokenizers.models.WordLevel({symbol: index for index, symbol in enumerate(symbols)}, unk_token="<unk>")
-        )
-    )
-
-
-def bundle(**changes):
-    """A random model: no scale is one, and no shift is zero."""
-    torch.manual_seed(11)
-    config = TransformerConfig(**{**SIZES, **changes})
-    model = build(config).eval()
-    for name, parameter in model.named_parameters():
-        if "norm" in name or "bias" in name:
-            torch.nn.init.normal_(parameter, mean=float("weight" in name), std=0.3)
-    target = words(config.vocab_size)
-    source = target if config.source_vocab_size is None else words(config.source_vocab_size)
-    return Bundle(model, TokenizerPair(source, target), GenerationConfig())
-
-
 def runtime(ctranslate2, folder):
     return ctranslate2.Translator(str(folder), compute_type="float32", inter_threads=1, intra_threads=1)
 
@@ -102,7 +74,7 @@ def runtime(ctranslate2, folder):
 @pytest.mark.parametrize("name", [*SAYABLE, *MORE])
 def test_every_symbol_has_the_same_probability(ctranslate2, variants, tmp_path, name):
     changes = (variants | MORE)[name]
-    ours = bundle(**changes)
+    ours = random_bundle(**changes)
     export_ctranslate2(ours, tmp_path / "out")
     sides = (ours.tokenizers.source, SOURCES), (ours.tokenizers.target, TARGETS)
     scored = runtime(ctranslate2, tmp_path / "out").score_batch(
@@ -117,7 +89,7 @@ def test_every_symbol_has_the_same_probability(ctranslate2, variants, tmp_path, 
 def test_what_it_cannot_express_is_refused_by_name(variants, tmp_path, name):
     changes = variants[name]
     with pytest.raises(BadInputError, match="CTranslate2 cannot express") as refused:
-        export_ctranslate2(bundle(**changes), tmp_path / "out")
+        export_ctranslate2(random_bundle(**changes), tmp_path / "out")
     assert any(f"{field} = {value!r}" in str(refused.value) for field, value in changes.items())
     assert not any(tmp_path.iterdir())
 
@@ -164,6 +136,7 @@ def test_the_directory_is_complete(exported):
         "model.bin",
         "shared_vocabulary.json",
         "tokenizer.json",
+        "certificate.json",
     }
     config = json.loads((exported / "config.json").read_text())
     assert config["add_source_eos"] is True
@@ -174,7 +147,7 @@ def test_the_directory_is_complete(exported):
 
 
 def test_two_vocabularies_have_a_file_each(ctranslate2, tmp_path):
-    export_ctranslate2(bundle(source_vocab_size=37), tmp_path / "out")
+    export_ctranslate2(random_bundle(source_vocab_size=37), tmp_path / "out")
     sizes = {
         side: len(json.loads((tmp_path / "out" / f"{side}_vocabulary.json").read_text()))
         for side in ("source", "target")
@@ -186,11 +159,11 @@ def test_nothing_is_overwritten(tmp_path):
     (tmp_path / "notes").write_text("mine")
     for path in (tmp_path, tmp_path / "notes"):
         with pytest.raises(BadInputError, match="exists and is not empty"):
-            export_ctranslate2(bundle(), path)
+            export_ctranslate2(random_bundle(), path)
     assert (tmp_path / "notes").read_text() == "mine"
 
 
 def test_a_missing_library_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     with pytest.raises(TransduceError, match=r"pip install 'transduce\[interop\]'"):
-        export_ctranslate2(bundle(), tmp_path / "out")
+        export_ctranslate2(random_bundle(), tmp_path / "out")

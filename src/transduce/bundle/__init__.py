@@ -7,6 +7,7 @@ from transduce.bundle.directory import (
     load_bundle,
     load_settings,
     save_bundle,
+    weights_file,
 )
 from transduce.bundle.shortlist import load_shortlist, save_shortlist
 from transduce.bundle.weights import load_weights, read_tensors, save_tensors
@@ -23,4 +24,5 @@ __all__ = [
     "save_bundle",
     "save_shortlist",
     "save_tensors",
+    "weights_file",
 ]

@@ -84,6 +84,15 @@ def load_bundle(path: Path) -> Bundle:
     return Bundle(model.eval(), tokenizers, generation)
 
 
+def weights_file(path: Path) -> Path:
+    """Where the weights of ``load_bundle``'s model are.
+
+    Raises:
+        BadInputError: ``path`` is no model or run directory.
+    """
+    return find_model(path) / WEIGHTS
+
+
 def load_settings(path: Path) -> tuple[ModelConfig, GenerationConfig]:
     """What the model of ``load_bundle`` is and how it writes, without its weights.
 

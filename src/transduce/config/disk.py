@@ -5,6 +5,8 @@ What is written lies in memory until it is flushed, and a name (a new one, a cha
 
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -53,3 +55,17 @@ def replace_directory(finished: Path, path: Path) -> None:
     finished.rename(path)
     flush(path.parent)
     shutil.rmtree(older, ignore_errors=True)
+
+
+@contextmanager
+def whole_directory(path: Path) -> Iterator[Path]:
+    """A new folder to write to, which takes the name ``path`` when the block ends, and is gone where it fails."""
+    unfinished = path.with_name(f"{path.name}.unproven")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    try:
+        yield unfinished
+        flush_folder(unfinished)
+        replace_directory(unfinished, path)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)

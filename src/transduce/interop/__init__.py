@@ -1,6 +1,18 @@
-"""Other libraries' model formats."""
+"""Other libraries' model formats, and the proof that they compute the same."""
 
+from transduce.interop.certificate import Certificate, certify
 from transduce.interop.ctranslate2 import export_ctranslate2
+from transduce.interop.ctranslate2_reference import open_ctranslate2
 from transduce.interop.fairseq import read_fairseq
+from transduce.interop.reference import Reference
+from transduce.interop.sentences import SENTENCES
 
-__all__ = ["export_ctranslate2", "read_fairseq"]
+__all__ = [
+    "SENTENCES",
+    "Certificate",
+    "Reference",
+    "certify",
+    "export_ctranslate2",
+    "open_ctranslate2",
+    "read_fairseq",
+]

@@ -1,0 +1,49 @@
+"""What a model is compared with: the same model in another library."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from jaxtyping import Float
+from torch import Tensor
+
+Ids = list[int]
+Pair = tuple[Ids, Ids]  # a source and a target, without begin and end symbols
+
+
+class Reference(Protocol):
+    """The same model in another library. Ids are numbered as ours are, and come without begin and end symbols."""
+
+    @property
+    def name(self) -> str:
+        """What people call it, such as ``CTranslate2``."""
+        ...
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """The libraries that compute it."""
+        ...
+
+    @property
+    def weights(self) -> Sequence[Path]:
+        """The files that hold its weights."""
+        ...
+
+    def logits(self, source: Ids, target: Ids) -> Float[Tensor, "positions vocabulary"]:
+        """Those of each symbol of a known target, and of the end behind it: (target + 1, vocabulary).
+
+        In the number format in which it computes, float32 or float64: ours are computed in the same. NaN in the whole
+        column of a symbol: it has no such symbol.
+        """
+        ...
+
+    def translate(self, lines: Sequence[str], beam: int, longest: int) -> list[str]:
+        """Its translations by beam search, without a length penalty, until no open hypothesis can win any more.
+
+        Of at most ``longest`` symbols, the end counted, and without unknown symbols.
+        """
+        ...
+
+    def layers(self, source: Ids, target: Ids) -> Mapping[str, Float[Tensor, "positions model"]]:
+        """Outputs of layers for a pair, by the names of ``layer_outputs``: of all, of some, or of none."""
+        ...

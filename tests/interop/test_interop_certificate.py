@@ -1,0 +1,259 @@
+"""A certificate says that two computations are the same where they are, and where they part where they are not."""
+
+import copy
+import hashlib
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tests.random_bundle import random_bundle, words
+from transduce.bundle import Bundle, save_bundle
+from transduce.cli import main
+from transduce.config import BadInputError, GenerationConfig, RecurrentConfig, TransduceError
+from transduce.inference import Translator
+from transduce.interop import certify, ctranslate2
+from transduce.interop.layer_walk import layer_outputs
+from transduce.interop.logits import as_tokens, known_logits
+from transduce.interop.rounding import Numbers, count_terms, tolerance
+from transduce.models import build
+from transduce.text import TokenizerPair
+
+pytest_plugins = ["tiny_run"]
+
+LINES = ["w4 w17 w30 w5", "w29 w4", "w11 w12 w13 w14 w15 w16", "w7 w7 w7"]
+
+
+class Twin:
+    """Our own model as another library's: what it computes and shows can be changed."""
+
+    name, versions, weights = "Twin", {"twin": "3.1"}, ()
+
+    def __init__(self, bundle, *, shows=True, kind=torch.float32, text=str, change=lambda logits: logits):
+        self.bundle = replace(bundle, model=copy.deepcopy(bundle.model).to(kind))
+        self.shows, self.text, self.change = shows, text, change
+
+    def pair(self, *pair):
+        return as_tokens(pair, self.bundle.tokenizers.special)
+
+    def logits(self, *pair):
+        return self.change(known_logits(self.bundle.model, *self.pair(*pair)).clone())
+
+    def translate(self, lines, beam, longest):
+        generation = GenerationConfig(beam_size=beam, length_penalty_kind="none", max_length=longest - 1)
+        translator = Translator(replace(self.bundle, generation=generation), "float32")
+        return [self.text(each.text) for each in translator.translate(list(lines), first_number=None)]
+
+    def layers(self, *pair):
+        return layer_outputs(self.bundle.model, *self.pair(*pair)) if self.shows else {}
+
+
+def spoil(twin, name, factor=1.01):
+    """One number of one parameter is wrong."""
+    with torch.no_grad():
+        parameter = dict(twin.bundle.model.named_parameters())[name]
+        parameter.view(-1)[7] = parameter.view(-1)[7] * factor + 0.01
+    return twin
+
+
+@pytest.fixture(scope="module")
+def ours():
+    return random_bundle(output_bias=True)
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(b"weights")
+    return path
+
+
+class TestWhatIsTheSame:
+    def test_says_what_was_compared(self, ours, file):
+        certificate = certify(ours, Twin(ours), LINES, weights=[file])
+        assert (certificate.reference, certificate.precision, certificate.largest_difference) == ("Twin", "float32", 0)
+        assert 0 < certificate.tolerance < 1e-4
+        assert (certificate.lines, certificate.equal, certificate.differing) == (4, 4, ())
+        assert certificate.pairs == 4 + 4  # of the lines, and random ones
+        assert certificate.versions.keys() == {"transduce", "torch", "twin"}
+        assert certificate.sha256 == {
+            "transduce": {"model.safetensors": hashlib.sha256(b"weights").hexdigest()},
+            "Twin": {},
+        }
+
+    def test_is_written_as_it_is(self, ours, tmp_path):
+        certificate = certify(ours, Twin(ours), LINES, weights=[])
+        certificate.write(tmp_path)
+        read = json.loads((tmp_path / "certificate.json").read_text())
+        assert read["tolerance"] == certificate.tolerance
+        assert read["lines_per_second"].keys() == {"transduce", "Twin"}
+        first, second, *_ = certificate.describe()
+        assert "differ by at most 0 from Twin's in float32" in first
+        assert second == "translations: 4 of 4 equal, beam 4"
+
+    def test_an_architecture_without_layers_to_show(self):
+        config = RecurrentConfig(vocab_size=31, embedding_size=5, hidden_size=7, readout_size=5, attention_size=11)
+        torch.manual_seed(3)
+        bundle = Bundle(build(config).eval(), TokenizerPair.of(words(31)), GenerationConfig())
+        assert certify(bundle, Twin(bundle, shows=False), LINES, weights=[]).equal == 4
+        wrong = spoil(Twin(bundle, shows=False), "embedding.weight", 300)
+        with pytest.raises(TransduceError, match="of Transformers alone"):
+            certify(bundle, wrong, LINES, weights=[])
+
+    def test_a_model_of_few_positions(self):
+        """Sentences and random pairs that it cannot read are left out, or shorter."""
+        bundle = random_bundle(positions="learned", max_positions=5)
+        assert certify(bundle, Twin(bundle), LINES, weights=[]).lines == 3
+        with pytest.raises(BadInputError, match=r"none of 1 sentences .* \(fewer than 5 symbols\)"):
+            certify(bundle, Twin(bundle), [LINES[2], " "][:1], weights=[])
+
+
+class TestWhereTheyPart:
+    @pytest.mark.parametrize("norm", ["post", "pre"])
+    @pytest.mark.parametrize(
+        ("parameter", "place"),
+        [
+            ("decoder.1.cross_attention.value.weight", "decoder layer 2 "),
+            ("decoder.2.feed_forward.inner.bias", "decoder layer 3 "),
+            ("encoder.1.self_attention_residual.norm.weight", "encoder layer 2 "),
+            ("output_bias", "behind the last one"),
+        ],
+    )
+    def test_the_layer_is_named(self, norm, parameter, place):
+        bundle = random_bundle(norm=norm, output_bias=True)
+        with pytest.raises(TransduceError, match=place):
+            certify(bundle, spoil(Twin(bundle), parameter), LINES, weights=[])
+
+    def test_behind_pre_norm_stacks(self):
+        bundle = random_bundle(norm="pre")
+        with pytest.raises(TransduceError, match="decoder output "):
+            certify(bundle, spoil(Twin(bundle), "decoder_norm.weight"), LINES, weights=[])
+
+    def test_in_what_layers_read(self):
+        bundle = random_bundle(source_vocab_size=37, positions="learned", max_positions=40)
+        with pytest.raises(TransduceError, match="encoder input "):
+            certify(bundle, spoil(Twin(bundle), "encoder_positions.table.weight"), LINES, weights=[])
+
+    def test_another_activation_is_beyond_rounding(self):
+        """GELU and its approximation are apart by 0.0005 at most."""
+        bundle = random_bundle(activation="gelu")
+        other = random_bundle(activation="gelu_tanh")
+        with pytest.raises(TransduceError, match="they part at encoder layer 1 "):
+            certify(bundle, Twin(other), LINES, weights=[])
+
+    def test_nobody_shows_layers(self, ours):
+        wrong = spoil(Twin(ours, shows=False), "decoder.1.feed_forward.inner.bias")
+        with pytest.raises(TransduceError, match="Twin shows no layers"):
+            certify(ours, wrong, LINES, weights=[])
+
+
+class TestWhatIsADifference:
+    def test_float64_finds_what_float32_hides(self, ours):
+        def twin(kind):
+            found = Twin(ours, kind=kind)
+            with torch.no_grad():
+                found.bundle.model.decoder[0].feed_forward.inner.bias[3] += 1e-7
+            return found
+
+        assert certify(ours, twin(torch.float32), LINES, weights=[]).precision == "float32"
+        with pytest.raises(TransduceError, match="decoder layer 1 "):
+            certify(ours, twin(torch.float64), LINES, weights=[])
+
+    def test_nan_is_one_but_for_a_symbol_that_is_not_there(self, ours):
+        def lacking(logits):
+            logits[:, 1] = torch.nan
+            return logits
+
+        def damaged(logits):
+            logits[0, 9] = torch.nan
+            return logits
+
+        whole = certify(ours, Twin(ours), LINES, weights=[]).logits
+        assert certify(ours, Twin(ours, change=lacking), LINES, weights=[]).logits == whole * 30 / 31
+        with pytest.raises(TransduceError, match="logits differ by up to inf"):
+            certify(ours, Twin(ours, change=damaged), LINES, weights=[])
+        with pytest.raises(TransduceError, match="logits differ by up to inf"):
+            certify(ours, Twin(ours, change=lambda logits: logits * torch.nan), LINES, weights=[])
+
+    def test_what_is_forbidden_is_the_same_however_it_is(self, ours):
+        forbidding = copy.deepcopy(ours.model)
+        with torch.no_grad():
+            forbidding.output_bias[1] = -1e8
+
+        def forbid(logits):
+            logits[:, 1] = -torch.inf
+            return logits
+
+        bundle = replace(ours, model=forbidding)
+        assert certify(bundle, Twin(ours, change=forbid), LINES, weights=[]).tolerance < 1e-4
+
+    def test_another_vocabulary(self, ours):
+        with pytest.raises(TransduceError, match="logits differ by up to inf"):
+            certify(ours, Twin(ours, change=lambda logits: logits[:, 1:]), LINES, weights=[])
+
+    def test_other_text_from_the_same_logits(self, ours):
+        with pytest.raises(TransduceError, match="lines otherwise, though all logits are the same"):
+            certify(ours, Twin(ours, text=lambda text: "w9 " + text.replace("w", "x")), LINES, weights=[])
+
+
+class TestTolerance:
+    def test_by_hand(self):
+        numbers = Numbers.of(torch.tensor([3.0, -3.0])) + Numbers.of(torch.tensor([3.0]))
+        assert tolerance(numbers, 16, torch.float32) == 8 * 2**-24 * 4 * 3
+        assert tolerance(numbers, 16, torch.float64) == 8 * 2**-53 * 4 * 3
+
+    def test_terms_are_the_inputs_of_every_matrix(self):
+        layer = random_bundle().model.decoder[0]
+        assert count_terms([layer]) == 2 * 4 * 20 + 20 + 28
+
+
+@pytest.fixture
+def installed():
+    pytest.importorskip("ctranslate2", reason="CTranslate2 is missing: pip install 'transduce[interop]'")
+
+
+@pytest.mark.usefixtures("installed")
+class TestExport:
+    def run(self, capsys, *arguments):
+        capsys.readouterr()
+        status = main._run(["export", *map(str, arguments), "--to", "ctranslate2"])
+        return status, capsys.readouterr().err
+
+    def test_comes_with_one(self, trained_run, tmp_path, capsys):
+        (tmp_path / "lines").write_text("bamo dulu kari\nwemo\nluso gozu fepi wemo bamo\n\nkari kari\n")
+        out = tmp_path / "out"
+        status, shown = self.run(capsys, trained_run, "--out", out, "--sentences", tmp_path / "lines")
+        assert status == 0
+        assert "translations: 4 of 4 equal, beam 4" in shown
+        found = json.loads((out / "certificate.json").read_text())
+        assert 0 < found["largest_difference"] <= found["tolerance"] < 1e-3
+        for side, path in (("transduce", trained_run / "best/model.safetensors"), ("CTranslate2", out / "model.bin")):
+            assert found["sha256"][side] == {path.name: hashlib.sha256(path.read_bytes()).hexdigest()}
+        assert "ctranslate2" in found["versions"]
+
+    def test_may_be_left_out(self, trained_run, tmp_path, capsys):
+        assert self.run(capsys, trained_run, "--out", tmp_path / "out", "--no-prove")[0] == 0
+        assert not (tmp_path / "out" / "certificate.json").exists()
+
+    @pytest.mark.parametrize(("stack", "number"), [("encoder", 1), ("decoder", 2)])
+    def test_a_wrong_weight_is_found_and_nothing_written(self, tmp_path, capsys, monkeypatch, stack, number):
+        bundle = random_bundle()
+        save_bundle(bundle, tmp_path / "model")
+        rightly = ctranslate2._fill_layer
+
+        def wrongly(twin, layer):
+            rightly(twin, layer)
+            mine = getattr(bundle.model, stack)[number]
+            if torch.equal(layer.feed_forward.inner.weight, mine.feed_forward.inner.weight):
+                twin.ffn.linear_0.weight = twin.ffn.linear_0.weight * 1.1
+
+        monkeypatch.setattr(ctranslate2, "_fill_layer", wrongly)
+        (tmp_path / "lines").write_text("w4 w5\nw6\n")
+        status, shown = self.run(
+            capsys, tmp_path / "model", "--out", tmp_path / "out", "--sentences", tmp_path / "lines"
+        )
+        assert (status, shown.count("error: ")) == (1, 1)
+        assert "CTranslate2 computes otherwise: logits differ by up to " in shown
+        assert f"they part at {stack} layer {number + 1} (" in shown
+        assert {path.name for path in tmp_path.iterdir()} == {"model", "lines"}
