@@ -2,6 +2,7 @@
 
 from transduce.interop.certificate import Certificate, certify
 from transduce.interop.ctranslate2 import export_ctranslate2
+from transduce.interop.ctranslate2_reader import read_ctranslate2
 from transduce.interop.ctranslate2_reference import open_ctranslate2
 from transduce.interop.fairseq import read_fairseq
 from transduce.interop.reference import Reference
@@ -14,5 +15,6 @@ __all__ = [
     "certify",
     "export_ctranslate2",
     "open_ctranslate2",
+    "read_ctranslate2",
     "read_fairseq",
 ]

@@ -5,14 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import torch
 from torch import Tensor
 
 from transduce.bundle import Bundle
 from transduce.config import BadInputError, GenerationConfig
 from transduce.config.model import Activation
 from transduce.interop.checkpoints import StandIn, load_checkpoint, stand_ins, tensors_of
-from transduce.interop.filling import Names, convert, count_layers, shape_of
+from transduce.interop.filling import Names, convert, count_layers, drop_equal, shape_of
 from transduce.interop.vocabularies import Sides, Vocabulary, find_codes, read_lines
 
 # Beside the weights it keeps its options, and how far the training was.
@@ -84,7 +83,7 @@ _NAMES: Final = Names(
         "decoder_norm": "decoder.layer_norm",
     },
 )
-_BEGIN, _PAD, _END, _UNKNOWN = range(4)
+_PAD, _END, _UNKNOWN = 1, 2, 3
 _FIRST_POSITION: Final = _PAD + 1  # what is padded has position 1
 _EPSILON: Final = 1e-5
 
@@ -110,8 +109,8 @@ def read_fairseq(checkpoint: Path, codes: Path | None = None) -> Bundle:
     weights = tensors_of(stored["model"], checkpoint)
     weights = _modernize(weights)
     sides = _read_sides(options, checkpoint.parent, codes)
-    tied = _drop_equal(weights, "decoder.output_projection.weight", "decoder.embed_tokens.weight")
-    shared = sides.tokenizers.shared and _drop_equal(
+    tied = drop_equal(weights, "decoder.output_projection.weight", "decoder.embed_tokens.weight")
+    shared = sides.tokenizers.shared and drop_equal(
         weights, "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"
     )
     values = _settings(weights, options, checkpoint) | {"tied_projection": tied}
@@ -175,14 +174,13 @@ def _read_sides(options: Mapping[str, Any], folder: Path, codes: Path | None) ->
 
 def _read_dictionary(path: Path) -> Vocabulary:
     """A symbol and its count on each line, behind the four that every dictionary begins with."""
-    # Its own begin symbol is no text, and ours has that name.
-    names = ["<bos>", "<pad>", "</s>", "<unk>"]
+    names = ["<s>", "<pad>", "</s>", "<unk>"]
     for number, line in enumerate(read_lines(path), 1):
         symbol, _, count = line.rstrip().rpartition(" ")
         if not symbol or not count.lstrip("-").isdecimal():
             raise BadInputError(f"{path}:{number}: a symbol and its count belong here")
         names.append(symbol)
-    return Vocabulary(tuple(names), pad=_PAD, begin=_END, end=_END, unknown=_UNKNOWN, special=(_BEGIN,))
+    return Vocabulary.of(names, pad=_PAD, begin=_END, end=_END, unknown=_UNKNOWN)
 
 
 def _settings(weights: Mapping[str, Tensor], options: Mapping[str, Any], path: Path) -> dict[str, Any]:
@@ -248,12 +246,3 @@ def _renamed_norm(found: re.Match[str]) -> str:
     names = ["self_attn_layer_norm", "final_layer_norm"]
     names[1:1] = ["encoder_attn_layer_norm"] if layer.startswith("decoder") else []
     return f"{layer}.{names[int(number)]}" if int(number) < len(names) else found.group()
-
-
-def _drop_equal(weights: dict[str, Tensor], name: str, other: str) -> bool:
-    """Whether two matrices are one, and then only the second is left; one that is not stored is the other."""
-    if name in weights and other in weights:
-        if weights[name].shape != weights[other].shape or not torch.equal(weights[name], weights[other]):
-            return False
-        del weights[name]
-    return True

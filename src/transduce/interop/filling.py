@@ -68,9 +68,9 @@ def make_config(values: Mapping[str, Any], path: Path) -> TransformerConfig:
         raise BadInputError(f"{path}: {place}{what_is_wrong(first, TransformerConfig)}") from error
 
 
-def count_layers(weights: Mapping[str, Tensor], prefix: str) -> int:
-    """How many layers there are, whose number stands behind ``prefix`` and before a point."""
-    names = (name.removeprefix(prefix).partition(".")[0] for name in weights if name.startswith(prefix))
+def count_layers(weights: Mapping[str, Tensor], prefix: str, behind: str = ".") -> int:
+    """How many layers there are, whose number stands between ``prefix`` and a point, or what else is ``behind``."""
+    names = (name.removeprefix(prefix).partition(behind)[0] for name in weights if name.startswith(prefix))
     return len({number for number in names if number.isdecimal()})
 
 
@@ -85,6 +85,15 @@ def shape_of(weights: Mapping[str, Tensor], name: str, path: Path, axes: int = 2
     if weights[name].dim() != axes:
         raise BadInputError(f"{path}: {name} has {weights[name].dim()} axes where {axes} belong: damaged")
     return tuple(weights[name].shape)
+
+
+def drop_equal(weights: dict[str, Tensor], name: str, other: str) -> bool:
+    """Whether two matrices are one, and then only the second is left; one that is not stored is the other."""
+    if name in weights and other in weights:
+        if weights[name].shape != weights[other].shape or not torch.equal(weights[name], weights[other]):
+            return False
+        del weights[name]
+    return True
 
 
 def rename(weights: Mapping[str, Tensor], config: TransformerConfig, names: Names, path: Path) -> dict[str, Tensor]:

@@ -10,6 +10,7 @@ from transduce.config.files import check_place, check_size
 from transduce.interop.renumbering import Renumbering
 from transduce.text import Tokenizer, TokenizerPair
 from transduce.text.subword_nmt import CONTINUES, made_by, read_codes, subword_tokenizer, word_tokenizer
+from transduce.text.tokenizer import SPECIAL_SYMBOLS
 
 _MOST_BYTES: Final = 2**28
 # What files of merges are called beside models.
@@ -31,6 +32,20 @@ class Vocabulary:
     end: int
     unknown: int
     special: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, names: Sequence[str], *, pad: int | None, begin: int | None, end: int, unknown: int) -> "Vocabulary":
+        """That of symbols of which some may be called as our special ones are, and be others: ``<s>`` is ``[s]`` then.
+
+        They are symbols without a text.
+        """
+        taken = set(SPECIAL_SYMBOLS)
+        roles = {pad, begin, end, unknown}
+        others = [index for index, name in enumerate(names) if name in taken and index not in roles]
+        called = list(names)
+        for index in others:
+            called[index] = f"[{names[index].strip('<>')}]"
+        return cls(tuple(called), pad, begin, end, unknown, tuple(others))
 
     def tokenize(self, codes: Path | None, place: Path) -> tuple[Tokenizer, Renumbering]:
         """The tokenizer by the merges of ``codes``, or of words where there are none; and how its ids are others.

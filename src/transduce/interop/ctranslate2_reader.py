@@ -1,0 +1,267 @@
+"""Models of CTranslate2: a folder of ``model.bin``, ``config.json`` and vocabularies, ours or anyone's."""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from torch import Tensor
+
+from transduce.bundle import Bundle
+from transduce.config import BadInputError, GenerationConfig
+from transduce.config.files import check_place, check_size
+from transduce.config.model import Activation, Compatibility
+from transduce.interop.ctranslate2_binary import Stored, read_binary
+from transduce.interop.filling import Names, convert, count_layers, drop_equal, shape_of
+from transduce.interop.position_tables import sinusoidal, take_positions
+from transduce.interop.renumbering import Renumbering
+from transduce.interop.vocabularies import Sides, Vocabulary, find_codes, index_of, read_lines
+from transduce.text import TokenizerPair
+from transduce.text.pair import SHARED, SIDES
+from transduce.text.tokenizer import BEGIN
+
+OUR_TOKENIZERS: Final = (SHARED, *SIDES)
+_SIDES: Final = ("source", "target")
+_KIND: Final = "TransformerSpec"
+_MOST_BYTES: Final = 2**28
+_ACTIVATIONS: Final[tuple[Activation | None, ...]] = ("relu", "gelu_tanh", "silu", "gelu", None, None, None)
+_EPSILON: Final = 1e-5  # where its configuration names none
+# Single numbers that say nothing of what is computed, and those that ours has only one value of.
+_SETTINGS: Final = ("num_heads", "pre_norm", "activation", "scale_embeddings", "start_from_zero_embedding")
+_IGNORED: Final = ("alignment_layer", "alignment_heads", "embeddings_merge", "alibi_use_positive_positions")
+_ATTENTION: Final = ("query", "key", "value", "output")
+_PARTS: Final = {
+    **{f"self_attention.{part}": f"/self_attention/{part}" for part in _ATTENTION},
+    "self_attention_residual.norm": "/self_attention/layer_norm",
+    "feed_forward.inner": "/ffn/inner",
+    "feed_forward.gate": "/ffn/gate",
+    "feed_forward.outer": "/ffn/linear_1",
+    "feed_forward_residual.norm": "/ffn/layer_norm",
+    "self_attention.relative": "/self_attention/relative_position",
+}
+
+
+def _tensor_name(module: str, kind: str) -> str:
+    if module.endswith(("layer_norm", "layernorm_embedding")):
+        return f"{module}/{'gamma' if kind == 'weight' else 'beta'}"
+    if module.endswith("relative_position"):
+        return f"{module}_{kind}"
+    return f"{module}/{'encodings' if module.endswith('position_encodings') else kind}"
+
+
+_NAMES: Final = Names(
+    encoder="encoder/layer_{}",
+    decoder="decoder/layer_{}",
+    in_encoder=_PARTS,
+    in_decoder={
+        **_PARTS,
+        **{f"cross_attention.{part}": f"/attention/{part}" for part in _ATTENTION},
+        "cross_attention_residual.norm": "/attention/layer_norm",
+    },
+    whole={
+        "embedding": "decoder/embeddings",
+        "source_embedding": "encoder/embeddings",
+        "projection": "decoder/projection",
+        "encoder_positions.table": "encoder/position_encodings",
+        "decoder_positions.table": "decoder/position_encodings",
+        "encoder_positions.norm": "encoder/layernorm_embedding",
+        "decoder_positions.norm": "decoder/layernorm_embedding",
+        "encoder_norm": "encoder/layer_norm",
+        "decoder_norm": "decoder/layer_norm",
+    },
+    tensor=_tensor_name,
+)
+
+
+def read_ctranslate2(folder: Path, codes: Path | None = None) -> Bundle:
+    """The model of a directory of CTranslate2, in float32 whatever the number format that it is stored in.
+
+    Text is cut by our own tokenizer files, where they are in the folder, as ``export_ctranslate2`` writes them; else by
+    the merges of ``codes`` or of a file of BPE codes in the folder; else at spaces.
+
+    Raises:
+        BadInputError: A file is missing or damaged, or the model is one that ours cannot say, which is named.
+    """
+    path = folder / "model.bin"
+    stored, settings = read_binary(path), _read_settings(folder / "config.json")
+    if stored.kind != _KIND:
+        raise BadInputError(f"{path}: a model of kind {stored.kind}: only encoder-decoders, {_KIND}, can be read")
+    sides = _read_sides(folder, settings, codes, zero=bool(stored.numbers.get("decoder/start_from_zero_embedding")))
+    weights = _split(dict(stored.variables), path)
+    values = _settings(stored, weights, settings, path)
+    tied = drop_equal(weights, "decoder/projection/weight", "decoder/embeddings/weight")
+    shared = sides.tokenizers.shared and drop_equal(weights, "encoder/embeddings/weight", "decoder/embeddings/weight")
+    if (bias := weights.pop("decoder/projection/bias", None)) is not None:
+        weights["output_bias"] = bias
+    values |= {"tied_projection": tied, "output_bias": bias is not None}
+    model = convert(weights, _NAMES, values, sides, path, shared=shared)
+    generation = GenerationConfig(length_penalty=1.0, length_penalty_kind="marian", stopping="full_beam")
+    return Bundle(model, sides.tokenizers, generation)
+
+
+def _read_json(path: Path) -> Any:  # noqa: ANN401 - whatever JSON holds
+    check_place(path)
+    check_size(path, _MOST_BYTES)
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise BadInputError(f"{path}: no such file of the model") from error
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise BadInputError(f"{path}: not readable JSON: {error}") from error
+
+
+def _read_settings(path: Path) -> dict[str, Any]:
+    settings = _read_json(path)
+    if not isinstance(settings, dict):
+        raise BadInputError(f"{path}: a JSON object belongs here")
+    for name, wanted, meaning in (
+        ("add_source_eos", True, "sources without an end symbol"),
+        ("add_source_bos", False, "sources with a begin symbol"),
+        ("multi_query_attention", False, "attention with one key for several heads"),
+    ):
+        if bool(settings.get(name)) != wanted:
+            raise BadInputError(f"{path}: {name} = {settings.get(name)!r} ({meaning}): no model of ours has it")
+    return settings
+
+
+def _read_sides(folder: Path, settings: Mapping[str, Any], codes: Path | None, *, zero: bool) -> Sides:
+    """The vocabularies; ``zero`` is whether the decoder begins with a vector of zeros, whatever symbol it is given."""
+    shared = _find_vocabulary(folder, "shared")
+    places = [shared or _find_vocabulary(folder, side) or folder / f"{side}_vocabulary.json" for side in _SIDES]
+    names = [_read_vocabulary(place) for place in places]
+    if any((folder / name).exists() for name in OUR_TOKENIZERS):
+        return _our_sides(folder, names, settings)
+    codes = find_codes(folder) if codes is None else codes
+    begin = settings.get("decoder_start_token", settings.get("bos_token", "<s>"))
+    if begin is None:
+        raise BadInputError(f"{folder}: its callers choose what the decoder begins with: no model of ours has that")
+    source, target = (
+        Vocabulary.of(
+            each,
+            pad=next((each.index(name) for name in ("<pad>", "<blank>") if name in each), None),
+            begin=None if zero else index_of(each, begin, place),
+            end=index_of(each, settings.get("eos_token", "</s>"), place),
+            unknown=index_of(each, settings.get("unk_token", "<unk>"), place),
+        )
+        for each, place in zip(names, places, strict=True)
+    )
+    return Sides.of(source, target, (codes, codes), (places[0], places[1]))
+
+
+def _find_vocabulary(folder: Path, side: str) -> Path | None:
+    found = [folder / f"{side}_vocabulary.{kind}" for kind in ("json", "txt")]
+    return next((path for path in found if path.is_file()), None)
+
+
+def _read_vocabulary(path: Path) -> list[str]:
+    names = read_lines(path) if path.suffix == ".txt" else _read_json(path)
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        raise BadInputError(f"{path}: a list of symbols belongs here")
+    return names
+
+
+def _our_sides(folder: Path, names: list[list[str]], settings: Mapping[str, Any]) -> Sides:
+    """Our own tokenizers, which have the same symbols in the same order."""
+    tokenizers = TokenizerPair.load(folder)
+    pair = (tokenizers.source, tokenizers.target)
+    begin = settings.get("decoder_start_token")
+    if begin != BEGIN or any([*side.vocabulary] != each for side, each in zip(pair, names, strict=True)):
+        raise BadInputError(f"{folder}: its tokenizer files are not of this model: remove them, or put its own there")
+    special = tokenizers.special
+    source, target = (
+        Renumbering.of(len(each), pad=special.pad, begin=special.begin, end=special.end, unknown=special.unknown)
+        for each in names
+    )
+    return Sides(tokenizers, source, target)
+
+
+def _split(variables: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
+    """Each map under a name of its own: those of one input are stored as one."""
+    weights: dict[str, Tensor] = {}
+    for name, tensor in variables.items():
+        match re.fullmatch(r"(.*/(?:self_attention|attention|ffn))/(linear_\d(?:_noact)?)/(weight|bias)", name):
+            case None:
+                weights[name.replace("/embeddings_0/", "/embeddings/")] = tensor
+            case found:
+                place, which, kind = found.groups()
+                parts = _parts(place, which, gated=f"{place}/linear_0_noact/weight" in variables)
+                if len(tensor) % len(parts):
+                    raise BadInputError(f"{path}: {name} has {len(tensor):,} rows, for {len(parts)} maps: damaged")
+                pieces = tensor.chunk(len(parts))
+                weights |= {f"{place}/{part}/{kind}": piece for part, piece in zip(parts, pieces, strict=True)}
+    return weights
+
+
+def _parts(place: str, which: str, *, gated: bool) -> tuple[str, ...]:
+    """What the rows of a map are."""
+    if place.endswith("/ffn"):
+        names = {"linear_0": "gate" if gated else "inner", "linear_0_noact": "inner"}
+        return (names.get(which, which),)
+    if place.endswith("/self_attention"):
+        return {"linear_0": _ATTENTION[:3], "linear_1": _ATTENTION[3:]}.get(which, (which,))
+    return {"linear_0": _ATTENTION[:1], "linear_1": _ATTENTION[1:3], "linear_2": _ATTENTION[3:]}.get(which, (which,))
+
+
+def _settings(stored: Stored, weights: dict[str, Tensor], settings: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Our settings of it, without what follows from its vocabularies; what they say is taken out of the weights."""
+    numbers = {name: value for name, value in stored.numbers.items() if not name.endswith("/queries_scale")}
+    for name, value in numbers.items():
+        if value and name.rpartition("/")[2] not in (*_SETTINGS, *_IGNORED, "head_dim"):
+            raise BadInputError(f"{path}: {name} = {value:g}: no model of ours has it")
+    for name in _SETTINGS[:4]:
+        if numbers.get(f"encoder/{name}") != numbers.get(f"decoder/{name}"):
+            raise BadInputError(f"{path}: {name} is another one in its encoder than in its decoder: ours has one")
+    heads = int(numbers.get("decoder/num_heads", 8))
+    queries, d_model = shape_of(weights, "decoder/layer_0/self_attention/query/weight", path)
+    activation = int(numbers.get("decoder/activation", 0))
+    if not 0 <= activation < len(_ACTIVATIONS) or _ACTIVATIONS[activation] is None:
+        raise BadInputError(f"{path}: activation {activation} (GELUSigmoid, Tanh, Sigmoid are 4 to 6): ours has none")
+    pre = bool(numbers.get("decoder/pre_norm", True))
+    width = queries // heads if heads > 0 else 0
+    return {
+        "encoder_layers": count_layers(weights, "encoder/layer_", "/"),
+        "decoder_layers": count_layers(weights, "decoder/layer_", "/"),
+        "d_model": d_model,
+        "d_ff": shape_of(weights, "decoder/layer_0/ffn/inner/weight", path)[0],
+        "heads": heads,
+        "d_k": width,
+        "d_v": width,
+        "attention_bias": "decoder/layer_0/self_attention/query/bias" in weights,
+        "feed_forward": "gated" if "decoder/layer_0/ffn/gate/weight" in weights else "mlp",
+        "feed_forward_bias": "decoder/layer_0/ffn/inner/bias" in weights,
+        "activation": _ACTIVATIONS[activation],
+        "norm": "pre" if pre else "post",
+        "norm_epsilon": settings.get("layer_norm_epsilon") or _EPSILON,
+        "embedding_norm": "decoder/layernorm_embedding/gamma" in weights,
+        "compatibility": _rescale(stored.numbers, weights, width),
+        **_positions(weights, d_model),
+    }
+
+
+def _rescale(numbers: Mapping[str, float], weights: dict[str, Tensor], width: int) -> Compatibility:
+    """How queries and keys are compared; a scale of one layer's own becomes part of its queries' map."""
+    scales = {name: value for name, value in numbers.items() if name.endswith("/queries_scale")}
+    usual = 1 / math.sqrt(max(width, 1))
+    if scales and all(value == 1 for value in scales.values()) and width > 1:
+        return "dot_product"
+    for name, value in scales.items():
+        place = name.removesuffix("/queries_scale")
+        if not math.isclose(value, usual, rel_tol=1e-6):
+            for kind in ("weight", "bias"):
+                if (tensor := weights.get(f"{place}/query/{kind}")) is not None:
+                    weights[f"{place}/query/{kind}"] = tensor * (value / usual)
+    return "scaled_dot_product"
+
+
+def _positions(weights: dict[str, Tensor], d_model: int) -> dict[str, Any]:
+    vectors = weights.get("encoder/layer_0/self_attention/relative_position_keys")
+    if vectors is not None:
+        return {"positions": "relative", "max_relative_distance": (len(vectors) - 1) // 2}
+    names = [f"{side}/position_encodings/encodings" for side in ("encoder", "decoder")]
+    if not any(name in weights for name in names):  # it makes a table of its own
+        return sinusoidal("concatenated", "closed", 1)
+    return take_positions(weights, names, d_model)

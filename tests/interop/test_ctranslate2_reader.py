@@ -1,0 +1,224 @@
+"""Models of CTranslate2 come in as they went out, and others compute here what they compute there."""
+
+import json
+import struct
+
+import numpy as np
+import pytest
+import tokenizers
+import torch
+
+from tests.interop.test_interop_ctranslate2 import MORE, REFUSED, SAYABLE, SOURCES, TARGETS, bundle, runtime
+from transduce.config import BadInputError
+from transduce.inference import Engine
+from transduce.interop import export_ctranslate2, read_ctranslate2
+from transduce.interop.ctranslate2 import _specify
+from transduce.interop.ctranslate2_binary import read_binary
+from transduce.text import Tokenizer, TokenizerPair
+from transduce.text.tokenizer import SPECIAL_SYMBOLS
+
+pytest_plugins = ["model_variants"]
+
+# What it says in its own way comes back in that way: the same function of other weights.
+SAID_OTHERWISE = ["beside", "learned beside", "multiplicative", "widths", *MORE.keys() - {"two vocabularies"}]
+
+
+@pytest.fixture(scope="module")
+def ct2():
+    return pytest.importorskip("ctranslate2", reason="CTranslate2 is missing: pip install 'transduce[interop]'")
+
+
+def our_scores(found):
+    return Engine(found.model, found.tokenizers.special, "float32").score(SOURCES, TARGETS)
+
+
+@pytest.mark.parametrize("name", [*SAYABLE, *MORE])
+def test_there_and_back(ct2, variants, tmp_path, name):
+    ours = bundle(**(variants | MORE)[name])
+    export_ctranslate2(ours, tmp_path / "out")
+    back = read_ctranslate2(tmp_path / "out")
+    assert back.tokenizers.target.to_json() == ours.tokenizers.target.to_json()
+    if name in SAID_OTHERWISE:
+        assert our_scores(back) == pytest.approx(our_scores(ours), abs=1e-4)
+        return
+    assert back.config == ours.config.model_copy(update={"initializer": back.config.initializer})
+    weights = back.model.state_dict()
+    assert weights.keys() == ours.model.state_dict().keys()
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in ours.model.state_dict().items())
+
+
+def test_every_sayable_variant_is_tried():
+    assert not {*SAID_OTHERWISE} & {*REFUSED}
+    assert {*SAID_OTHERWISE} < {*SAYABLE, *MORE}
+
+
+def save(folder, ours, *, quantization=None, change=lambda spec: None, names=None, config=None):
+    """A folder that its own classes write, after a change of what is in it."""
+    with torch.no_grad():
+        spec = _specify(ours.model)
+    change(spec)
+    for register, tokenizer in (
+        (spec.register_source_vocabulary, ours.tokenizers.source),
+        (spec.register_target_vocabulary, ours.tokenizers.target),
+    ):
+        register(names or [*tokenizer.vocabulary])
+    spec.validate()
+    spec.optimize(quantization)
+    folder.mkdir()
+    spec.save(str(folder))
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | (config or {})))
+    return folder
+
+
+def check_scores(ct2, folder, order=tuple(range(31))):
+    """The runtime's own scores and ours, symbol by symbol; symbol i of the vocabulary has our id ``order[i]``."""
+    found = read_ctranslate2(folder)
+    names = json.loads((folder / "shared_vocabulary.json").read_text())
+    texts = [[[names[order.index(index)] for index in row] for row in rows] for rows in (SOURCES, TARGETS)]
+    theirs = runtime(ct2, folder).score_batch(*texts)
+    assert [sum(each.log_probs) for each in theirs] == pytest.approx(our_scores(found), abs=5e-4)
+    return found
+
+
+@pytest.mark.parametrize("quantization", ["int8", "int16", "float16", "bfloat16", "int8_float16"])
+def test_numbers_of_fewer_bits_are_multiplied_out(ct2, tmp_path, quantization):
+    changes = {"attention_bias": True, "output_bias": True}
+    # The library rounds the weights that it is given in their place.
+    found = check_scores(ct2, save(tmp_path / "out", bundle(**changes), quantization=quantization))
+    weight, exact = (each.model.encoder[0].feed_forward.inner.weight for each in (found, bundle(**changes)))
+    assert 0 < (weight - exact).abs().max() < 0.01 * exact.abs().max()
+
+
+def test_positions_that_it_makes_itself(ct2, tmp_path):
+    def leave_out(spec):
+        spec.encoder.position_encodings.encodings = spec.decoder.position_encodings.encodings = "__optional"
+
+    found = check_scores(ct2, save(tmp_path / "out", bundle(), change=leave_out))
+    assert (found.config.sinusoid_layout, found.config.sinusoid_start) == ("concatenated", 1)
+
+
+def test_a_decoder_that_begins_with_zeros(ct2, tmp_path):
+    def begin(spec):
+        spec.decoder.start_from_zero_embedding = True
+
+    # Its begin symbol is one that no text has, behind our special symbols.
+    found = check_scores(ct2, save(tmp_path / "out", bundle(), change=begin), order=(0, 4, 2, 3, *range(5, 32)))
+    assert not found.model.embedding.weight[1].any()
+    assert found.config.output_bias
+
+
+def test_a_scale_of_its_own_is_part_of_the_queries(ct2, tmp_path):
+    def rescale(spec):
+        spec.encoder.layer[1].self_attention.queries_scale = spec.decoder.layer[0].attention.queries_scale = 0.3
+
+    check_scores(ct2, save(tmp_path / "out", bundle(attention_bias=True), change=rescale))
+
+
+def test_other_symbols_in_another_order(ct2, tmp_path):
+    """As OpenNMT-py numbers them; the decoder begins with the end symbol, and its begin symbol is never read."""
+    names = ["<unk>", "<blank>", "<s>", "</s>", *(f"w{number}" for number in range(4, 31))]
+    folder = save(tmp_path / "out", bundle(), names=names, config={"decoder_start_token": "</s>"})
+    # </s> is 3 there and 2 here; <s>, which comes behind our special symbols, is 4, and all words are one further.
+    found = check_scores(ct2, folder, order=(3, 0, 4, 2, *range(5, 32)))
+    assert [*found.tokenizers.target.vocabulary][:6] == [*SPECIAL_SYMBOLS, "[s]", "w4"]
+    assert found.tokenizers.target.decode([[4, 5, 6]]) == ["w4 w5"]
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"add_source_eos": False}, "sources without an end symbol"),
+        ({"add_source_bos": True}, "sources with a begin symbol"),
+        ({"multi_query_attention": True}, "one key for several heads"),
+        ({"decoder_start_token": "w9"}, "its tokenizer files are not of this model"),
+    ],
+)
+def test_settings_that_ours_has_not(ct2, tmp_path, config, message):
+    export_ctranslate2(bundle(), tmp_path / "out")
+    path = tmp_path / "out" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | config))
+    with pytest.raises(BadInputError, match=message):
+        read_ctranslate2(tmp_path / "out")
+
+
+def test_models_that_ours_has_not(ct2, tmp_path):
+    def gelu(spec):
+        spec.encoder.activation = spec.decoder.activation = np.int8(4)  # GELUSigmoid
+
+    def alibi(spec):
+        spec.decoder.alibi = True
+
+    def heads(spec):
+        spec.encoder.num_heads = np.int16(4)
+
+    for number, (change, message) in enumerate(
+        ((gelu, "activation 4"), (alibi, "decoder/alibi = 1"), (heads, "num_heads is another one"))
+    ):
+        folder = save(tmp_path / str(number), bundle(), change=change)
+        with pytest.raises(BadInputError, match=message):
+            read_ctranslate2(folder)
+
+
+@pytest.fixture(scope="module")
+def written(ct2, tmp_path_factory):
+    """The file of a small model."""
+    folder = tmp_path_factory.mktemp("written") / "out"
+    export_ctranslate2(bundle(positions="learned", max_positions=7), folder)
+    return (folder / "model.bin").read_bytes()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.0002, 0.001, 0.01, 0.2, 0.7, 0.999])
+def test_a_shorter_file_is_damaged(written, tmp_path, share):
+    (tmp_path / "model.bin").write_bytes(written[: int(share * len(written))])
+    with pytest.raises(BadInputError, match=r"model\.bin: ") as refused:
+        read_binary(tmp_path / "model.bin")
+    assert len(str(refused.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"PK\x03\x04" + bytes(100), "layout 67,324,752 of CTranslate2, or none"),
+        (struct.pack("<IH", 6, 60_000), "60,000 bytes belong at 6"),
+        (struct.pack("<IH2sII", 6, 2, b"a\0", 7, 2**32 - 1), "bytes belong at"),
+        (
+            struct.pack("<IH2sIIH2sB2IBI", 6, 2, b"a\0", 7, 1, 2, b"w\0", 2, 2**20, 2**20, 0, 2**31),
+            r"w has shape \(1048576, 1048576\), format 0 and 2,147,483,648 bytes: damaged",
+        ),
+        (struct.pack("<IH2sIIH2sBBI4xI", 6, 2, b"a\0", 7, 1, 2, b"w\0", 0, 9, 4, 0), "format 9"),
+        (struct.pack("<IH2sIIH2sBIBI4xI", 6, 2, b"a\0", 7, 1, 2, b"w\0", 1, 4, 1, 4, 0), "integers without a scale"),
+        (struct.pack("<IH2sIIIH", 6, 2, b"a\0", 7, 0, 0, 1), "2 bytes behind its end"),
+        (struct.pack("<IH2sIII", 6, 2, b"\xff\0", 7, 0, 0), "damaged model"),
+    ],
+)
+def test_hostile_files(tmp_path, content, message):
+    (tmp_path / "model.bin").write_bytes(content)
+    with pytest.raises(BadInputError, match=message):
+        read_binary(tmp_path / "model.bin")
+
+
+def test_what_is_missing_is_named(ct2, tmp_path):
+    export_ctranslate2(bundle(), tmp_path / "out")
+    for name, message in (
+        ("shared_vocabulary.json", r"source_vocabulary\.json: no such file"),
+        ("config.json", r"config\.json: no such file"),
+        ("model.bin", r"model\.bin: no such model"),
+    ):
+        (tmp_path / "out" / name).unlink()
+        with pytest.raises(BadInputError, match=message):
+            read_ctranslate2(tmp_path / "out")
+
+
+def test_another_models_tokenizer(ct2, tmp_path):
+    export_ctranslate2(bundle(), tmp_path / "out")
+    other = Tokenizer(
+        tokenizers.Tokenizer(
+            tokenizers.models.WordLevel(
+                {name: index for index, name in enumerate([*SPECIAL_SYMBOLS, *"abc"])}, unk_token="<unk>"
+            )
+        )
+    )
+    TokenizerPair.of(other).save(tmp_path / "out")
+    with pytest.raises(BadInputError, match="its tokenizer files are not of this model"):
+        read_ctranslate2(tmp_path / "out")
