@@ -8,7 +8,8 @@ import pytest
 import tokenizers
 import torch
 
-from tests.interop.test_interop_ctranslate2 import MORE, REFUSED, SAYABLE, SOURCES, TARGETS, bundle, runtime
+from tests.interop.test_interop_ctranslate2 import MORE, REFUSED, SAYABLE, SOURCES, TARGETS, runtime
+from tests.random_bundle import random_bundle
 from transduce.config import BadInputError
 from transduce.inference import Engine
 from transduce.interop import export_ctranslate2, read_ctranslate2
@@ -34,7 +35,7 @@ def our_scores(found):
 
 @pytest.mark.parametrize("name", [*SAYABLE, *MORE])
 def test_there_and_back(ct2, variants, tmp_path, name):
-    ours = bundle(**(variants | MORE)[name])
+    ours = random_bundle(**(variants | MORE)[name])
     export_ctranslate2(ours, tmp_path / "out")
     back = read_ctranslate2(tmp_path / "out")
     assert back.tokenizers.target.to_json() == ours.tokenizers.target.to_json()
@@ -85,8 +86,8 @@ def check_scores(ct2, folder, order=tuple(range(31))):
 def test_numbers_of_fewer_bits_are_multiplied_out(ct2, tmp_path, quantization):
     changes = {"attention_bias": True, "output_bias": True}
     # The library rounds the weights that it is given in their place.
-    found = check_scores(ct2, save(tmp_path / "out", bundle(**changes), quantization=quantization))
-    weight, exact = (each.model.encoder[0].feed_forward.inner.weight for each in (found, bundle(**changes)))
+    found = check_scores(ct2, save(tmp_path / "out", random_bundle(**changes), quantization=quantization))
+    weight, exact = (each.model.encoder[0].feed_forward.inner.weight for each in (found, random_bundle(**changes)))
     assert 0 < (weight - exact).abs().max() < 0.01 * exact.abs().max()
 
 
@@ -94,7 +95,7 @@ def test_positions_that_it_makes_itself(ct2, tmp_path):
     def leave_out(spec):
         spec.encoder.position_encodings.encodings = spec.decoder.position_encodings.encodings = "__optional"
 
-    found = check_scores(ct2, save(tmp_path / "out", bundle(), change=leave_out))
+    found = check_scores(ct2, save(tmp_path / "out", random_bundle(), change=leave_out))
     assert (found.config.sinusoid_layout, found.config.sinusoid_start) == ("concatenated", 1)
 
 
@@ -103,7 +104,7 @@ def test_a_decoder_that_begins_with_zeros(ct2, tmp_path):
         spec.decoder.start_from_zero_embedding = True
 
     # Its begin symbol is one that no text has, behind our special symbols.
-    found = check_scores(ct2, save(tmp_path / "out", bundle(), change=begin), order=(0, 4, 2, 3, *range(5, 32)))
+    found = check_scores(ct2, save(tmp_path / "out", random_bundle(), change=begin), order=(0, 4, 2, 3, *range(5, 32)))
     assert not found.model.embedding.weight[1].any()
     assert found.config.output_bias
 
@@ -112,13 +113,13 @@ def test_a_scale_of_its_own_is_part_of_the_queries(ct2, tmp_path):
     def rescale(spec):
         spec.encoder.layer[1].self_attention.queries_scale = spec.decoder.layer[0].attention.queries_scale = 0.3
 
-    check_scores(ct2, save(tmp_path / "out", bundle(attention_bias=True), change=rescale))
+    check_scores(ct2, save(tmp_path / "out", random_bundle(attention_bias=True), change=rescale))
 
 
 def test_other_symbols_in_another_order(ct2, tmp_path):
     """As OpenNMT-py numbers them; the decoder begins with the end symbol, and its begin symbol is never read."""
     names = ["<unk>", "<blank>", "<s>", "</s>", *(f"w{number}" for number in range(4, 31))]
-    folder = save(tmp_path / "out", bundle(), names=names, config={"decoder_start_token": "</s>"})
+    folder = save(tmp_path / "out", random_bundle(), names=names, config={"decoder_start_token": "</s>"})
     # </s> is 3 there and 2 here; <s>, which comes behind our special symbols, is 4, and all words are one further.
     found = check_scores(ct2, folder, order=(3, 0, 4, 2, *range(5, 32)))
     assert [*found.tokenizers.target.vocabulary][:6] == [*SPECIAL_SYMBOLS, "[s]", "w4"]
@@ -135,7 +136,7 @@ def test_other_symbols_in_another_order(ct2, tmp_path):
     ],
 )
 def test_settings_that_ours_has_not(ct2, tmp_path, config, message):
-    export_ctranslate2(bundle(), tmp_path / "out")
+    export_ctranslate2(random_bundle(), tmp_path / "out")
     path = tmp_path / "out" / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | config))
     with pytest.raises(BadInputError, match=message):
@@ -155,7 +156,7 @@ def test_models_that_ours_has_not(ct2, tmp_path):
     for number, (change, message) in enumerate(
         ((gelu, "activation 4"), (alibi, "decoder/alibi = 1"), (heads, "num_heads is another one"))
     ):
-        folder = save(tmp_path / str(number), bundle(), change=change)
+        folder = save(tmp_path / str(number), random_bundle(), change=change)
         with pytest.raises(BadInputError, match=message):
             read_ctranslate2(folder)
 
@@ -164,7 +165,7 @@ def test_models_that_ours_has_not(ct2, tmp_path):
 def written(ct2, tmp_path_factory):
     """The file of a small model."""
     folder = tmp_path_factory.mktemp("written") / "out"
-    export_ctranslate2(bundle(positions="learned", max_positions=7), folder)
+    export_ctranslate2(random_bundle(positions="learned", max_positions=7), folder)
     return (folder / "model.bin").read_bytes()
 
 
@@ -199,7 +200,7 @@ def test_hostile_files(tmp_path, content, message):
 
 
 def test_what_is_missing_is_named(ct2, tmp_path):
-    export_ctranslate2(bundle(), tmp_path / "out")
+    export_ctranslate2(random_bundle(), tmp_path / "out")
     for name, message in (
         ("shared_vocabulary.json", r"source_vocabulary\.json: no such file"),
         ("config.json", r"config\.json: no such file"),
@@ -211,7 +212,7 @@ def test_what_is_missing_is_named(ct2, tmp_path):
 
 
 def test_another_models_tokenizer(ct2, tmp_path):
-    export_ctranslate2(bundle(), tmp_path / "out")
+    export_ctranslate2(random_bundle(), tmp_path / "out")
     other = Tokenizer(
         tokenizers.Tokenizer(
             tokenizers.models.WordLevel(

@@ -5,6 +5,7 @@ name, axes, sizes, number format, bytes and content; so many second names of var
 front, the zero behind it counted.
 """
 
+import mmap
 import struct
 from dataclasses import dataclass
 from math import prod
@@ -47,7 +48,8 @@ def read_binary(path: Path) -> Stored:
     check_place(path)
     check_size(path, _MOST_BYTES)
     try:
-        content = np.memmap(path, np.uint8, mode="c")
+        with path.open("rb") as stream:
+            content = memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
     except FileNotFoundError as error:
         raise BadInputError(f"{path}: no such model of CTranslate2") from error
     except (OSError, ValueError) as error:
@@ -81,7 +83,7 @@ def _multiply_out(name: str, tensor: Tensor, scales: dict[str, Tensor], path: Pa
 class _Reader:
     """A place in the file."""
 
-    def __init__(self, content: np.memmap) -> None:  # type: ignore[type-arg] # bytes
+    def __init__(self, content: memoryview) -> None:
         self.content, self.place = content, 0
 
     def take(self, format_: str) -> int:
@@ -98,10 +100,10 @@ class _Reader:
         if length > len(self.content) - self.place:
             raise IndexError(f"{length:,} bytes belong at {self.place:,}, and it ends at {len(self.content):,}")
         self.place += length
-        return memoryview(self.content)[self.place - length : self.place]
+        return self.content[self.place - length : self.place]
 
 
-def _parse(content: np.memmap, path: Path) -> tuple[str, dict[str, Tensor]]:  # type: ignore[type-arg]
+def _parse(content: memoryview, path: Path) -> tuple[str, dict[str, Tensor]]:
     reader = _Reader(content)
     if (version := reader.take("I")) not in _VERSIONS:
         raise BadInputError(
