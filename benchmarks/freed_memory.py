@@ -26,9 +26,9 @@ from benchmarks.peers.machine import describe_machine, describe_versions
 from benchmarks.peers.sizes import make_config, parse_sizes
 from benchmarks.resident import resident_bytes
 from transduce.config import TrainConfig
-from transduce.kernels import resolve_precision
+from transduce.kernels import keep_freed_memory, resolve_precision
 from transduce.models import build
-from transduce.training import keep_freed_memory, make_optimizer, train_step
+from transduce.training import make_optimizer, train_step
 
 RESULT: Final = Path(__file__).parent / "results" / "freed_memory.md"
 CPU: Final = torch.device("cpu")

@@ -24,9 +24,9 @@ from benchmarks.peers.batches import Corpus, real_corpus
 from benchmarks.peers.machine import describe_machine, describe_versions
 from benchmarks.peers.sizes import describe, make_config, parse_sizes
 from transduce.config import TrainConfig
-from transduce.kernels import Dropped, RaggedLayout, resolve_precision, smoothed_cross_entropy
+from transduce.kernels import Dropped, RaggedLayout, keep_freed_memory, resolve_precision, smoothed_cross_entropy
 from transduce.models import Tokens, build
-from transduce.training import keep_freed_memory, make_optimizer, step_seed, train_step
+from transduce.training import make_optimizer, step_seed, train_step
 
 Variant = Callable[[], AbstractContextManager[object]]
 

@@ -14,8 +14,8 @@ from benchmarks.peers.ceiling import make_products
 from benchmarks.peers.contestant import RATE, Contestant, find_step, make_contestants
 from transduce.config import TransformerConfig
 from transduce.data import Batch
+from transduce.kernels import keep_freed_memory
 from transduce.models import Transformer
-from transduce.training import keep_freed_memory
 
 # A process that has read the libraries becomes all the others.
 _START: Final = multiprocessing.get_context("forkserver")

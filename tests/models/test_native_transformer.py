@@ -1,6 +1,7 @@
 """The packed Transformer computes what the plain one does, however its rows come, change places and go."""
 
 import copy
+import weakref
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from transduce.config import TransformerConfig
 from transduce.models import (
     LAST_CROSS,
     NO_ATTENTION,
+    AttentionRequest,
     Ensemble,
     NativeTransformer,
     Tokens,
@@ -18,6 +20,7 @@ from transduce.models import (
     make_ready,
 )
 from transduce.models import native as native_module
+from transduce.models.quantize import quantize
 
 SIZES = {"encoder_layers": 2, "decoder_layers": 3, "d_model": 44, "d_ff": 76, "heads": 4, "vocab_size": 67}
 VARIANTS = {
@@ -121,6 +124,38 @@ def test_known_targets_and_ensembles(format_):
     for one, other in ((packed, plain), (Ensemble([packed, packed]), Ensemble([plain, plain]))):
         found, expected = (each.project(each.decode(each.encode(SOURCE), target).hidden) for each in (one, other))
         torch.testing.assert_close(found.float(), expected, rtol=0, atol=TOLERANCE[format_])
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("format_", TOLERANCE)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_what_is_left_to_the_plain_model_is_made_of_the_same_matrices(variant, format_):
+    # That of one which was never packed, to the last bit; int8 has matrices in the place of weights.
+    packed, plain = NativeTransformer(make(VARIANTS[variant]), format_), quantize(make(VARIANTS[variant]), format_)
+    for name, weight in plain.state_dict().items():
+        if format_ != "int8" or name != "projection.weight":  # which it no longer has in full
+            assert packed._plain.state_dict()[name].equal(weight), name
+    target = Tokens(torch.tensor([[1, 5, 9], [1, 6, 0], [1, 0, 0]]), torch.tensor([3, 2, 1]))
+    weights = AttentionRequest(encoder="all", decoder="all", cross="all")
+    one, other = (
+        each.decode(each.encode(SOURCE, attention=weights), target, attention=weights) for each in (packed, plain)
+    )
+    for kind in ("encoder", "decoder", "cross"):
+        found, expected = getattr(one.attention, kind), getattr(other.attention, kind)
+        torch.testing.assert_close(found, expected, rtol=0, atol=TOLERANCE[format_])
+    assert packed.project(other.hidden).equal(plain.project(other.hidden))
+    labels = torch.tensor([[5, 9, 2], [6, 2, 0], [2, 0, 0]])
+    torch.testing.assert_close(
+        packed.forward(SOURCE, target, labels).nll, plain.forward(SOURCE, target, labels).nll, rtol=0, atol=0.5
+    )
+
+
+def test_a_model_and_its_matrices_never_exist_at_once_in_whole():
+    model = make({})
+    gone = [weakref.ref(parameter) for layer in model.layers() for parameter in layer.parameters()]
+    packed = NativeTransformer(model, "int8")
+    assert not [each for each in gone if each() is not None and each().dim() > 1]
+    assert "_plain" not in vars(packed)
 
 
 @pytest.mark.parametrize("variant", NOT_NATIVE)

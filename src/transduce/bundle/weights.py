@@ -1,11 +1,14 @@
 """Weights in ``.safetensors`` files: what a file holds is compared with what is asked for before any of it is read."""
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, final
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -17,13 +20,11 @@ from transduce.config.disk import flush
 from transduce.config.files import check_size
 
 # As the format names them.
-_FLOATING: Final = ("F64", "F32", "F16", "BF16")
+_FLOATING: Final = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 _MOST_BYTES: Final = 2**42
 
 
-def load_weights(
-    model: torch.nn.Module, path: Path, part: Callable[[Tensor, Tensor], Tensor] = lambda tensor, _: tensor
-) -> None:
+def load_weights(model: torch.nn.Module, path: Path, part: Callable[[Tensor, Tensor], Tensor] | None = None) -> None:
     """Fill a model in place from a ``.safetensors`` file, tensor by tensor.
 
     ``part`` takes a tensor of the file and one of the model, and lays the first out as the second is, where a model is
@@ -34,13 +35,15 @@ def load_weights(
             no finite number.
     """
     wanted = model.state_dict()
-    with _opened(path) as stored:
-        _compare(stored, wanted, path)
+    check_weights(wanted, path)
+    with path.open("rb") as file:
+        entries = _read_header(file)
         for name, place in wanted.items():
-            tensor = stored.get_tensor(name)
+            tensor = _read_tensor(file, entries[name], place if part is None else None)
             if not bool(tensor.to(place.dtype).isfinite().all()):
                 raise BadInputError(f"{path}: {name} has entries that are no finite numbers: the file is damaged")
-            place.copy_(part(tensor, place))
+            if tensor is not place:
+                place.copy_(tensor if part is None else part(tensor, place))
 
 
 def check_weights(wanted: Mapping[str, Tensor], path: Path) -> None:
@@ -80,6 +83,39 @@ def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
         raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) from error
     path.chmod(mode)  # the library puts a file of its own in its place, for the owner alone
     flush(path)
+
+
+@final
+@dataclass(frozen=True)
+class _Entry:
+    """Where a file has a tensor's numbers."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    place: int
+
+
+def _read_header(file: BufferedReader) -> dict[str, _Entry]:
+    """What the file holds, as the library has checked it: behind a length of 8 bytes, JSON; then all numbers."""
+    length = int.from_bytes(file.read(8), "little")
+    header = json.loads(file.read(length))
+    header.pop("__metadata__", None)
+    return {
+        name: _Entry(_FLOATING[one["dtype"]], tuple(one["shape"]), 8 + length + one["data_offsets"][0])
+        for name, one in header.items()
+    }
+
+
+def _read_tensor(file: BufferedReader, entry: _Entry, place: Tensor | None) -> Tensor:
+    """One tensor's numbers, in ``place`` where that can take them as they are.
+
+    The library would map the file: all that was read of it counts as memory of the process.
+    """
+    fits = place is not None and place.device.type == "cpu" and place.dtype == entry.dtype and place.is_contiguous()
+    numbers = place if place is not None and fits else torch.empty(entry.shape, dtype=entry.dtype)
+    file.seek(entry.place)
+    file.readinto(numbers.detach().view(-1).view(torch.uint8).numpy().data)
+    return numbers
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from transduce.data import pad
 from transduce.inference.queue import RequestQueue
 from transduce.inference.running import Cancellation, RunningSearch
 from transduce.inference.workers import Workers
-from transduce.kernels import is_out_of_memory, resolve_format, run_safely
+from transduce.kernels import is_out_of_memory, resolve_format, run_safely, trim
 from transduce.models import (
     AttentionRequest,
     AttentionWeights,
@@ -89,6 +89,7 @@ class Engine:
         native = all(map(can_run_natively, own))
         self.format = resolve_format(precision, native=native, device=self.device)
         parts = run_safely(lambda: [make_ready(each, self.format) for each in own])
+        trim()  # what the models' weights were laid out from
         self._model: Model[Any, Any] = parts[0] if len(parts) == 1 else Ensemble(parts)
         self._workers = Workers(workers if native else 1)
         limits = [each.config.longest for each in own if each.config.longest is not None]

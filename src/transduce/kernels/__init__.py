@@ -1,6 +1,7 @@
 """The operations worth writing by hand, each with its plain formula."""
 
 from transduce.kernels.add_norm import add_norm
+from transduce.kernels.allocator import KeptMemory, give_back_memory, keep_freed_memory, trim
 from transduce.kernels.allowed import AllowedTokens, Choices, LogitColumns, join_allowed
 from transduce.kernels.attention import attend, attention_weights
 from transduce.kernels.device import is_out_of_memory, send
@@ -11,7 +12,7 @@ from transduce.kernels.loss import projected_cross_entropy, smoothed_cross_entro
 from transduce.kernels.mask import Mask
 from transduce.kernels.native import has_native
 from transduce.kernels.precision import resolve_format, resolve_precision
-from transduce.kernels.products import Format, PrepackedMatrix, linear, prepack, select_outputs
+from transduce.kernels.products import Format, PrepackedMatrix, linear, prepack, select_outputs, weights_of
 from transduce.kernels.ragged import RaggedLayout
 from transduce.kernels.ragged_attention import Heads, RaggedAttention, attend_between, attend_ragged, ragged_way
 from transduce.kernels.ranking import rank_continuations
@@ -37,6 +38,7 @@ __all__ = [
     "Dropped",
     "Format",
     "Heads",
+    "KeptMemory",
     "LogitColumns",
     "Maps",
     "Mask",
@@ -62,9 +64,11 @@ __all__ = [
     "dropout",
     "encode",
     "feed_forward",
+    "give_back_memory",
     "has_native",
     "is_out_of_memory",
     "join_allowed",
+    "keep_freed_memory",
     "linear",
     "linear_maps",
     "make_seed",
@@ -82,4 +86,6 @@ __all__ = [
     "smoothed_cross_entropy",
     "start_threads",
     "step",
+    "trim",
+    "weights_of",
 ]

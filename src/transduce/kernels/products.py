@@ -123,6 +123,14 @@ def unpack(matrix: PrepackedMatrix) -> Shaped[Tensor, "outputs inputs"]:
     return matrix.panels.transpose(1, 2).flatten(2).flatten(0, 1)[: matrix.outputs, : matrix.inputs]
 
 
+def weights_of(matrix: PrepackedMatrix) -> Float[Tensor, "outputs inputs"]:
+    """The weights that the matrix stands for, in a layout of their own: of int8, whole numbers times their scales."""
+    numbers = unpack(matrix)
+    if matrix.format != "int8":
+        return numbers.contiguous()
+    return numbers.float() * matrix.scales[: matrix.outputs].unsqueeze(1)
+
+
 def select_outputs(matrix: PrepackedMatrix, outputs: Int[Tensor, " kept"]) -> PrepackedMatrix:
     """The map to some of the outputs, in this order: each is the same number, bit for bit."""
     kept = F.pad(outputs, (0, -len(outputs) % _PANEL))  # the last panel's rest is computed, and never written

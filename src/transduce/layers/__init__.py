@@ -1,6 +1,6 @@
 """Building blocks of models: attention, masks, positions, feed-forward, residuals, embedding, what decoding keeps."""
 
-from transduce.layers.attention import MultiHeadAttention
+from transduce.layers.attention import MultiHeadAttention, attention_scale
 from transduce.layers.average_attention import AverageAttention, average_weights
 from transduce.layers.convolution import Convolution, fold_normalization
 from transduce.layers.dropout import Dropout
@@ -37,6 +37,7 @@ __all__ = [
     "RunningSum",
     "Stream",
     "append_bias",
+    "attention_scale",
     "average_weights",
     "feed_forward",
     "fold_normalization",

@@ -39,7 +39,7 @@ class MultiHeadAttention(nn.Module):
     def __init__(self, config: TransformerConfig, number: int = 0, *, relative: bool = False) -> None:
         super().__init__()
         self.heads = Heads(config.heads, config.d_k, config.d_v)
-        self.dropout, self.compatibility = Dropout(config.attention_dropout, number), config.compatibility
+        self.dropout, self.scale = Dropout(config.attention_dropout, number), attention_scale(config)
         inputs, bias, initializer = config.d_model, config.attention_bias, config.initializer
         queries, keys, values = self.heads.widths
         self.query = make_linear(inputs, queries, bias=bias, initializer=initializer)
@@ -91,12 +91,16 @@ class MultiHeadAttention(nn.Module):
 
     def scoring(self) -> Scoring:
         """How queries and keys are compared."""
-        scale = 1 / math.sqrt(self.heads.d_k) if self.compatibility == "scaled_dot_product" else 1.0
         relative = None if self.relative is None else self.relative.vectors()
-        return Scoring(scale=scale, bilinear=self.bilinear, additive=self.additive, relative=relative)
+        return Scoring(scale=self.scale, bilinear=self.bilinear, additive=self.additive, relative=relative)
 
     def _split(self, x: Float[Tensor, "batch length heads_width"]) -> Float[Tensor, "batch heads length width"]:
         return x.view(*x.shape[:-1], self.heads.number, -1).transpose(1, 2)
+
+
+def attention_scale(config: TransformerConfig) -> float:
+    """What products of queries and keys are multiplied by: 1 / sqrt(d_k) (section 3.2.1), or 1."""
+    return 1 / math.sqrt(config.d_k) if config.compatibility == "scaled_dot_product" else 1.0
 
 
 def _project(x: Float[Tensor, "tokens model"], *layers: nn.Module) -> Float[Tensor, "tokens widths"]:

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from transduce.config.model import Initializer
-from transduce.kernels import Format, Maps, linear, linear_maps, prepack
+from transduce.kernels import Format, Maps, PrepackedMatrix, linear, linear_maps, prepack
 
 
 @final
@@ -52,9 +52,9 @@ def join_maps(*layers: nn.Module) -> Maps | None:
 class PrepackedLinear(nn.Module):
     """What an ``nn.Linear`` computes, its weights and inputs rounded to a number format; never trained."""
 
-    def __init__(self, linear_: nn.Linear, format_: Format) -> None:
+    def __init__(self, matrix: PrepackedMatrix) -> None:
         super().__init__()
-        self.matrix = prepack(linear_.weight, linear_.bias, format_)
+        self.matrix = matrix
 
     def forward(self, x: Float[Tensor, "*positions inputs"]) -> Float[Tensor, "*positions outputs"]:
         """X W^T + b."""
@@ -66,6 +66,6 @@ def prepack_linears(module: nn.Module, format_: Format) -> None:
     """Replace all linear layers by prepacked ones."""
     for name, child in module.named_children():
         if isinstance(child, nn.Linear):
-            setattr(module, name, PrepackedLinear(child, format_))
+            setattr(module, name, PrepackedLinear(prepack(child.weight, child.bias, format_)))
         else:
             prepack_linears(child, format_)

@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final, final
 
 import torch
@@ -12,9 +13,9 @@ from transduce.config import TransformerConfig
 from transduce.kernels import AllowedTokens, Format, LogitColumns, encode, prepack, remember, step
 from transduce.layers import PositionalEncoding
 from transduce.models.contract import NO_ATTENTION, AttentionRequest, Decoded, LossSums, Step, Tokens, Weights
+from transduce.models.native_plain import restore
 from transduce.models.native_stacks import native_decoder, native_encoder
 from transduce.models.native_state import NativeState, ShortlistedProjection
-from transduce.models.quantize import quantize
 from transduce.models.transformer import Memory, Transformer
 
 # Of a table of positions, at least: longer sequences have one of their own.
@@ -47,8 +48,8 @@ class NativeTransformer:
     """What ``model`` computes, with its matrices in one number format; it keeps the contract of ``contract.Model``.
 
     Sources are read and outputs written by the C++ kernels. What is done with known targets is left to the same model
-    in PyTorch's operations. Uses ``model`` up. Threads share it: nothing of it changes, and what grows with an output
-    belongs to the state.
+    in PyTorch's operations, which is made of the same matrices when it is first asked for. Uses ``model`` up, layer by
+    layer. Threads share it: nothing of it changes, and what grows with an output belongs to the state.
     """
 
     def __init__(self, model: Transformer, format_: Format) -> None:
@@ -59,7 +60,12 @@ class NativeTransformer:
         self._decoder_positions = _Positions.of(model.decoder_positions, model.config)
         self._encoder, self._decoder = native_encoder(model, format_), native_decoder(model, format_)
         self._projection = prepack(model.output.weight, model.output_bias, format_)
-        self._plain = quantize(model, format_)
+
+    @cached_property
+    def _plain(self) -> Transformer:
+        # Of two threads that come here at once, one's is forgotten.
+        positions = self._encoder_positions.encoding, self._decoder_positions.encoding
+        return restore(self.config, (self._encoder, self._decoder), positions, self._projection)
 
     def encode(self, source: Tokens, *, attention: AttentionRequest = NO_ATTENTION) -> Memory:
         """Read the sources, which end with the end symbol."""

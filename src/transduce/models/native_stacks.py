@@ -1,6 +1,6 @@
 """A Transformer's encoder and decoder as the C++ kernels read them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TypeGuard, cast
 
@@ -9,7 +9,7 @@ from torch import nn
 
 from transduce.kernels import Format, NativeLayer, NativeNorm, NativeStack, PrepackedMatrix, has_native, prepack
 from transduce.kernels.products import MOST_INPUTS
-from transduce.layers import Embedding, FeedForward, MultiHeadAttention, PositionalEncoding
+from transduce.layers import Embedding, FeedForward, MultiHeadAttention, PositionalEncoding, attention_scale
 from transduce.models.contract import TrainableModel
 from transduce.models.stacks import DecoderLayer, EncoderLayer
 from transduce.models.transformer import Transformer
@@ -35,16 +35,23 @@ def can_run_natively(model: TrainableModel) -> TypeGuard[Transformer]:
 
 
 def native_encoder(model: Transformer, format_: Format) -> NativeStack:
-    """The encoder with its matrices in a number format."""
-    layers = [_encoder_layer(layer, format_) for layer in cast(Iterable[EncoderLayer], model.encoder)]
+    """The encoder with its matrices in a number format; its layers are gone from the model."""
+    layers = [_encoder_layer(cast(EncoderLayer, layer), format_) for layer in _take_out(model.encoder)]
     embedding = model.embedding if model.source_embedding is None else model.source_embedding
     return _stack(model, layers, embedding, model.encoder_positions, model.encoder_norm)
 
 
 def native_decoder(model: Transformer, format_: Format) -> NativeStack:
-    """The decoder with its matrices in a number format."""
-    layers = [_decoder_layer(layer, format_) for layer in cast(Iterable[DecoderLayer], model.decoder)]
+    """The decoder with its matrices in a number format; its layers are gone from the model."""
+    layers = [_decoder_layer(cast(DecoderLayer, layer), format_) for layer in _take_out(model.decoder)]
     return _stack(model, layers, model.embedding, model.decoder_positions, model.decoder_norm)
+
+
+def _take_out(layers: nn.ModuleList) -> Iterator[nn.Module]:
+    """The layers, of which none is kept: a whole model never exists twice."""
+    for number, layer in enumerate(layers):
+        layers[number] = nn.Identity()
+        yield layer
 
 
 def _stack(
@@ -62,7 +69,7 @@ def _stack(
         d_v=config.d_v,
         d_ff=config.d_ff,
         epsilon=config.norm_epsilon,
-        scale=cast(DecoderLayer, model.decoder[0]).cross_attention.scoring().scale,
+        scale=attention_scale(config),
         pre=config.norm == "pre",
         activation=config.activation,
         gated=config.feed_forward == "gated",

@@ -1,6 +1,5 @@
 """Optimizer, schedule, one pure step, the loop around it, and checkpoints."""
 
-from transduce.training.allocator import keep_freed_memory
 from transduce.training.checkpoint import (
     MODEL,
     OPTIMIZER,
@@ -61,7 +60,6 @@ __all__ = [
     "is_over",
     "is_stale",
     "join_processes",
-    "keep_freed_memory",
     "learning_rate",
     "list_checkpoints",
     "listen",

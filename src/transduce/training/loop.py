@@ -11,7 +11,7 @@ from torch import nn
 
 from transduce.config import BadInputError, TrainConfig, TransduceError
 from transduce.data import Batch, Share
-from transduce.training.allocator import KeptMemory, keep_freed_memory
+from transduce.kernels import KeptMemory, keep_freed_memory
 from transduce.training.checkpoint import load_newest
 from transduce.training.health import Examined, Examiner, Health
 from transduce.training.interval import Interval

@@ -10,8 +10,7 @@ import torch
 
 from transduce.config import TransduceError
 from transduce.data import Batch, Share, make_batch, plan_epoch
-from transduce.kernels import is_out_of_memory
-from transduce.training.allocator import give_back_memory
+from transduce.kernels import give_back_memory, is_out_of_memory
 from transduce.training.progress import Progress
 from transduce.training.session import Training
 from transduce.training.step import compute_loss

@@ -1,4 +1,4 @@
-"""The C library's allocator: what it does with the memory that a step has freed."""
+"""The C library's allocator: what it does with memory that was freed."""
 
 import ctypes
 import gc
@@ -59,6 +59,11 @@ def give_back_memory() -> None:
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
+    trim()
+
+
+def trim() -> None:
+    """Give back to the system what the C library keeps and nothing uses."""
     if (library := _glibc()) is not None:
         library.malloc_trim(0)
 

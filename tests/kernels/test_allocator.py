@@ -3,12 +3,12 @@ import sys
 
 import pytest
 
-from transduce.training import keep_freed_memory
+from transduce.kernels import keep_freed_memory
 
 # Pages that the system hands out while the same 48 MB are asked for, filled and given back nine times.
 PAGES = """
 import resource, torch
-from transduce.training import keep_freed_memory
+from transduce.kernels import keep_freed_memory
 if {keep}:
     keep_freed_memory()
 def fill():
@@ -34,7 +34,7 @@ def test_freed_memory_is_used_again():
 # Resident MiB before anything, with what is kept of 640 MB in which one block is still in use, and after another look.
 KEPT = """
 import torch
-from transduce.training import allocator
+from transduce.kernels import allocator
 allocator.keep_freed_memory()
 kept = allocator.KeptMemory()
 kept.look()
