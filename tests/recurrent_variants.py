@@ -41,6 +41,16 @@ VARIANTS: dict[str, dict[str, object]] = {
         **{"attention": "luong", "attention_score": "general", "fast_forward": True},
         **{"encoder_layers": 2, "decoder_layers": 3},
     },
+    "experts, gnmt": {
+        **{"attention": "gnmt", "attention_size": 11, "encoder_layers": 3, "decoder_layers": 2, "directions": "first"},
+        **{"readout": "state", "readout_size": 7, "tied_projection": False, "residual_from": 3},
+        **{"feed_forward": "mixture_of_experts", "d_ff": 13, "experts": 5, "expert_balance": "pair"},
+    },
+    "experts, feeding": {
+        **{"attention": "luong", "attention_score": "general", "encoder_layers": 2, "decoder_layers": 3},
+        **{"feed_forward": "mixture_of_experts", "d_ff": 13, "experts": 3, "expert_places": "all"},
+        **{"directions": "interleaved", "fast_forward": True, "expert_balance": "pair"},
+    },
 }
 
 
@@ -53,6 +63,8 @@ def make(changes: dict[str, object], **more: object) -> RecurrentModel:
         for name, weight in model.named_parameters():
             if "bias" in name:
                 weight.add_(torch.randn_like(weight) / 3)
+            if name.endswith(("mixture.gate", "mixture.noise")):  # which begin at zero
+                weight.normal_()
     return model
 
 

@@ -65,7 +65,7 @@ def differences(name):
 
 
 SOURCES = ("Vaswani et al. 2017", "tensor2tensor", "Gehring et al. 2017", "Kalchbrenner et al. 2017")
-RECURRENT_SOURCES = ("Bahdanau et al. 2015", "Wu et al. 2016")
+RECURRENT_SOURCES = ("Bahdanau et al. 2015", "Wu et al. 2016", "Zhou et al. 2016", "Shazeer et al. 2017")
 BIG = {"d_model": 1024, "d_ff": 4096, "heads": 16}
 T2T = {"sinusoid_layout": "concatenated", "sinusoid_range": "closed", "initializer": "unit_scaling"}
 T2T_V2 = T2T | {"norm": "pre", "attention_dropout": 0.1, "activation_dropout": 0.1}
@@ -163,6 +163,13 @@ def test_a_recurrent_preset_has_its_published_sizes():
     assert (rnnsearch.readout_size, rnnsearch.memory_size, rnnsearch.embedding_dropout) == (500, 2000, 0)
     assert gnmt.summary == "8 + 8 layers of LSTM, hidden 1,024"
     assert (gnmt.readout_size, gnmt.memory_size, gnmt.readout_dropout) == (1024, 1024, 0.2)
+    deep_att, moe = PRESETS["deep-att"], PRESETS["moe"]
+    assert deep_att.summary == "9 + 7 layers of LSTM, hidden 512"
+    # Of both stacks, the top layer's state and what its connection hands on.
+    assert (deep_att.readout_size, deep_att.memory_size, deep_att.embedding_dropout) == (512, 4 * 512, 0.1)
+    assert moe.summary == "3 + 2 layers of LSTM, hidden 512, 32 experts of 2,048"
+    places = [number for number in (1, 2, 3) if moe.has_experts_below(number, 3)]
+    assert (places, moe.has_experts_below(2, 2)) == ([3], True)
 
 
 def test_all_presets_say_where_they_are_from():

@@ -5,6 +5,8 @@ from pydantic import ValidationError
 
 from transduce.config import RecurrentConfig
 
+EXPERTS = {"feed_forward": "mixture_of_experts", "encoder_layers": 3}
+
 
 def test_blanks_are_filled_in():
     config = RecurrentConfig.model_validate({"dropout": 0.3, "embedding_size": 7, "readout_dropout": 0.1})
@@ -30,6 +32,17 @@ def test_the_encoder_s_widths_follow_from_its_directions(changes, summary, memor
     assert (config.summary_size, config.memory_size) == (summary, memory)
 
 
+def test_experts_are_below_the_top_layer_or_between_all():
+    none = RecurrentConfig(encoder_layers=3)
+    top = RecurrentConfig.model_validate(EXPERTS)
+    everywhere = RecurrentConfig.model_validate(EXPERTS | {"expert_places": "all", "expert_noise": False})
+    places = [[number for number in (1, 2, 3) if each.has_experts_below(number, 3)] for each in (none, top, everywhere)]
+    assert places == [[], [3], [2, 3]]
+    assert not everywhere.has_experts_below(1, 1)
+    assert everywhere.load_loss == 0  # without noise
+    assert top.summary == "3 + 1 layers of LSTM, hidden 512, 8 experts of 2,048"
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -44,6 +57,11 @@ def test_the_encoder_s_widths_follow_from_its_directions(changes, summary, memor
         ({"residual_from": 2, "encoder_layers": 3, "directions": "first"}, "begin at 3"),
         ({"residual_from": 2, "encoder_layers": 3, "fast_forward": True}, "leave one of them out"),
         ({"attention": "gnmt"}, "set decoder_layers to 2 or more"),
+        ({"experts": 3}, "experts = 3 is for feed_forward = 'mixture_of_experts'"),
+        ({"feed_forward": "mixture_of_experts"}, "stands between layers, and neither side has two"),
+        ({**EXPERTS, "experts": 3, "experts_per_token": 5}, "experts_per_token = 5, but there are experts = 3"),
+        ({**EXPERTS, "expert_noise": False, "load_loss": 0.1}, "load_loss = 0.1 needs expert_noise = true"),
+        ({**EXPERTS, "feed_forward": "mlp"}, "'none' or 'mixture_of_experts'"),
         ({"hidden_size": 0}, "greater than or equal to 1"),
         ({"d_model": 512}, "Extra inputs"),
     ],

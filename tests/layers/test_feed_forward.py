@@ -2,11 +2,13 @@ import pytest
 import torch
 
 from transduce.config import preset
-from transduce.layers import FeedForward
+from transduce.layers import FeedForward, FeedForwardShape
 
 
 def make(**changes):
-    return FeedForward(preset("base", {"d_model": 14, "d_ff": 23, "heads": 2, "dropout": 0.0, **changes}))
+    return FeedForward(
+        FeedForwardShape.of(preset("base", {"d_model": 14, "d_ff": 23, "heads": 2, "dropout": 0.0, **changes}))
+    )
 
 
 def test_it_is_two_maps_around_a_relu():

@@ -11,7 +11,7 @@ import torch
 
 from transduce.config import ModelConfig, preset
 from transduce.kernels.scores import compare
-from transduce.layers import FeedForward, MultiHeadAttention
+from transduce.layers import FeedForward, FeedForwardShape, MultiHeadAttention
 from transduce.models import Tokens, build
 
 D, D_FF, HEADS, D_K, D_V, VOCABULARY, ROWS = 254, 1021, 3, 61, 53, 9973, 499
@@ -107,7 +107,7 @@ def test_feed_forward(initializer):
     Of that half, 1 / pi is the square of its mean, which all rows share: what the outer map makes of it is one vector
     of d_model numbers, whose mean square has a relative variance of 2 / d_model.
     """
-    layer = FeedForward(config(initializer=initializer))
+    layer = FeedForward(FeedForwardShape.of(config(initializer=initializer)))
     x = torch.randn(ROWS, D)
     inner = gain(initializer, D, D_FF)
     hidden = layer.inner(x)

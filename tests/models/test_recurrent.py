@@ -7,7 +7,10 @@ from torch.nn.functional import cross_entropy
 from tests.recurrent_variants import SOURCE_ROWS, TARGET_ROWS, VARIANTS, make, tokens
 from transduce.config import RecurrentConfig
 from transduce.kernels import derive
+from transduce.layers import Dropout, MixtureOfExperts
+from transduce.layers.recurrent import ExpertsBetween
 from transduce.models import LAST_CROSS, AttentionRequest, build, heads_of
+from transduce.models.contract import choose_counted
 from transduce.models.recurrent import RecurrentModel
 
 pytest_plugins = ["recurrent_variants"]
@@ -69,7 +72,9 @@ def test_gradients_are_those_of_differences(recurrent_variant):
     labels = target.layout().flatten(LABELS)
 
     def loss():
-        return cross_entropy(model.project(model.decode(model.encode(source), target).hidden), labels, reduction="sum")
+        decoded = model.decode(model.encode(source), target)
+        entropy = cross_entropy(model.project(decoded.hidden), labels, reduction="sum")
+        return entropy if decoded.auxiliary_loss is None else entropy + decoded.auxiliary_loss.sum()
 
     torch.manual_seed(7)
     names, weights = zip(*model.named_parameters(), strict=True)
@@ -91,7 +96,7 @@ def test_no_output_depends_on_what_follows_it(recurrent_variant):
     target = tokens(*TARGET_ROWS)
     layout = target.layout()
     y = model.embedding(layout.flatten(target.ids)).detach().requires_grad_()
-    hidden, _ = model.decoder(model.encode(tokens(*SOURCE_ROWS)), y, layout)
+    hidden, *_ = model.decoder(model.encode(tokens(*SOURCE_ROWS)), y, layout)
     for token in range(layout.tokens):
         (gradient,) = torch.autograd.grad(hidden[token].square().sum(), y, retain_graph=True)
         row = int(torch.searchsorted(layout.offsets, token, right=True)) - 1
@@ -149,6 +154,52 @@ def test_sentences_come_and_go_as_if_alone(recurrent_variant):
     torch.testing.assert_close(step.logits, expected)
     none = step.state.release(torch.tensor([True, True]))
     assert model.step(none, torch.empty(0, dtype=torch.long)).logits.shape == (0, 31)
+
+
+@pytest.mark.parametrize("name", ["experts, gnmt", "experts, feeding"])
+@pytest.mark.parametrize("balance", ["pair", "batch"])
+def test_experts_are_counted_and_balanced_as_of_all_symbols_at_once(name, balance):
+    """Whether a mixture is given them all, or in a loop a column at a time: with noise, which follows from seeds."""
+    model = make(VARIANTS[name], expert_balance=balance, importance_loss=0.3, load_loss=0.7).train()
+    source, target = tokens(*SOURCE_ROWS, seeds=SEEDS), tokens(*TARGET_ROWS, seeds=SEEDS)
+    weights = torch.tensor([1.0, 0.0, 2.0, -1.0], dtype=torch.float64)  # the second pair counts for nothing
+    counted = choose_counted(source, target, weights)
+    read = {}
+    for path, module in model.named_modules():
+        if isinstance(module, ExpertsBetween):
+            module.register_forward_hook(
+                lambda _, given, __, path=path: read.setdefault(path, []).append(given[0].detach())
+            )
+    decoded = model.decode(model.encode(counted[0]), counted[1])
+    loads, loss = [], 0.0
+    for path, given in read.items():
+        layout = (counted[0] if path.startswith("encoder") else counted[1]).layout()
+        symbols = given[0] if len(given) == 1 else layout.flatten(torch.stack(given, dim=1))
+        _, routing = model.get_submodule(path).mixture.route(symbols, layout)
+        loads.append(routing.loads.tolist())
+        loss = loss + routing.balance_loss
+    assert decoded.loads.tolist() == loads
+    sides = [2 * sum(map(len, rows[:1] + rows[2:])) for rows in (SOURCE_ROWS, TARGET_ROWS)]
+    assert decoded.loads.sum(dim=1).tolist() == [sides[not path.startswith("encoder")] * 1 for path in read]
+    torch.testing.assert_close(decoded.auxiliary_loss, loss.repeat_interleave(target.lengths))
+    own = model(source, target, LABELS, weights)
+    assert own.loads.equal(decoded.loads)
+    assert own.auxiliary.item() == pytest.approx(
+        decoded.auxiliary_loss[target.layout().flatten(weights.unsqueeze(1).expand_as(LABELS)) != 0].sum().item(),
+        rel=1e-6,
+    )
+    assert len(read) == {"experts, gnmt": 2, "experts, feeding": 4}[name]
+
+
+def test_every_random_decision_of_experts_has_a_number_of_its_own():
+    model = make(VARIANTS["experts, feeding"])
+    decisions = [
+        module.number
+        for path, module in model.named_modules()
+        if isinstance(module, Dropout | MixtureOfExperts) and ".experts." not in path
+    ]
+    # Embeddings, readout, 4 + 3 layers, and two of each of 2 + 2 mixtures.
+    assert sorted(decisions) == list(range(2 + 1 + 7 + 2 * 4))
 
 
 def test_autocast_is_for_the_scores_alone():

@@ -96,6 +96,17 @@ class ByHand:
         scores = [query @ self.map("decoder.attention.score.value", h) for h in memory]
         return sum(w * h for w, h in zip(torch.softmax(torch.stack(scores), 0), memory, strict=True))
 
+    def experts(self, name, x):
+        """x + sigmoid(sum of the k best experts' outputs), weighed by the softmax of these experts' scores."""
+        scores = self.weights[f"{name}.gate"] @ x
+        best = sorted(range(len(scores)), key=lambda i: -scores[i].item())[: self.config.experts_per_token]
+        total = sum(scores[i].exp() for i in best)
+        mixed = 0
+        for i in best:
+            hidden = self.map(f"{name}.experts.{i}.inner", x).clamp(min=0)
+            mixed = mixed + scores[i].exp() / total * self.map(f"{name}.experts.{i}.outer", hidden)
+        return x + 1 / (1 + torch.exp(-mixed))
+
     def read_out(self, *parts):
         made = self.map("decoder.readout.map", torch.cat(parts))
         return made.view(-1, 2).amax(1) if self.config.readout == "maxout" else torch.tanh(made)
@@ -160,6 +171,54 @@ def gnmt(hand, source, target):
         yield x
 
 
+def shazeer(hand, source, target):
+    """Shazeer et al. 2017: experts below the third layer of the encoder and the second of the decoder, whose own
+
+    attention looks before them; here with a residual around the third layer.
+    """
+    outputs, last = list(map(hand.embed, source)), None
+    for number in range(3):
+        if number == 2:
+            outputs = [hand.experts("encoder.0.2.between.mixture", x) for x in outputs]
+        made, last = hand.layer(0, number, outputs, both=number == 0)
+        outputs = [a + b for a, b in zip(made, outputs, strict=True)] if number == 2 else made
+    states = [hand.begin(number, last) for number in range(2)]
+    for symbol in target:
+        states[0] = hand.cell("decoder.layers.0.directions.0", hand.embed(symbol), states[0])
+        context = hand.additive(states[0][0], outputs)
+        read = torch.cat([hand.experts("decoder.layers.1.between.mixture", states[0][0]), context])
+        states[1] = hand.cell("decoder.layers.1.directions.0", read, states[1])
+        yield states[1][0]
+
+
+def fed_experts(hand, source, target):
+    """Experts between all layers, beside connections that go by them, in a loop of input feeding."""
+    memory, last = [], []
+    for stack in range(2):
+        hidden, forwarded = list(map(hand.embed, source)), None
+        for number in range(2):
+            if number:
+                hidden = [hand.experts(f"encoder.{stack}.1.between.mixture", x) for x in hidden]
+            below = [torch.cat(pair) for pair in zip(hidden, forwarded, strict=True)] if forwarded else hidden
+            forwarded = [hand.map(f"encoder.{stack}.{number}.connection", x) for x in below]
+            hidden, end = hand.layer(stack, number, forwarded, turned=(number + stack) % 2 == 1)
+        memory.append([torch.cat(pair) for pair in zip(hidden, forwarded, strict=True)])
+        last.append(end)
+    memory = [torch.cat(pair) for pair in zip(*memory, strict=True)]
+    states = [hand.begin(number, torch.cat(last)) for number in range(3)]
+    fed = torch.zeros(hand.config.readout_size, dtype=torch.float64)
+    for symbol in target:
+        x, f = hand.embed(symbol), None
+        for number, state in enumerate(states):
+            layer = f"decoder.layers.{number}"
+            x = hand.experts(f"{layer}.between.mixture", x) if number else x
+            f = hand.map(f"{layer}.connection", x if f is None else torch.cat([x, f]))
+            states[number] = hand.cell(f"{layer}.directions.0", f if number else torch.cat([f, fed]), state)
+            x = states[number][0]
+        fed = hand.read_out(x, f, hand.general(x, memory))
+        yield fed
+
+
 def deep_att(hand, source, target):
     """Zhou et al. 2016: f_k = W_k [f_{k-1}; h_{k-1}], two stacks that read from the left and the right by turns."""
     memory, last = [], []
@@ -191,6 +250,8 @@ FORMULAS = {
     "luong without feeding": luong,
     "gnmt": gnmt,
     "fast-forward": deep_att,
+    "experts, gnmt": shazeer,
+    "experts, feeding": fed_experts,
 }
 
 

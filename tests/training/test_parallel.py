@@ -13,9 +13,10 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from tests.bag_of_words import BagConfig, BagOfWords, install
-from transduce.config import Parallel, SpecialIds, TrainConfig, TransformerConfig
+from transduce.config import Parallel, RecurrentConfig, SpecialIds, TrainConfig, TransformerConfig
 from transduce.data import Batch, Store, make_batch, write_store
 from transduce.models import Tokens, TrainableModel, Transformer
+from transduce.models.recurrent import RecurrentModel
 from transduce.training import (
     Corpora,
     DevOutputs,
@@ -70,6 +71,15 @@ def _mixture() -> Transformer:
     experts = {"feed_forward": "mixture_of_experts", "experts": 29, "expert_balance": "pair", "dropout": 0.2}
     changes = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 12, "d_ff": 5, "heads": 3}
     return Transformer(TransformerConfig.model_validate(changes | experts | {"vocab_size": VOCABULARY}))
+
+
+def _recurrent_mixture() -> RecurrentModel:
+    """The same between recurrent layers."""
+    torch.manual_seed(5)
+    experts = {"feed_forward": "mixture_of_experts", "experts": 7, "expert_balance": "pair", "d_ff": 5}
+    layers = {"attention": "gnmt", "attention_size": 3, "encoder_layers": 2, "decoder_layers": 2}
+    sizes = {"embedding_size": 6, "hidden_size": 7, "vocab_size": VOCABULARY}
+    return RecurrentModel(RecurrentConfig.model_validate(experts | layers | sizes))
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +220,7 @@ def test_going_on_with_as_many_processes_is_exact(folder, tmp_path, run_together
         assert one.read_bytes() == other.read_bytes()
 
 
-@pytest.mark.parametrize(("make", "parallel"), [*product((_bag, _mixture), ("data", "sharded"))])
+@pytest.mark.parametrize(("make", "parallel"), [*product((_bag, _mixture, _recurrent_mixture), ("data", "sharded"))])
 def test_a_loss_of_the_models_own_is_that_of_all_processes(folder, tmp_path, run_together, make, parallel):
     found, busiest = [], []
     for number in (1, 2):
@@ -221,7 +231,7 @@ def test_a_loss_of_the_models_own_is_that_of_all_processes(folder, tmp_path, run
         busiest.append([line.get("busiest_expert") for line in lines])
     assert len(found[0]) == 5
     assert busiest[0] == busiest[1]
-    if make is _mixture:  # of an encoder's and a decoder's layer
+    if make is not _bag:  # of an encoder's and a decoder's layer
         assert all(len(layers) == 2 and min(layers) > 1 for layers in busiest[0])
     assert found[1] == [(split, pytest.approx(loss, rel=1e-5)) for split, loss in found[0]]
     assert found[0][0][1] > 0

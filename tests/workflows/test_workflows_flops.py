@@ -125,7 +125,10 @@ RECURRENT: dict[str, dict[str, object]] = {
     "LSTM, additive attention": {"attention_size": 11},
     "GRU without attention": {"cell": "gru", "attention": "none", "decoder_layers": 2},
     "input feeding": {"attention": "luong", "attention_score": "general", "decoder_layers": 2},
-    "all at once": {"attention": "gnmt", "attention_size": 11, "encoder_layers": 2, "decoder_layers": 2},
+    "all at once, experts": {
+        **{"attention": "gnmt", "attention_size": 11, "encoder_layers": 2, "decoder_layers": 2},
+        **{"feed_forward": "mixture_of_experts", "d_ff": 13, "experts": 3},
+    },
 }
 
 

@@ -4,6 +4,16 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
+from transduce.config.experts import (
+    Balance,
+    ExpertNoise,
+    Experts,
+    ExpertsPerToken,
+    ImportanceLoss,
+    LoadLoss,
+    check_experts,
+    without_noise_no_load,
+)
 from transduce.config.section import ALLOWED, REFUSED, Section, Setting
 
 NormPosition = Literal["post", "pre"]
@@ -13,7 +23,6 @@ SinusoidRange = Literal["open", "closed"]
 PositionCombination = Literal["add", "concatenate"]
 Compatibility = Literal["scaled_dot_product", "dot_product", "multiplicative", "additive"]
 FeedForwardKind = Literal["mlp", "gated", "parameter_attention", "mixture_of_experts"]
-ExpertBalance = Literal["batch", "pair"]
 SelfAttention = Literal["multi_head", "average"]
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 Initializer = Literal["glorot_uniform", "unit_scaling"]
@@ -25,7 +34,6 @@ VOCABULARY_SIZES: Final = frozenset({"vocab_size", "source_vocab_size"})
 # bits before anything is made of that size.
 MOST_LAYERS: Final = 1_000
 MOST_WIDE: Final = 2**20
-MOST_EXPERTS: Final = 4_000  # their dropouts draw apart, and the numbers for that end with 4,095
 MOST_SYMBOLS: Final = 2**24
 
 # Settings that mean something only where another one has one of some values.
@@ -38,8 +46,6 @@ _WITH_PARAMETER_ATTENTION: Final = Setting("refused", read_with=("feed_forward",
 _HIDDEN: Final = ("feed_forward", ("mlp", "gated", "mixture_of_experts"))
 _WITH_HIDDEN_LAYER: Final = Setting("refused", read_with=_HIDDEN)
 _DROPOUT_OF_HIDDEN_LAYER: Final = Setting("allowed", read_with=_HIDDEN, formerly=("relu_dropout",))
-_WITH_EXPERTS: Final = Setting("refused", read_with=("feed_forward", ("mixture_of_experts",)))
-_BALANCE_OF_EXPERTS: Final = Setting("allowed", read_with=("feed_forward", ("mixture_of_experts",)))
 
 
 class TransformerConfig(Section):
@@ -181,26 +187,12 @@ class TransformerConfig(Section):
     parameter_keys: Annotated[int, _WITH_PARAMETER_ATTENTION] = Field(
         1536, ge=1, le=MOST_WIDE, description="n_p, key-value pairs of each of its heads"
     )
-    experts: Annotated[int, _WITH_EXPERTS] = Field(
-        8, ge=1, le=MOST_EXPERTS, description="n, the feed-forward networks of each mixture of experts, d_ff wide each"
-    )
-    experts_per_token: Annotated[int, _WITH_EXPERTS] = Field(
-        2, ge=1, le=MOST_EXPERTS, description="k, how many of them a symbol goes to; 1: a switch (Fedus et al. 2021)"
-    )
-    expert_noise: Annotated[bool, _WITH_EXPERTS] = Field(
-        True, description="trained noise on the gate's scores in training (noisy top-k gating)"
-    )
-    importance_loss: Annotated[float, _BALANCE_OF_EXPERTS] = Field(
-        0.1, ge=0, description="w_importance: how much uneven weights of the experts cost, in nats for each symbol"
-    )
-    load_loss: Annotated[float, _BALANCE_OF_EXPERTS] = Field(
-        0.1, ge=0, description="w_load: how much uneven numbers of their symbols cost; without expert_noise: 0"
-    )
-    expert_balance: Annotated[ExpertBalance, _BALANCE_OF_EXPERTS] = Field(
-        "batch",
-        description="whose symbols are to be spread evenly: those of a batch (as published; of each micro-batch and "
-        "process), or of each pair by itself, which no cutting of batches changes",
-    )
+    experts: Experts = 8
+    experts_per_token: ExpertsPerToken = 2
+    expert_noise: ExpertNoise = True
+    importance_loss: ImportanceLoss = 0.1
+    load_loss: LoadLoss = 0.1
+    expert_balance: Balance = "batch"
 
     norm: Annotated[NormPosition, REFUSED] = Field(
         "post", description="post: LayerNorm(x + Sublayer(x)); pre: x + Sublayer(LayerNorm(x))"
@@ -224,8 +216,7 @@ class TransformerConfig(Section):
             values = values | {"feed_forward": "mlp"}  # what files said before there were other activations
         if isinstance(rate := values.get("dropout"), int | float) and 0 <= rate < 1:
             values = {"embedding_dropout": rate} | values
-        if values.get("feed_forward") == "mixture_of_experts" and values.get("expert_noise") is False:
-            values = {"load_loss": 0.0} | values
+        values = without_noise_no_load(values)
         d_model, heads = values.get("d_model", 512), values.get("heads", 8)
         if not (isinstance(d_model, int) and isinstance(heads, int) and 0 < d_model <= MOST_WIDE and heads > 0):
             return values  # the fields' own checks will name these
@@ -261,17 +252,12 @@ class TransformerConfig(Section):
 
     @model_validator(mode="after")
     def _check_experts(self) -> Self:
-        if self.feed_forward != "mixture_of_experts":
-            return self
-        if self.experts_per_token > self.experts:
-            raise ValueError(
-                f"experts_per_token = {self.experts_per_token}, but there are experts = {self.experts}: choose at most "
-                f"as many"
-            )
-        if self.load_loss and not self.expert_noise:
-            raise ValueError(
-                f"load_loss = {self.load_loss:g} needs expert_noise = true, from which loads are estimated: leave it "
-                f"out"
+        if self.feed_forward == "mixture_of_experts":
+            check_experts(
+                experts=self.experts,
+                experts_per_token=self.experts_per_token,
+                expert_noise=self.expert_noise,
+                load_loss=self.load_loss,
             )
         return self
 

@@ -4,11 +4,24 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
+from transduce.config.experts import (
+    WITH_EXPERTS,
+    Balance,
+    ExpertNoise,
+    Experts,
+    ExpertsPerToken,
+    ImportanceLoss,
+    LoadLoss,
+    check_experts,
+    without_noise_no_load,
+)
 from transduce.config.model import MOST_LAYERS, MOST_SYMBOLS, MOST_WIDE
 from transduce.config.section import ALLOWED, REFUSED, Section, Setting
 
 Cell = Literal["lstm", "gru"]
 Directions = Literal["one", "first", "all", "interleaved"]
+RecurrentFeedForward = Literal["none", "mixture_of_experts"]
+ExpertPlaces = Literal["top", "all"]
 AttentionPlace = Literal["none", "bahdanau", "luong", "gnmt"]
 Readout = Literal["tanh", "maxout", "state"]
 AttentionScore = Literal["dot", "general", "additive", "concat", "linear", "location"]
@@ -59,6 +72,24 @@ class RecurrentConfig(Section):
         description="fast-forward connections between layers (Zhou et al. 2016): f_k = W_k [f_(k-1); h_(k-1)], which "
         "layer k reads",
     )
+
+    feed_forward: Annotated[RecurrentFeedForward, REFUSED] = Field(
+        "none",
+        description="what stands between the layers of a stack: none; mixture_of_experts: of several networks, those "
+        "that a gate chooses (Shazeer et al. 2017)",
+    )
+    expert_places: Annotated[ExpertPlaces, WITH_EXPERTS] = Field(
+        "top",
+        description="where: top: one mixture in each stack, below its top layer (Shazeer et al. 2017: encoders of "
+        "three, decoders of two layers); all: one between each two layers",
+    )
+    d_ff: Annotated[int, WITH_EXPERTS] = Field(2048, ge=1, le=MOST_WIDE, description="width inside each expert")
+    experts: Experts = 8
+    experts_per_token: ExpertsPerToken = 2
+    expert_noise: ExpertNoise = True
+    importance_loss: ImportanceLoss = 0.1
+    load_loss: LoadLoss = 0.1
+    expert_balance: Balance = "batch"
 
     attention: Annotated[AttentionPlace, REFUSED] = Field(
         "bahdanau",
@@ -153,6 +184,7 @@ class RecurrentConfig(Section):
             return values
         if isinstance(rate := values.get("dropout"), int | float) and 0 <= rate < 1:
             values = {"embedding_dropout": rate, "readout_dropout": rate} | values
+        values = without_noise_no_load(values)
         width = "hidden_size" if values.get("readout") == "state" else "embedding_size"
         return values if values.get("readout_size") else values | {"readout_size": values.get(width, 512)}
 
@@ -190,6 +222,22 @@ class RecurrentConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def _check_experts(self) -> Self:
+        if self.feed_forward == "mixture_of_experts":
+            if max(self.encoder_layers, self.decoder_layers) == 1:
+                raise ValueError(
+                    "feed_forward = 'mixture_of_experts' stands between layers, and neither side has two: set "
+                    "encoder_layers or decoder_layers to 2 or more"
+                )
+            check_experts(
+                experts=self.experts,
+                experts_per_token=self.experts_per_token,
+                expert_noise=self.expert_noise,
+                load_loss=self.load_loss,
+            )
+        return self
+
+    @model_validator(mode="after")
     def _check_attention(self) -> Self:
         if self.attention != "none" and self.attention_score == "dot" and self.hidden_size != self.memory_size:
             raise ValueError(
@@ -219,6 +267,12 @@ class RecurrentConfig(Section):
             )
         return self
 
+    def has_experts_below(self, number: int, layers: int) -> bool:
+        """Whether a mixture of experts is below layer ``number``, counted from 1, of a stack of so many ``layers``."""
+        if self.feed_forward == "none" or number == 1:
+            return False
+        return self.expert_places == "all" or number == layers
+
     @property
     def summary_size(self) -> int:
         """Width of the encoder's last states, of all directions of its top layer."""
@@ -239,6 +293,6 @@ class RecurrentConfig(Section):
     @property
     def summary(self) -> str:
         """How large it is, for people."""
-        return (
-            f"{self.encoder_layers} + {self.decoder_layers} layers of {self.cell.upper()}, hidden {self.hidden_size:,}"
-        )
+        layers = f"{self.encoder_layers} + {self.decoder_layers} layers of {self.cell.upper()}"
+        experts = f", {self.experts:,} experts of {self.d_ff:,}" if self.feed_forward == "mixture_of_experts" else ""
+        return f"{layers}, hidden {self.hidden_size:,}{experts}"

@@ -53,6 +53,17 @@ def _recurrent(size: int, **changes: object) -> Changes:
     return {"architecture": "recurrent", "embedding_size": size, "hidden_size": size, **layers, **changes}
 
 
+def _deep_att(size: int) -> Changes:
+    layers = {"encoder_layers": 4, "decoder_layers": 3, "fast_forward": True, "directions": "interleaved"}
+    return _recurrent(size, **layers, residual_from=None, attention="bahdanau", attention_size=size)
+
+
+def _mixture(size: int) -> Changes:
+    layers = {"encoder_layers": 3, "decoder_layers": 2, "attention": "gnmt", "attention_size": size}
+    losses = {"importance_loss": 0.01, "load_loss": 0.01}  # the paper's, in translation
+    return _recurrent(size, **layers, feed_forward="mixture_of_experts", d_ff=2 * size, **losses)
+
+
 SYSTEMS: Final = (
     System(
         "transformer",
@@ -67,6 +78,14 @@ SYSTEMS: Final = (
         _bytenet,
         0.003,
         "ByteNet",
+    ),
+    System(
+        "deep-att",
+        "fast-forward connections, two times 4 layers of LSTM that read from the left and from the right by turns, 3 "
+        "layers that write, additive attention by the lowest of these (Zhou et al. 2016)",
+        _deep_att,
+        0.002,
+        "Deep-Att + PosUnk",
     ),
     System(
         "gnmt",
@@ -91,10 +110,10 @@ SYSTEMS: Final = (
     ),
     System(
         "moe",
-        "the Transformer, d_model 96, with 8 experts in each feed-forward network's place, two for each symbol "
-        "(the paper's MoE has them between LSTM layers, Shazeer et al. 2017)",
-        lambda size: _transformer(24, d_ff=size, feed_forward="mixture_of_experts"),
-        0.0063,
+        "3 + 2 layers of LSTM, GNMT's attention, and in each stack a mixture of 8 experts below the top layer, two for "
+        "each symbol (Shazeer et al. 2017)",
+        _mixture,
+        0.002,
         "MoE",
     ),
     System(

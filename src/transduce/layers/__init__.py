@@ -5,7 +5,7 @@ from transduce.layers.average_attention import AverageAttention, average_weights
 from transduce.layers.convolution import Convolution, fold_normalization
 from transduce.layers.dropout import Dropout
 from transduce.layers.embedding import Embedding, append_bias
-from transduce.layers.feed_forward import FeedForward, feed_forward
+from transduce.layers.feed_forward import FeedForward, FeedForwardShape, feed_forward, mixture_of_experts
 from transduce.layers.linear import PrepackedLinear, prepack_linears
 from transduce.layers.mixture_of_experts import Gating, MixtureOfExperts, Routing, join_routings
 from transduce.layers.parameter_attention import ParameterAttention
@@ -23,6 +23,7 @@ __all__ = [
     "Dropout",
     "Embedding",
     "FeedForward",
+    "FeedForwardShape",
     "Gating",
     "KeyValues",
     "MixtureOfExperts",
@@ -43,6 +44,7 @@ __all__ = [
     "fold_normalization",
     "join_past",
     "join_routings",
+    "mixture_of_experts",
     "prepack_linears",
     "recent_mask",
     "sinusoid_shift",

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from transduce.config import TransformerConfig
 from transduce.kernels import RaggedLayout
-from transduce.layers.feed_forward import FeedForward
+from transduce.layers.feed_forward import FeedForward, FeedForwardShape
 from transduce.layers.linear import make_linear
 from transduce.layers.state import RunningSum, widen
 
@@ -25,7 +25,7 @@ class AverageAttention(nn.Module):
     def __init__(self, config: TransformerConfig, number: int = 0) -> None:
         super().__init__()
         width = config.d_model
-        self.feed_forward = FeedForward(config, number) if config.average_feed_forward else None
+        self.feed_forward = FeedForward(FeedForwardShape.of(config), number) if config.average_feed_forward else None
         self.gate = (
             make_linear(2 * width, 2 * width, bias=False, initializer=config.initializer)
             if config.average_gate

@@ -1,12 +1,14 @@
 """Position-wise feed-forward networks (section 3.3)."""
 
+from dataclasses import dataclass
 from typing import assert_never, final
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from transduce.config import TransformerConfig
+from transduce.config import RecurrentConfig, TransformerConfig
+from transduce.config.model import Activation, Initializer
 from transduce.kernels import activate
 from transduce.kernels import feed_forward as transform
 from transduce.layers.dropout import Dropout
@@ -16,20 +18,45 @@ from transduce.layers.parameter_attention import ParameterAttention
 
 
 @final
+@dataclass(frozen=True)
+class FeedForwardShape:
+    """What a feed-forward network is: ``hidden`` units between two maps, of and to vectors ``width`` wide."""
+
+    width: int
+    hidden: int
+    activation: Activation = "relu"
+    gated: bool = False
+    bias: bool = True
+    initializer: Initializer = "glorot_uniform"
+    dropout: float = 0.0
+
+    @classmethod
+    def of(cls, config: TransformerConfig) -> "FeedForwardShape":
+        """That of a Transformer's sub-layers, or of each of their experts."""
+        return cls(
+            config.d_model,
+            config.d_ff,
+            activation=config.activation,
+            gated=config.feed_forward == "gated",
+            bias=config.feed_forward_bias,
+            initializer=config.initializer,
+            dropout=config.activation_dropout,
+        )
+
+
+@final
 class FeedForward(nn.Module):
     """FFN(x) = f(x W_1 + b_1) W_2 + b_2, the same for every position; dropout, where asked for, after the activation f.
 
     As published, f(x) = max(0, x). A gated network multiplies f(x G + c) by x W_1 + b_1 (GLU variants, Shazeer 2020).
     """
 
-    def __init__(self, config: TransformerConfig, number: int = 0) -> None:
+    def __init__(self, shape: FeedForwardShape, number: int = 0) -> None:
         super().__init__()
-        bias, initializer = config.feed_forward_bias, config.initializer
-        self.inner = make_linear(config.d_model, config.d_ff, bias=bias, initializer=initializer)
-        self.outer = make_linear(config.d_ff, config.d_model, bias=bias, initializer=initializer)
-        gated = config.feed_forward == "gated"
-        self.gate = make_linear(config.d_model, config.d_ff, bias=bias, initializer=initializer) if gated else None
-        self.activation, self.dropout = config.activation, Dropout(config.activation_dropout, number)
+        self.inner = self._make_map(shape, shape.width, shape.hidden)
+        self.outer = self._make_map(shape, shape.hidden, shape.width)
+        self.gate = self._make_map(shape, shape.width, shape.hidden) if shape.gated else None
+        self.activation, self.dropout = shape.activation, Dropout(shape.dropout, number)
 
     def forward(
         self, x: Float[Tensor, "*positions model"], seeds: Int[Tensor, "*positions"] | None = None
@@ -49,6 +76,10 @@ class FeedForward(nn.Module):
         """The maps of the input, a gated network's gate first."""
         return [self.inner] if self.gate is None else [self.gate, self.inner]
 
+    @staticmethod
+    def _make_map(shape: FeedForwardShape, inputs: int, outputs: int) -> nn.Module:
+        return make_linear(inputs, outputs, bias=shape.bias, initializer=shape.initializer)
+
 
 FeedForwardSublayer = FeedForward | MixtureOfExperts | ParameterAttention
 
@@ -57,18 +88,25 @@ def feed_forward(config: TransformerConfig, number: int = 0) -> FeedForwardSubla
     """The sub-layer that transforms each position on its own; ``number`` is its dropout's in the model."""
     match config.feed_forward:
         case "mlp" | "gated":
-            return FeedForward(config, number)
+            return FeedForward(FeedForwardShape.of(config), number)
         case "parameter_attention":
             return ParameterAttention(config, number)
         case "mixture_of_experts":
-            gating = Gating(
-                chosen=config.experts_per_token,
-                noise=config.expert_noise,
-                importance_loss=config.importance_loss,
-                load_loss=config.load_loss,
-                balance=config.expert_balance,
-            )
-            experts = (FeedForward(config, number) for _ in range(config.experts))
-            return MixtureOfExperts(experts, config.d_model, gating, number)
+            return mixture_of_experts(config, FeedForwardShape.of(config), number)
         case _:
             assert_never(config.feed_forward)
+
+
+def mixture_of_experts(
+    config: TransformerConfig | RecurrentConfig, expert: FeedForwardShape, number: int = 0
+) -> MixtureOfExperts:
+    """A mixture of networks of that shape; ``number`` is that of its random decisions in the model."""
+    gating = Gating(
+        chosen=config.experts_per_token,
+        noise=config.expert_noise,
+        importance_loss=config.importance_loss,
+        load_loss=config.load_loss,
+        balance=config.expert_balance,
+    )
+    experts = (FeedForward(expert, number) for _ in range(config.experts))
+    return MixtureOfExperts(experts, expert.width, gating, number)

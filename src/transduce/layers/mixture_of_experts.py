@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transduce.config.model import ExpertBalance
+from transduce.config.experts import ExpertBalance
 from transduce.kernels import RaggedLayout, draw_normal, seeds_at
 
 # The least spread of the noise that loads are estimated with: it is divided by.
@@ -70,7 +70,7 @@ def join_routings(
 
 @final
 @dataclass(frozen=True)
-class _Choice:
+class Choice:
     """Each symbol's experts, the best first, and the weights of their outputs.
 
     ``scores`` are without noise, ``ranked`` with it and sorted, ``spread`` is the noise's standard deviation.
@@ -81,6 +81,22 @@ class _Choice:
     scores: Float64[Tensor, "symbols experts"]
     ranked: Float64[Tensor, "symbols experts"]
     spread: Float64[Tensor, "symbols experts"] | None
+
+    @staticmethod
+    def of_columns(columns: Sequence["Choice"], layout: RaggedLayout) -> "Choice":
+        """Those of a whole ragged batch, from those of its padded columns, one after the other."""
+        first, *_ = columns
+
+        def join(parts: Iterable[Tensor]) -> Tensor:
+            return layout.flatten(torch.stack([*parts], dim=1))
+
+        return Choice(
+            experts=join(each.experts for each in columns),
+            weights=join(each.weights for each in columns),
+            scores=join(each.scores for each in columns),
+            ranked=join(each.ranked for each in columns),
+            spread=None if first.spread is None else join(each.spread for each in columns if each.spread is not None),
+        )
 
 
 @final
@@ -111,23 +127,19 @@ class MixtureOfExperts(nn.Module):
         self, x: Float[Tensor, "*positions model"], seeds: Int[Tensor, "*positions"] | None = None
     ) -> Float[Tensor, "*positions model"]:
         """Transform each position on its own; ``seeds`` are what noise and dropout follow from."""
-        return self._transform(x.reshape(-1, x.shape[-1]), seeds)[0].view(x.shape)
+        return self.transform(x.reshape(-1, x.shape[-1]), seeds)[0].view(x.shape)
 
     def route(
         self, x: Float[Tensor, "symbols model"], layout: RaggedLayout
     ) -> tuple[Float[Tensor, "symbols model"], Routing]:
         """The same for a ragged batch, and where its symbols went."""
-        y, choice = self._transform(x, layout.seeds)
-        loads = _count(choice.experts, len(self.experts), layout.counted)
-        return y, Routing(loads, self._balance_loss(choice, layout) if self.gating.balanced else None)
+        y, choice = self.transform(x, layout.seeds)
+        return y, self.routing(choice, layout)
 
-    def extra_repr(self) -> str:
-        """What is printed of it."""
-        return f"{self.gating}, number={self.number}"
-
-    def _transform(
+    def transform(
         self, x: Float[Tensor, "symbols model"], seeds: Int[Tensor, "*positions"] | None
-    ) -> tuple[Float[Tensor, "symbols model"], _Choice]:
+    ) -> tuple[Float[Tensor, "symbols model"], Choice]:
+        """What the experts make of each symbol, and which ones were chosen for it."""
         if self.training:
             # As dropout does, torch draws the seeds that are not given.
             drawn = torch.randint(-(2**63), 2**63 - 1, x.shape[:1], device=x.device) if seeds is None else seeds
@@ -148,11 +160,21 @@ class MixtureOfExperts(nn.Module):
                 for number, (expert, part, of_part) in enumerate(zip(self.experts, given, parts, strict=True), start=1)
             ]
         places = torch.empty_like(order).scatter(0, order, torch.arange(len(order), device=order.device))
-        joined = torch.cat(outputs).index_select(0, places).view(len(x), self.gating.chosen, -1)
+        joined = torch.cat(outputs).index_select(0, places)
+        joined = joined.view(len(x), self.gating.chosen, joined.shape[-1])
         weights = choice.weights.to(torch.promote_types(joined.dtype, torch.float32)).unsqueeze(2)
         return (weights * joined).sum(dim=1).to(joined.dtype), choice
 
-    def _choose(self, x: Float[Tensor, "symbols model"], seeds: Int[Tensor, " symbols"] | None) -> _Choice:
+    def routing(self, choice: Choice, layout: RaggedLayout) -> Routing:
+        """Where the symbols of a ragged batch went, from what was chosen for them."""
+        loads = _count(choice.experts, len(self.experts), layout.counted)
+        return Routing(loads, self._balance_loss(choice, layout) if self.gating.balanced else None)
+
+    def extra_repr(self) -> str:
+        """What is printed of it."""
+        return f"{self.gating}, number={self.number}"
+
+    def _choose(self, x: Float[Tensor, "symbols model"], seeds: Int[Tensor, " symbols"] | None) -> Choice:
         # In float64: a choice hangs on differences, and shall not change with how a product of so many rows is summed,
         # nor with the number format of the rest.
         x = x.double()
@@ -166,7 +188,7 @@ class MixtureOfExperts(nn.Module):
         ranked, order = ranking.sort(dim=1, descending=True, stable=True)
         chosen = self.gating.chosen
         weights = ranked.softmax(dim=1)[:, :1] if chosen == 1 else ranked[:, :chosen].softmax(dim=1)
-        return _Choice(order[:, :chosen], weights, scores, ranked, spread)
+        return Choice(order[:, :chosen], weights, scores, ranked, spread)
 
     def _sizes(self, experts: Int[Tensor, "symbols chosen"]) -> list[int]:
         """How many symbols each expert gets, as numbers of Python."""
@@ -176,7 +198,7 @@ class MixtureOfExperts(nn.Module):
         sizes: list[int] = _count(experts, number).tolist()
         return sizes
 
-    def _balance_loss(self, choice: _Choice, layout: RaggedLayout) -> Float64[Tensor, " rows"]:
+    def _balance_loss(self, choice: Choice, layout: RaggedLayout) -> Float64[Tensor, " rows"]:
         """w_importance CV(Importance)^2 + w_load CV(Load)^2 (section 4, appendix A), of the rows that belong together.
 
         CV is the coefficient of variation over the experts: standard deviation over mean. Importance_i is the sum of
@@ -205,7 +227,7 @@ class MixtureOfExperts(nn.Module):
                 assert_never(self.gating.balance)
 
 
-def _probability(choice: _Choice) -> Float64[Tensor, "symbols experts"]:
+def _probability(choice: Choice) -> Float64[Tensor, "symbols experts"]:
     """P(x, i), where there are more experts than are chosen."""
     assert choice.spread is not None
     chosen = choice.experts.shape[1]

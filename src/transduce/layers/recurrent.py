@@ -17,7 +17,9 @@ from transduce.config.recurrent import Cell
 from transduce.kernels import RaggedLayout
 from transduce.layers.cells import CellState, LoopProduct, advance_cell
 from transduce.layers.dropout import Dropout
+from transduce.layers.feed_forward import FeedForwardShape, mixture_of_experts
 from transduce.layers.linear import make_linear
+from transduce.layers.mixture_of_experts import Choice, Routing
 
 Rows = Float[Tensor, "tokens _"]  # of any width
 Direction = Literal["left", "right"]  # where reading begins
@@ -182,9 +184,30 @@ class Flow:
 
 
 @final
-class RecurrentStackLayer(nn.Module):
-    """A layer of a stack, number ``number`` from 1: x_k = x_{k-1} + Dropout(RNN(x_{k-1})) from ``residual_from`` on.
+class ExpertsBetween(nn.Module):
+    """y = x + Dropout(sigmoid(MoE(x))): a mixture of experts between two layers (Shazeer et al. 2017, appendix E).
 
+    Each expert has one hidden layer of ``d_ff`` rectified units.
+    """
+
+    def __init__(self, config: RecurrentConfig, width: int, numbers: Iterator[int]) -> None:
+        super().__init__()
+        self.mixture = mixture_of_experts(config, FeedForwardShape(width, config.d_ff), next(numbers))
+        self.dropout = Dropout(config.dropout, next(numbers))
+
+    def forward(
+        self, x: Float[Tensor, "symbols width"], seeds: Int[Tensor, " symbols"] | None
+    ) -> tuple[Float[Tensor, "symbols width"], Choice]:
+        """What the layer above reads, and the experts that were chosen for each symbol."""
+        y, choice = self.mixture.transform(x, seeds)
+        return x + self.dropout(torch.sigmoid(y), seeds), choice
+
+
+@final
+class RecurrentStackLayer(nn.Module):
+    """Layer ``number``, from 1, of a stack: x_k = x_{k-1} + Dropout(RNN(x_{k-1})) from ``residual_from`` on.
+
+    A mixture of experts, where there is one below it, makes x_{k-1} of what the layer below gives.
     With fast-forward connections (Zhou et al. 2016, section 3.1) it reads f_k = W_k [f_{k-1}; x_{k-1}] in the place of
     x_{k-1}, where f_1 = W_1 x_0: a path through all layers without a nonlinearity. ``also`` is the width of what
     it reads beside that: a context, the attentional state. Several directions are concatenated.
@@ -195,8 +218,9 @@ class RecurrentStackLayer(nn.Module):
         config: RecurrentConfig,
         number: int,
         inputs: int,
-        dropout: int,
+        numbers: Iterator[int],
         *,
+        layers: int,
         also: int = 0,
         begins: Sequence[Direction] = ("left",),
     ) -> None:
@@ -212,7 +236,9 @@ class RecurrentStackLayer(nn.Module):
         self.directions = nn.ModuleList(
             RecurrentLayer(config.cell, self.known + also, hidden, begin) for begin in begins
         )
-        self.dropout = Dropout(config.dropout, dropout)
+        self.dropout = Dropout(config.dropout, next(numbers))
+        between = config.has_experts_below(number, layers)
+        self.between = ExpertsBetween(config, inputs, numbers) if between else None
 
     def forward(
         self,
@@ -221,21 +247,36 @@ class RecurrentStackLayer(nn.Module):
         *,
         start: CellState | None = None,
         also: Rows | None = None,
-    ) -> tuple[Flow, Float[Tensor, "batch outputs"]]:
-        """All positions at once, and the cells' last states."""
+    ) -> tuple[Flow, Float[Tensor, "batch outputs"], Routing | None]:
+        """All positions at once, the cells' last states, and where the mixture below it sent the symbols."""
+        flow, choice = self.pass_experts(flow, order.layout.seeds)
         below = self.read(flow)
         x = below if also is None else torch.cat([below, also], dim=-1)
         made = [layer(x, order, start) for layer in self._layers]
         hidden, last = (parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1) for parts in zip(*made, strict=True))
-        return self.connect(flow, below, hidden, order.layout.seeds), last
+        return self.connect(flow, below, hidden, order.layout.seeds), last, self.routing(choice, order.layout)
 
     def step(
         self, flow: Flow, state: CellState, also: Float[Tensor, "rows also"] | None = None
     ) -> tuple[Flow, CellState]:
         """One more position of every row."""
+        flow, _ = self.pass_experts(flow, None)
         below = self.read(flow)
         after = self.layer.step(below if also is None else torch.cat([below, also], dim=-1), state)
         return self.connect(flow, below, after[0], None), after
+
+    def pass_experts(self, flow: Flow, seeds: Int[Tensor, " symbols"] | None) -> tuple[Flow, Choice | None]:
+        """What comes from below, behind the mixture of experts where there is one; a connection's part goes by it."""
+        if self.between is None:
+            return flow, None
+        hidden, choice = self.between(flow.hidden, seeds)
+        return Flow(hidden, flow.forwarded), choice
+
+    def routing(self, choice: Choice | None, layout: RaggedLayout) -> Routing | None:
+        """Where the mixture below it sent a ragged batch's symbols; None where there is none."""
+        if self.between is None or choice is None:
+            return None
+        return self.between.mixture.routing(choice, layout)
 
     def read(self, flow: Flow) -> Float[Tensor, "*positions known"]:
         """What the cells read of what came from below."""

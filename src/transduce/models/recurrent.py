@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from transduce.config import RecurrentConfig
 from transduce.kernels import AllowedTokens, LogitColumns
-from transduce.layers import Dropout, Embedding
+from transduce.layers import Dropout, Embedding, Routing, join_routings
 from transduce.layers.recurrent import Direction, Flow, ReadingOrder, RecurrentStackLayer
 from transduce.models.contract import (
     NO_ATTENTION,
@@ -24,6 +24,7 @@ from transduce.models.contract import (
     Tokens,
     TrainableModel,
     Weights,
+    choose_counted,
 )
 from transduce.models.recurrent_decoder import Memory, RecurrentDecoder
 from transduce.models.recurrent_state import RecurrentState
@@ -50,7 +51,7 @@ class RecurrentModel(TrainableModel):
         self.source_dropout = Dropout(config.embedding_dropout, next(numbers))
         self.target_dropout = Dropout(config.embedding_dropout, next(numbers))
         self.encoder = nn.ModuleList(_make_stack(config, begins, numbers) for begins in _directions(config))
-        self.decoder = RecurrentDecoder(config, next(numbers))
+        self.decoder = RecurrentDecoder(config, numbers)
 
     @property
     def width(self) -> int:
@@ -68,25 +69,27 @@ class RecurrentModel(TrainableModel):
         embedding = self.embedding if self.source_embedding is None else self.source_embedding
         x = self.source_dropout(embedding(layout.flatten(source.ids)), layout.seeds)
         outputs, last = [], []
+        routings: list[Routing] = []
         with _in_own_format(x):
             for stack in self._stacks:
                 flow, state = Flow(x), x
                 for layer in stack:
-                    flow, state = layer(flow, order)
+                    flow, state, routing = layer(flow, order)
+                    routings += [] if routing is None else [routing]
                 outputs.append(flow.join())
                 last.append(state)
-        return Memory(torch.cat(outputs, dim=-1), layout, torch.cat(last, dim=-1))
+        return Memory(torch.cat(outputs, dim=-1), layout, torch.cat(last, dim=-1), tuple(routings))
 
     def decode(self, memory: Memory, target: Tokens, *, attention: AttentionRequest = NO_ATTENTION) -> Decoded:
         """Hidden states for all positions of known targets, which begin with the begin symbol."""
         layout = target.layout()
         y = self.target_dropout(self.embedding(layout.flatten(target.ids)), layout.seeds)
         with _in_own_format(y):
-            hidden, weights = self.decoder(memory, y, layout)
+            hidden, weights, routings = self.decoder(memory, y, layout)
         found = AttentionWeights()
         if weights is not None and attention.wants("cross", 0, 1):
             found.cross[0] = attention.choose(weights.unsqueeze(1))
-        return Decoded(hidden, attention=found)
+        return Decoded(hidden, *join_routings([*memory.routings, *routings], layout), found)
 
     def project(self, hidden: Float[Tensor, "*positions model"]) -> Float[Tensor, "*positions vocabulary"]:
         """The logits of the next symbol."""
@@ -96,6 +99,7 @@ class RecurrentModel(TrainableModel):
         self, source: Tokens, target: Tokens, labels: Int[Tensor, "batch length"], weights: Weights | None = None
     ) -> LossSums:
         """The loss of known targets; ``labels`` is ``target`` shifted left by one, ending with the end symbol."""
+        source, target = choose_counted(source, target, weights)
         decoded = self.decode(self.encode(source), target)
         smoothing = self.config.label_smoothing
         return LossSums.of(decoded, self.output.weight, target, labels, smoothing=smoothing, weights=weights)
@@ -155,7 +159,7 @@ def _make_stack(
     stack: list[RecurrentStackLayer] = []
     for number, begins in enumerate(directions, start=1):
         below = stack[-1].outputs if stack else config.embedding_size
-        stack.append(RecurrentStackLayer(config, number, below, next(numbers), begins=begins))
+        stack.append(RecurrentStackLayer(config, number, below, numbers, layers=config.encoder_layers, begins=begins))
     return nn.ModuleList(stack)
 
 

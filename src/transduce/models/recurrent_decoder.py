@@ -1,6 +1,6 @@
 """The decoder of a recurrent model: its layers, where attention stands between them, and the readout."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import assert_never, cast, final
 
@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from transduce.config import RecurrentConfig
 from transduce.kernels import RaggedLayout
-from transduce.layers import Dropout
+from transduce.layers import Dropout, Routing
 from transduce.layers.cells import CellState, LoopProduct
 from transduce.layers.linear import make_linear
+from transduce.layers.mixture_of_experts import Choice
 from transduce.layers.readout import ReadoutLayer
 from transduce.layers.recurrent import Flow, LoopLayer, ReadingOrder, RecurrentStackLayer
 from transduce.layers.recurrent_attention import Alignment, Attended, RecurrentAttention
@@ -25,11 +26,15 @@ Weights = Float[Tensor, "batch length source"]
 @final
 @dataclass(frozen=True)
 class Memory:
-    """The encoder's outputs as a ragged batch, and the last states of its top layer, of all directions."""
+    """The encoder's outputs as a ragged batch, and the last states of its top layer, of all directions.
+
+    ``routings`` say where its mixtures of experts sent the symbols.
+    """
 
     hidden: Float[Tensor, "tokens memory"]
     layout: RaggedLayout
     summary: Float[Tensor, "batch summary"]
+    routings: tuple[Routing, ...] = ()
 
 
 @final
@@ -49,7 +54,7 @@ class RecurrentDecoder(nn.Module):
     layer is in it, with input feeding all are.
     """
 
-    def __init__(self, config: RecurrentConfig, dropout: int) -> None:
+    def __init__(self, config: RecurrentConfig, numbers: Iterator[int]) -> None:
         super().__init__()
         self.config = config
         hidden, memory, place = config.hidden_size, config.memory_size, config.attention
@@ -60,12 +65,14 @@ class RecurrentDecoder(nn.Module):
         else:
             self.attention = RecurrentAttention(config, query_size=hidden, value_size=memory)
         context = hidden if place == "none" else memory
+        readout_dropout = Dropout(config.readout_dropout, next(numbers))
         self.layers = nn.ModuleList(
             RecurrentStackLayer(
                 config,
                 number,
                 config.embedding_size if number == 1 else hidden,
-                dropout + number,
+                numbers,
+                layers=config.decoder_layers,
                 also=_width_beside(config, number, context),
             )
             for number in range(1, config.decoder_layers + 1)
@@ -75,36 +82,40 @@ class RecurrentDecoder(nn.Module):
         top = hidden * (2 if config.fast_forward else 1)
         inputs = top + context + (0 if place == "luong" else config.embedding_size)
         kind = "tanh" if place == "luong" else config.readout
-        self.readout = ReadoutLayer(kind, inputs, config.readout_size, Dropout(config.readout_dropout, dropout))
+        self.readout = ReadoutLayer(kind, inputs, config.readout_size, readout_dropout)
 
     def forward(
         self, memory: Memory, y: Float[Tensor, "tokens embedding"], layout: RaggedLayout
-    ) -> tuple[Hidden, Weights | None]:
-        """What scores the next symbol at all positions, and the attention weights, where there is attention."""
+    ) -> tuple[Hidden, Weights | None, list[Routing]]:
+        """What scores the next symbol at all positions, the attention weights, where there is attention, and routings.
+
+        The latter say where its mixtures of experts sent the symbols.
+        """
         summary, flow, order = self.summarize(memory), Flow(y), ReadingOrder(layout)
         cells = self.start(summary)
         if self.attention is None:
             context = summary.index_select(0, layout.indices // layout.longest)
-            return self._read_out(self._climb(flow, order, cells, context), context, y, layout), None
+            flow, routings = self._climb(flow, order, cells, context)
+            return self._read_out(flow, context, y, layout), None, routings
         attended = self.attention.attend(memory.layout.pad(memory.hidden), memory.layout.real)
         match self.config.attention:
             case "none":
                 raise AssertionError("there is attention")
             case "bahdanau":
                 flow, context, weights = self._loop_through_first(flow, layout, cells[0], attended)
-                flow = self._climb(flow, order, cells, skip=1)
+                flow, routings = self._climb(flow, order, cells, skip=1)
             case "gnmt":
-                flow, _ = self._layers[0](flow, order, start=cells[0])
+                flow, _, _ = self._layers[0](flow, order, start=cells[0])
                 context, weights = self._look(flow.hidden, layout, attended)
-                flow = self._climb(flow, order, cells, context, context, skip=1)
+                flow, routings = self._climb(flow, order, cells, context, context, skip=1)
             case "luong":
                 if self.config.input_feeding:
                     return self._loop_through_all(flow, layout, cells, attended)
-                flow = self._climb(flow, order, cells)
+                flow, routings = self._climb(flow, order, cells)
                 context, weights = self._look(flow.hidden, layout, attended)
             case _:
                 assert_never(self.config.attention)
-        return self._read_out(flow, context, y, layout), weights
+        return self._read_out(flow, context, y, layout), weights, routings
 
     def step(
         self, y: Float[Tensor, "rows embedding"], state: RecurrentState
@@ -162,11 +173,13 @@ class RecurrentDecoder(nn.Module):
         above: Tensor | None = None,
         *,
         skip: int = 0,
-    ) -> Flow:
+    ) -> tuple[Flow, list[Routing]]:
         """All layers but the ``skip`` lowest, at all positions; the lowest of these reads ``first`` beside the flow."""
+        routings = []
         for number, (layer, start) in enumerate(zip(self._layers[skip:], cells[skip:], strict=True)):
-            flow, _ = layer(flow, order, start=start, also=above if number else first)
-        return flow
+            flow, _, routing = layer(flow, order, start=start, also=above if number else first)
+            routings += [] if routing is None else [routing]
+        return flow, routings
 
     def _step_up(
         self,
@@ -224,7 +237,7 @@ class RecurrentDecoder(nn.Module):
 
     def _loop_through_all(
         self, flow: Flow, layout: RaggedLayout, cells: tuple[CellState, ...], attended: Attended
-    ) -> tuple[Hidden, Weights]:
+    ) -> tuple[Hidden, Weights, list[Routing]]:
         """Luong's loop with input feeding: all layers, attention, and the attentional state."""
         assert self.attention is not None
         assert self.readout.map is not None
@@ -237,10 +250,13 @@ class RecurrentDecoder(nn.Module):
         seeds = None if layout.seeds is None else layout.pad(layout.seeds)
         fed = flow.hidden.new_zeros(len(layout.lengths), self.config.readout_size)
         states, outputs, weights = list(cells), [], []
+        choices: list[list[Choice]] = [[] for _ in cells]
         for column in range(layout.longest):
             now = None if seeds is None else seeds[:, column]
             up = Flow(padded[0].hidden[:, column])
             for number, (layer, loop) in enumerate(zip(self._layers, loops, strict=True)):
+                up, choice = layer.pass_experts(up, now)
+                choices[number] += [] if choice is None else [choice]
                 read = layer.read(up) if number else padded[1][:, column]
                 states[number] = loop.step(column, read if number else fed, states[number])
                 up = layer.connect(up, read, states[number][0], now)
@@ -249,7 +265,10 @@ class RecurrentDecoder(nn.Module):
             fed = self.readout.dropout(self.readout.activate(made), now)
             outputs.append(fed)
             weights.append(looked)
-        return layout.flatten(torch.stack(outputs, dim=1)), torch.cat(weights, dim=1)
+        joined = [Choice.of_columns(columns, layout) if columns else None for columns in choices]
+        found = [layer.routing(choice, layout) for layer, choice in zip(self._layers, joined, strict=True)]
+        routings = [routing for routing in found if routing is not None]
+        return layout.flatten(torch.stack(outputs, dim=1)), torch.cat(weights, dim=1), routings
 
     def _read_out(self, flow: Flow, context: Tensor, y: Tensor, layout: RaggedLayout) -> Hidden:
         hidden: Tensor = self.readout(*self._parts(flow, context, y), seeds=layout.seeds)
