@@ -116,7 +116,7 @@ def test_table2_has_systems_for_rows(tiny_run_file, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (["--rows", "base"], "--rows base: choose from transformer, bytenet, gnmt, no-attention"),
+        (["--rows", "base"], "--rows base: choose from transformer, bytenet, deep-att, gnmt, "),
         (["--norm", "pre"], "--norm pre: is for table3"),
     ],
 )

@@ -12,7 +12,7 @@ from transduce.config.model import Activation, Initializer
 from transduce.kernels import activate
 from transduce.kernels import feed_forward as transform
 from transduce.layers.dropout import Dropout
-from transduce.layers.linear import join_maps, make_linear
+from transduce.layers.linear import Linear, join_maps, make_linear
 from transduce.layers.mixture_of_experts import Gating, MixtureOfExperts
 from transduce.layers.parameter_attention import ParameterAttention
 
@@ -77,7 +77,7 @@ class FeedForward(nn.Module):
         return [self.inner] if self.gate is None else [self.gate, self.inner]
 
     @staticmethod
-    def _make_map(shape: FeedForwardShape, inputs: int, outputs: int) -> nn.Module:
+    def _make_map(shape: FeedForwardShape, inputs: int, outputs: int) -> Linear:
         return make_linear(inputs, outputs, bias=shape.bias, initializer=shape.initializer)
 
 
