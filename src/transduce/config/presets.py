@@ -215,11 +215,11 @@ PUBLISHED: Final[Mapping[str, Published]] = MappingProxyType(
         ),
         "deep-att": Published(
             "Zhou et al. 2016, Deep-Att, WMT'14 English-French: fast-forward connections, an interleaved encoder of "
-            "two times 9 layers, a decoder of 7, embeddings of 256, 512 LSTM units, dropout 0.1, attention as Bahdanau et "
-            "al.'s, no label smoothing. Chosen here: an attention of 512 units and 30,000 words a side. Its f is what "
-            "the gates add up, four times as wide as the state, of which half goes on upwards, and its attention reads "
-            "the encoder's outputs through a map to a quarter, 1,280 numbers; here f is as wide as the state, the "
-            "cells read it by matrices of their own, and attention sees all 2,048 numbers",
+            "two times 9 layers, a decoder of 7, embeddings of 256, 512 LSTM units, dropout 0.1, attention as "
+            "Bahdanau et al.'s, no label smoothing. Chosen here: an attention of 512 units and 30,000 words a side. "
+            "Its f is what the gates add up, four times as wide as the state, of which half goes on upwards, and its "
+            "attention reads the encoder's outputs through a map to a quarter, 1,280 numbers; here f is as wide as "
+            "the state, the cells read it by matrices of their own, and attention sees all 2,048 numbers",
             {
                 **{"architecture": "recurrent", "encoder_layers": 9, "decoder_layers": 7, "embedding_size": 256},
                 **{"hidden_size": 512, "directions": "interleaved", "fast_forward": True, "attention_size": 512},
@@ -230,10 +230,10 @@ PUBLISHED: Final[Mapping[str, Published]] = MappingProxyType(
         ),
         "moe": Published(
             "Shazeer et al. 2017, appendix E, MoE-32: GNMT with 3 + 2 layers of width 512 and, in each stack, 32 "
-            "experts of 2,048 units below the top layer, 4 for each symbol, w_importance and w_load 0.01, dropout 0.4, 32,000 "
-            "word pieces. Its cells have 2,048 units, projected to 512, where these have 512; its gate for a single "
-            "pair of languages is balanced strictly (appendix F), where this one is its section 2.1's; residual "
-            "connections around recurrent layers begin at the third here, where all of its have one",
+            "experts of 2,048 units below the top layer, 4 for each symbol, w_importance and w_load 0.01, dropout "
+            "0.4, 32,000 word pieces. Its cells have 2,048 units, projected to 512, where these have 512; its gate "
+            "for a single pair of languages is balanced strictly (appendix F), where this one is its section 2.1's; "
+            "residual connections around recurrent layers begin at the third here, where all of its have one",
             {
                 **{"architecture": "recurrent", "encoder_layers": 3, "decoder_layers": 2, "embedding_size": 512},
                 **{"hidden_size": 512, "directions": "first", "residual_from": 3, "attention": "gnmt"},
