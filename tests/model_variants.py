@@ -53,6 +53,8 @@ VARIANTS: Final[dict[str, dict[str, Any]]] = {
     "gelu": {"activation": "gelu"},
     "gated": {"feed_forward": "gated", "activation": "silu", "feed_forward_bias": False, "norm": "pre"},
     "output bias": {"output_bias": True, "embedding_norm": True, "activation": "gelu_tanh"},
+    "pre, bare": {"norm": "pre", "final_norm": False, "scale_embedding": False},
+    "post, normalized": {"final_norm": True},
     "untied": {"tied_projection": False},
     # Without residuals, what tells positions apart is soon lost: one layer still shows it.
     "no residual": {"residual": False, "encoder_layers": 1, "decoder_layers": 1},

@@ -32,7 +32,9 @@ _LONGEST: Final = 512  # it takes its time to make longer tables of sinusoids
 
 def has_marian(model: Transformer) -> bool:
     """Whether ``transformers`` is installed and has such a model: post-norm, with bias in the attention."""
-    return find_spec("transformers") is not None and model.config.norm == "post" and model.config.attention_bias
+    config = model.config
+    sayable = config.norm == "post" and not config.final_norm and config.attention_bias
+    return find_spec("transformers") is not None and sayable
 
 
 @final

@@ -25,6 +25,7 @@ def test_base_is_the_base_model_of_the_paper():
         "tied_projection": True,
         "output_bias": False,
         "embedding_norm": False,
+        "scale_embedding": True,
         "positions": "sinusoidal",
         "position_combination": "add",
         "positions_at_every_layer": False,
@@ -53,6 +54,7 @@ def test_base_is_the_base_model_of_the_paper():
         "load_loss": 0.1,
         "expert_balance": "batch",
         "norm": "post",
+        "final_norm": False,
         "norm_epsilon": 1e-6,
         "residual": True,
         "initializer": "glorot_uniform",
@@ -68,7 +70,7 @@ SOURCES = ("Vaswani et al. 2017", "tensor2tensor", "Gehring et al. 2017", "Kalch
 RECURRENT_SOURCES = ("Bahdanau et al. 2015", "Wu et al. 2016", "Zhou et al. 2016", "Shazeer et al. 2017")
 BIG = {"d_model": 1024, "d_ff": 4096, "heads": 16}
 T2T = {"sinusoid_layout": "concatenated", "sinusoid_range": "closed", "initializer": "unit_scaling"}
-T2T_V2 = T2T | {"norm": "pre", "attention_dropout": 0.1, "activation_dropout": 0.1}
+T2T_V2 = T2T | {"norm": "pre", "final_norm": True, "attention_dropout": 0.1, "activation_dropout": 0.1}
 
 
 @pytest.mark.parametrize(

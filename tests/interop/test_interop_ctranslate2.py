@@ -28,6 +28,8 @@ SAYABLE = [
     "gelu",
     "gated",
     "output bias",
+    "pre, bare",
+    "post, normalized",
     "untied",
     "widths",
     "layout",

@@ -41,6 +41,7 @@ EXPERTS = {"feed_forward": "mixture_of_experts"}
 AVERAGE = {"decoder_self_attention": "average"}
 # What has to be so for a field to be read at all.
 GROUNDS = {
+    "final_norm": {"norm": "pre"},  # behind post-norm one without weights of its own changes nothing
     "max_positions": LEARNED,
     "max_relative_distance": RELATIVE,
     **dict.fromkeys(("parameter_heads", "parameter_keys", "parameter_d_k", "parameter_d_v"), OVER_PARAMETERS),
@@ -80,6 +81,7 @@ OTHERS = {
     "activation": "silu",
     "feed_forward_bias": False,
     "output_bias": True,
+    "scale_embedding": False,
     "embedding_norm": True,
     "parameter_heads": 3,
     "parameter_d_k": 7,
@@ -95,6 +97,7 @@ OTHERS = {
     "load_loss": 0.5,
     "expert_balance": "pair",
     "norm": "pre",
+    "final_norm": False,
     "norm_epsilon": 0.5,
     "residual": False,
     "initializer": "unit_scaling",
@@ -135,7 +138,7 @@ def count(c: TransformerConfig) -> int:
     decoder = c.decoder_layers * (to_past + attention() + networks[c.feed_forward] + 3 * norm)
     positions = (c.positions == "learned") * c.max_positions + (c.position_combination == "concatenate") * 2 * c.d_model
     rows = c.vocab_size * (1 if c.tied_projection else 2) + (c.source_vocab_size or 0) + 2 * positions
-    norms = 2 * norm * ((c.norm == "pre") + c.embedding_norm)
+    norms = 2 * norm * (c.final_norm + c.embedding_norm)
     return encoder + decoder + rows * c.d_model + norms + c.vocab_size * c.output_bias
 
 
@@ -293,7 +296,7 @@ CHANGED = [
     (name, field, value)
     for name, published in TRANSFORMERS.items()
     for field, value in published.model_dump().items()
-    if value != BASE[field]
+    if value != BASE[field] and field != "final_norm"  # which follows from the norm's place
 ]
 
 

@@ -36,6 +36,8 @@ VARIANTS = {
     "T5": {"activation": "gelu_tanh", "feed_forward": "gated", "feed_forward_bias": False, "tied_projection": False},
     "Marian": {"activation": "silu", "output_bias": True, "attention_bias": True, "source_vocab_size": 71},
     "mBART": {"activation": "gelu", "embedding_norm": True, "norm": "pre", "positions": "learned", "output_bias": True},
+    "unscaled, no final norm": {"norm": "pre", "final_norm": False, "scale_embedding": False},
+    "post, final norm": {"final_norm": True, "output_bias": True, "scale_embedding": False},
     "norm without positions": {"embedding_norm": True, "positions": "none"},
 }
 NOT_NATIVE = [

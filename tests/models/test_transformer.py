@@ -89,12 +89,12 @@ class TorchTransformer(nn.Module):
 
     def embed(self, ids: torch.Tensor) -> torch.Tensor:
         positions = sinusoids(torch.arange(ids.shape[1]), self.settings.d_model, "interleaved", "open")
-        scale = float(self.settings.d_model**0.5)
+        scale = float(self.settings.d_model**0.5) if self.settings.scale_embedding else 1.0
         return self.embedding[ids] * scale + positions
 
     def forward(self, source: Tokens, target: Tokens, labels: torch.Tensor) -> torch.Tensor:
         hidden = (self.settings.d_model,)
-        norm = self.settings.norm == "pre"
+        norm = self.settings.final_norm
         padding = torch.arange(source.ids.shape[1]) >= source.lengths.unsqueeze(1)
         future = torch.ones(target.ids.shape[1], target.ids.shape[1], dtype=torch.bool).triu(1)
         memory = self.embed(source.ids)
@@ -119,15 +119,25 @@ def batch() -> tuple[Tokens, Tokens, torch.Tensor]:
     return source, Tokens(ids[:, :-1], lengths), ids[:, 1:].contiguous()
 
 
-@pytest.mark.parametrize("norm", ["post", "pre"])
-@pytest.mark.parametrize("bias", [False, True])
-def test_loss_and_gradients_agree_with_torch(norm, bias):
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"norm": "post"},
+        {"norm": "pre"},
+        {"norm": "post", "attention_bias": True},
+        {"norm": "pre", "attention_bias": True},
+        {"norm": "post", "final_norm": True, "scale_embedding": False},
+        {"norm": "pre", "final_norm": False, "scale_embedding": False},
+    ],
+    ids=lambda changes: " ".join(map(str, changes.values())),
+)
+def test_loss_and_gradients_agree_with_torch(changes):
     torch.manual_seed(2)
-    ours = build(config(norm=norm, attention_bias=bias)).train()
+    ours = build(config(**changes)).train()
     for name, parameter in ours.named_parameters():
         if "norm" in name or "bias" in name:  # so that no scale is one and no shift is zero
             nn.init.normal_(parameter, mean=float("weight" in name), std=0.1)
-    if norm == "pre":  # the oracle normalizes its stacks without weights
+    if ours.config.final_norm:  # the oracle normalizes its stacks without weights
         for last in (ours.encoder_norm, ours.decoder_norm):
             last.load_state_dict({"weight": torch.ones(28), "bias": torch.zeros(28)})
     theirs = TorchTransformer(ours).train()

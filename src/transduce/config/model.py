@@ -52,7 +52,7 @@ class TransformerConfig(Section):
     """An encoder-decoder Transformer; the defaults are the paper's base model (Table 3, row "base").
 
     ``d_k`` and ``d_v`` are per head; left out, they are ``d_model / heads`` (section 3.2.2). ``embedding_dropout``,
-    left out, is ``dropout``: the paper has one rate for both (section 5.4).
+    left out, is ``dropout``: the paper has one rate for both (section 5.4). ``final_norm`` follows from ``norm``.
     """
 
     architecture: Annotated[Literal["transformer"], REFUSED] = Field(
@@ -100,6 +100,9 @@ class TransformerConfig(Section):
 
     output_bias: Annotated[bool, REFUSED] = Field(
         False, description="a trained bias of each symbol's logit, as in Marian's models; the paper has none"
+    )
+    scale_embedding: Annotated[bool, REFUSED] = Field(
+        True, description="multiply embeddings by sqrt(d_model) (section 3.4); BART and others do not"
     )
     embedding_norm: Annotated[bool, REFUSED] = Field(
         False, description="LayerNorm of the sums of embeddings and positions, as in BART's and mBART's models"
@@ -197,6 +200,9 @@ class TransformerConfig(Section):
     norm: Annotated[NormPosition, REFUSED] = Field(
         "post", description="post: LayerNorm(x + Sublayer(x)); pre: x + Sublayer(LayerNorm(x))"
     )
+    final_norm: Annotated[bool, REFUSED] = Field(
+        False, description="LayerNorm behind the last layer of each stack; left out: with norm = 'pre' alone"
+    )
     norm_epsilon: Annotated[float, REFUSED] = Field(1e-6, gt=0, description="added to the variance inside LayerNorm")
     residual: Annotated[bool, REFUSED] = Field(
         True, description="residual connections, x + Sublayer(x); false is for studies"
@@ -217,6 +223,8 @@ class TransformerConfig(Section):
         if isinstance(rate := values.get("dropout"), int | float) and 0 <= rate < 1:
             values = {"embedding_dropout": rate} | values
         values = without_noise_no_load(values)
+        # Pre-norm leaves the last sum of a stack without normalization; post-norm has none left to do.
+        values = {"final_norm": values.get("norm") == "pre"} | values
         d_model, heads = values.get("d_model", 512), values.get("heads", 8)
         if not (isinstance(d_model, int) and isinstance(heads, int) and 0 < d_model <= MOST_WIDE and heads > 0):
             return values  # the fields' own checks will name these

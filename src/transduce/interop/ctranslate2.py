@@ -90,7 +90,9 @@ def _check(config: TransformerConfig) -> None:
 
 def _specify(model: Transformer) -> Any:  # noqa: ANN401 - a library without types
     specs, config = _library(), model.config
-    settings: dict[str, Any] = {"pre_norm": config.norm == "pre", "relative_position": config.positions == "relative"}
+    # As its classes are made, only a pre-norm stack can have a last norm; as it computes, either can.
+    settings: dict[str, Any] = {"pre_norm": True, "no_final_norm": not config.final_norm}
+    settings |= {"relative_position": config.positions == "relative"}
     settings |= {"activation": specs.common_spec.Activation[_ACTIVATIONS[config.activation]]}
     settings |= {"ffn_glu": config.feed_forward == "gated", "layernorm_embedding": config.embedding_norm}
     width = max(config.d_k, config.d_v)
@@ -99,6 +101,8 @@ def _specify(model: Transformer) -> Any:  # noqa: ANN401 - a library without typ
         specs.TransformerEncoderSpec(config.encoder_layers, config.heads, **settings),
         specs.TransformerDecoderSpec(config.decoder_layers, config.heads, **settings),
     )
+    for stack in (spec.encoder, spec.decoder):
+        stack.scale_embeddings, stack.pre_norm = config.scale_embedding, config.norm == "pre"
     spec.config.add_source_eos = True
     spec.config.bos_token = spec.config.decoder_start_token = BEGIN
     spec.config.eos_token, spec.config.unk_token = END, UNKNOWN

@@ -8,8 +8,9 @@ using namespace transduce;
 
 namespace {
 
-// Counts up with every change of an exported function's arguments or of a structure's fields; native.py has the same number.
-constexpr std::int64_t kInterface = 6;
+// Counts up with every change of an exported function's arguments or of a structure's fields, or of what they mean; native.py has
+// the same number.
+constexpr std::int64_t kInterface = 7;
 
 }  // namespace
 

@@ -28,8 +28,8 @@ _MATRIX_UNITS: Final = "amx_tile", "amx_bf16", "amx_int8"
 _MATRIX_UNITS_LIBRARY: Final = "native_amx"
 _NAMES: Final = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
 
-# Counts up with every change of what follows; interface.cpp has the same number.
-_INTERFACE: Final = 6
+# Counts up with every change of what follows, or of what it means; interface.cpp has the same number.
+_INTERFACE: Final = 7
 _WHOLE, _REAL, _ARRAY = ctypes.c_int64, ctypes.c_float, ctypes.c_void_p
 
 

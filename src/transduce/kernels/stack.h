@@ -21,7 +21,7 @@ struct Stack {
   const Layer* layers;
   std::int64_t count, vocabulary, d_model, heads, d_k, d_v, d_ff;
   const float* embedding;
-  Norm first, last;  // of the embeddings, behind the last layer; either may be missing
+  Norm first, last;  // of the embeddings; behind the last layer, and its own norm; either may be missing
   float embedding_scale, epsilon, scale;
   std::int32_t pre, activation, gated;
 

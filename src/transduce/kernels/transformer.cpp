@@ -54,18 +54,32 @@ class Stream {
   }
 
   // Behind the last sub-layer.
-  void finish(const Matrix& w, Rows& to) { ready(stack_.pre ? &stack_.last : pending_, w, to); }
+  void finish(const Matrix& w, Rows& to) { ready(due(), w, to); }
 
   void finish(float* to) {
     const std::int64_t d = stack_.d_model;
-    for (std::int64_t r = 0; r < rows_; ++r)
-      normalize(x_ + r * d, stack_.pre ? stack_.last : *pending_, stack_.epsilon, d, to + r * d);
+    const Norm* norm = due();
+    for (std::int64_t r = 0; r < rows_; ++r) {
+      if (norm)
+        normalize(x_ + r * d, *norm, stack_.epsilon, d, to + r * d);
+      else
+        std::copy_n(x_ + r * d, d, to + r * d);
+    }
   }
 
   // x += rows w.
   void add(const Matrix& w, const Rows& rows) { multiply(w, rows, rows_, Target{x_, stack_.d_model, kIdentity, true}); }
 
  private:
+  // The norm that is left to do behind the last sub-layer, if there is one.
+  const Norm* due() {
+    const Norm *pending = stack_.pre ? nullptr : pending_, *last = stack_.last.gain ? &stack_.last : nullptr;
+    if (!pending || !last) return last ? last : pending;
+    const std::int64_t d = stack_.d_model;
+    for (std::int64_t r = 0; r < rows_; ++r) normalize(x_ + r * d, *pending, stack_.epsilon, d, x_ + r * d);
+    return last;
+  }
+
   void ready(const Norm* norm, const Matrix& w, Rows& to) {
     const std::int64_t d = stack_.d_model;
     to.resize(rows_, d, w.format);

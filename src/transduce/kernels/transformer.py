@@ -79,8 +79,8 @@ class NativeLayer:
 class NativeStack:
     """An encoder or a decoder: its embedding, its layers, and its norms. Threads share it: it never changes.
 
-    ``first`` is the norm of embeddings, where there is one. ``scale`` multiplies the scores of queries and keys;
-    ``pre`` says that norms stand before the sub-layers, and then there is a ``last`` one. ``address`` is where the C++
+    ``first`` is the norm of embeddings, ``last`` that behind the last layer, where there is one. ``scale`` multiplies
+    the scores of queries and keys; ``pre`` says that norms stand before the sub-layers. ``address`` is where the C++
     kernels find all of it, as long as this object lives.
     """
 

@@ -13,20 +13,24 @@ from transduce.kernels import PrepackedMatrix, linear
 
 @final
 class Embedding(nn.Module):
-    """One matrix of shape (vocabulary, d_model): rows embed symbols, and score them as output."""
+    """One matrix of shape (vocabulary, d_model): rows embed symbols, and score them as output.
 
-    def __init__(self, vocab_size: int, d_model: int) -> None:
+    Without ``scaled``, embeddings are the rows as they are.
+    """
+
+    def __init__(self, vocab_size: int, d_model: int, *, scaled: bool = True) -> None:
         super().__init__()
-        self.scale = math.sqrt(d_model)
+        self.scale = math.sqrt(d_model) if scaled else 1.0
         self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
         # N(0, 1 / d_model): scaled by sqrt(d_model) on the way in, the embeddings have unit variance.
-        nn.init.normal_(self.weight, std=1 / self.scale)
+        nn.init.normal_(self.weight, std=1 / math.sqrt(d_model))
         # The matrix as output in a low-precision format, where one was asked for.
         self.prepacked: PrepackedMatrix | None = None
 
     def forward(self, ids: Int[Tensor, "*positions"]) -> Float[Tensor, "*positions model"]:
-        """sqrt(d_model) E[ids]."""
-        return F.embedding(ids, self.weight) * self.scale
+        """sqrt(d_model) E[ids], or E[ids] where they are not scaled."""
+        embedded = F.embedding(ids, self.weight)
+        return embedded if self.scale == 1 else embedded * self.scale
 
     def project(
         self, hidden: Float[Tensor, "*positions model"], bias: Float[Tensor, " vocabulary"] | None = None

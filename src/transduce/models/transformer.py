@@ -52,9 +52,9 @@ class Transformer(TrainableModel):
         super().__init__()
         self.config = config
         # Section 3.4 shares one matrix three ways; a source with a vocabulary of its own has its own.
-        self.embedding = Embedding(config.vocab_size, config.d_model)
-        own = config.source_vocab_size
-        self.source_embedding = None if own is None else Embedding(own, config.d_model)
+        own, scaled = config.source_vocab_size, config.scale_embedding
+        self.embedding = Embedding(config.vocab_size, config.d_model, scaled=scaled)
+        self.source_embedding = None if own is None else Embedding(own, config.d_model, scaled=scaled)
         self.projection = None if config.tied_projection else Embedding(config.vocab_size, config.d_model)
         self.output_bias = nn.Parameter(torch.zeros(config.vocab_size)) if config.output_bias else None
         numbers = count()  # of the dropouts, each its own
@@ -62,10 +62,9 @@ class Transformer(TrainableModel):
         self.decoder_positions = PositionalEncoding(config, next(numbers))
         self.encoder = nn.ModuleList(EncoderLayer(config, numbers) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config, numbers) for _ in range(config.decoder_layers))
-        # Pre-norm leaves the last sum of a stack without normalization; post-norm has none left to do.
-        pre = config.norm == "pre"
-        self.encoder_norm = nn.LayerNorm(config.d_model, eps=config.norm_epsilon) if pre else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(config.d_model, eps=config.norm_epsilon) if pre else nn.Identity()
+        final = config.final_norm
+        self.encoder_norm = nn.LayerNorm(config.d_model, eps=config.norm_epsilon) if final else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(config.d_model, eps=config.norm_epsilon) if final else nn.Identity()
 
     @property
     def width(self) -> int:
