@@ -36,7 +36,9 @@ def test_generate_finds_what_ours_finds(contestants, trained_run, tmp_path, norm
     model = trained_run
     if norm == "post":
         torch.manual_seed(3)
-        config = trained.config.model_copy(update={"norm": "post", "final_norm": False, "sinusoid_layout": "concatenated"})
+        config = trained.config.model_copy(
+            update={"norm": "post", "final_norm": False, "sinusoid_layout": "concatenated"}
+        )
         other = build(config).eval()
         other.embedding.weight.data[trained.tokenizers.special.end] *= 2  # it ends now and then
         save_bundle(Bundle(other, trained.tokenizers, trained.generation), tmp_path / "post")
