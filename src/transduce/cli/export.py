@@ -13,7 +13,7 @@ _log = logging.getLogger(__name__)
 
 def export(
     model: ModelPath,
-    to: Annotated[Literal["ctranslate2"], typer.Option("--to", help="What will run it.")],
+    to: Annotated[Literal["ctranslate2", "onnx"], typer.Option("--to", help="What will run it.")],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new directory.")],
     sentences: Annotated[
         Path | None,

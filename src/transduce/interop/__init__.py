@@ -5,6 +5,8 @@ from transduce.interop.ctranslate2 import export_ctranslate2
 from transduce.interop.ctranslate2_reader import read_ctranslate2
 from transduce.interop.ctranslate2_reference import open_ctranslate2
 from transduce.interop.fairseq import read_fairseq
+from transduce.interop.onnx import export_onnx
+from transduce.interop.onnx_reference import open_onnx
 from transduce.interop.reference import Reference
 from transduce.interop.sentences import SENTENCES
 
@@ -14,7 +16,9 @@ __all__ = [
     "Reference",
     "certify",
     "export_ctranslate2",
+    "export_onnx",
     "open_ctranslate2",
+    "open_onnx",
     "read_ctranslate2",
     "read_fairseq",
 ]

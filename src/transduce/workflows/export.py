@@ -11,10 +11,19 @@ from transduce.bundle import Bundle, load_bundle, weights_file
 from transduce.config.disk import whole_directory
 from transduce.config.files import check_vacant
 from transduce.data import read_lines
-from transduce.interop import SENTENCES, Certificate, Reference, certify, export_ctranslate2, open_ctranslate2
+from transduce.interop import (
+    SENTENCES,
+    Certificate,
+    Reference,
+    certify,
+    export_ctranslate2,
+    export_onnx,
+    open_ctranslate2,
+    open_onnx,
+)
 from transduce.models import Transformer
 
-Runtime = Literal["ctranslate2"]
+Runtime = Literal["ctranslate2", "onnx"]
 
 
 def export_model(
@@ -53,5 +62,8 @@ def _export(bundle: Bundle, to: Runtime, folder: Path) -> Reference:
         case "ctranslate2":
             export_ctranslate2(bundle, folder)
             return open_ctranslate2(folder)
+        case "onnx":
+            export_onnx(bundle, folder)
+            return open_onnx(folder, bundle.tokenizers)
         case _:
             assert_never(to)
