@@ -2,18 +2,22 @@
 
 import logging
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import typer
 
 from transduce.cli.options import ModelPath
 
 _log = logging.getLogger(__name__)
+_CARD: Final = "The card of --to safetensors"
 
 
 def export(
     model: ModelPath,
-    to: Annotated[Literal["ctranslate2", "onnx"], typer.Option("--to", help="What will run it.")],
+    to: Annotated[
+        Literal["ctranslate2", "onnx", "safetensors"],
+        typer.Option("--to", help="What will run it; safetensors: this program elsewhere, with a model card."),
+    ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new directory.")],
     sentences: Annotated[
         Path | None,
@@ -23,14 +27,27 @@ def export(
             help="Lines to compare both on, which certificate.json tells of. [default: built-in ones]",
         ),
     ] = None,
+    licence: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID", help="The licence that a model card says, such as apache-2.0.", rich_help_panel=_CARD
+        ),
+    ] = None,
+    scores: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Scores that it says: what evaluate --json has printed.", rich_help_panel=_CARD
+        ),
+    ] = None,
     prove: Annotated[
         bool, typer.Option("--prove/--no-prove", help="Whether to compare what is written with the model.")
     ] = True,
 ) -> None:
     """Write a model for another runtime, and prove that it computes the same there."""
     from transduce.workflows.export import export_model
+    from transduce.workflows.model_card import CardOptions
 
-    certificate = export_model(model, to, out, sentences, prove=prove)
+    certificate = export_model(model, to, out, sentences, CardOptions(licence, scores), prove=prove)
     _log.info(f"{out}: a model for {to}")
     for line in [] if certificate is None else certificate.describe():
         _log.info(line)

@@ -1,12 +1,13 @@
 """Other libraries' model formats, and the proof that they compute the same."""
 
-from transduce.interop.certificate import Certificate, certify
+from transduce.interop.certificate import Certificate, certify, sha256
 from transduce.interop.ctranslate2 import export_ctranslate2
 from transduce.interop.ctranslate2_reader import read_ctranslate2
 from transduce.interop.ctranslate2_reference import open_ctranslate2
 from transduce.interop.fairseq import read_fairseq
 from transduce.interop.onnx import export_onnx
 from transduce.interop.onnx_reference import open_onnx
+from transduce.interop.own_reference import open_safetensors
 from transduce.interop.reference import Reference
 from transduce.interop.sentences import SENTENCES
 
@@ -19,6 +20,8 @@ __all__ = [
     "export_onnx",
     "open_ctranslate2",
     "open_onnx",
+    "open_safetensors",
     "read_ctranslate2",
     "read_fairseq",
+    "sha256",
 ]

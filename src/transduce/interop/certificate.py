@@ -223,10 +223,11 @@ def _judge(
         yield Differing(row + 1, ours[row].text, theirs[row], ahead, reason)
 
 
+def sha256(path: Path) -> str:
+    """The hash of a file, as ``sha256sum`` prints it."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
 def _hash(files: Sequence[Path]) -> dict[str, str]:
-    """The sha256 of each file, as ``sha256sum`` prints it."""
-    hashes = {}
-    for path in files:
-        with path.open("rb") as stream:
-            hashes[path.name] = hashlib.file_digest(stream, "sha256").hexdigest()
-    return hashes
+    return {path.name: sha256(path) for path in files}

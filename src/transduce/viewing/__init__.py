@@ -2,6 +2,7 @@
 
 from transduce.viewing.attention import AttentionPage, HasAttention, ViewedSentence
 from transduce.viewing.head_roles import HeadRolesPage
+from transduce.viewing.model_card import ModelCard, ShownScore
 from transduce.viewing.pictures import draw_attention, draw_head_roles
 from transduce.viewing.report import ReportPage, TrainingRecord
 from transduce.viewing.search import HasSearch, SearchPage
@@ -11,8 +12,10 @@ __all__ = [
     "HasAttention",
     "HasSearch",
     "HeadRolesPage",
+    "ModelCard",
     "ReportPage",
     "SearchPage",
+    "ShownScore",
     "TrainingRecord",
     "ViewedSentence",
     "draw_attention",

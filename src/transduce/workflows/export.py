@@ -5,9 +5,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal, assert_never
+from typing import Final, Literal, assert_never
 
-from transduce.bundle import Bundle, load_bundle, weights_file
+from transduce.bundle import Bundle, load_bundle, load_shortlist, save_bundle, save_shortlist, weights_file
+from transduce.config import BadInputError
 from transduce.config.disk import whole_directory
 from transduce.config.files import check_vacant
 from transduce.data import read_lines
@@ -20,25 +21,38 @@ from transduce.interop import (
     export_onnx,
     open_ctranslate2,
     open_onnx,
+    open_safetensors,
+    sha256,
 )
 from transduce.models import Transformer
+from transduce.workflows.model_card import CardOptions, make_card
 
-Runtime = Literal["ctranslate2", "onnx"]
+Runtime = Literal["ctranslate2", "onnx", "safetensors"]
+_NOTHING_SAID: Final = CardOptions()
 
 
 def export_model(
-    model: Path, to: Runtime, out: Path, sentences: Path | None = None, *, prove: bool = True
+    model: Path,
+    to: Runtime,
+    out: Path,
+    sentences: Path | None = None,
+    card: CardOptions = _NOTHING_SAID,
+    *,
+    prove: bool = True,
 ) -> Certificate | None:
     """Write a model or run directory in the form of another runtime, with the proof that it computes the same there.
 
     The proof, ``certificate.json``, compares both on the lines of ``sentences``, or on built-in ones; without ``prove``
-    there is none.
+    there is none. ``safetensors`` is our own model directory with a ``card``, README.md, to hand on.
 
     Raises:
-        BadInputError: ``model`` is no model directory, the runtime has no such model, or something stands at ``out``.
+        BadInputError: ``model`` is no model directory, the runtime has no such model, something stands at ``out``, or
+            what a card says is given where there is none.
         TransduceError: The runtime's library is not installed, or it computes otherwise; then nothing is written.
     """
     check_vacant(out)
+    if to != "safetensors" and card != _NOTHING_SAID:
+        raise BadInputError(f"--licence and --scores are for a model's card, and --to {to} writes none: leave them out")
     bundle = load_bundle(model)
     lines = SENTENCES if sentences is None else [*read_lines(sentences)]
 
@@ -49,6 +63,8 @@ def export_model(
 
     with whole_directory(out) as folder:
         reference = _export(bundle, to, folder)
+        if to == "safetensors":
+            _describe(model, bundle, folder, card)
         if not prove:
             return None
         certificate = certify(bundle, reference, lines, weights=[weights_file(model)], export=export_again)
@@ -65,5 +81,16 @@ def _export(bundle: Bundle, to: Runtime, folder: Path) -> Reference:
         case "onnx":
             export_onnx(bundle, folder)
             return open_onnx(folder, bundle.tokenizers)
+        case "safetensors":
+            save_bundle(bundle, folder)
+            return open_safetensors(folder)
         case _:
             assert_never(to)
+
+
+def _describe(model: Path, bundle: Bundle, folder: Path, options: CardOptions) -> None:
+    """What else belongs to a model that is handed on: its shortlist, where it has one, and its card."""
+    if (weights_file(model).parent / "shortlist.safetensors").is_file():
+        save_shortlist(load_shortlist(model, bundle.config), folder)
+    card = make_card(model, bundle, sha256(weights_file(folder)), options)
+    (folder / "README.md").write_text(card.markdown(), encoding="utf-8")
