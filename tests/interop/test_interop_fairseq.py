@@ -101,12 +101,13 @@ FAIRSEQ_POSITIONS = sinusoid_table(9, closed=True, start=2)
 
 
 @pytest.mark.parametrize("pre", [False, True])
-@pytest.mark.parametrize("version", [3.0, 2.0])
+@pytest.mark.parametrize("version", [3.0, 1.0])
 def test_either_place_of_norms_and_one_matrix_for_all(tmp_path, pre, version):
     weights = random_weights(shared=True, tied=True, embedding_norm=True)
     state = state_dict(weights, pre=pre, version=version)
     path = write(tmp_path, state, shared=True, encoder_normalize_before=pre, decoder_normalize_before=pre)
-    bundle = check(path, plain_logits(Plain(pre=pre), weights, FAIRSEQ_POSITIONS, SOURCE, TARGET))
+    plain = Plain(pre=pre, last_norm=version > 1)
+    bundle = check(path, plain_logits(plain, weights, FAIRSEQ_POSITIONS, SOURCE, TARGET))
     assert bundle.tokenizers.shared
     assert bundle.config.source_vocab_size is None
     assert bundle.config.tied_projection
@@ -153,6 +154,12 @@ def test_learned_positions_begin_behind_those_of_padding(tmp_path):
     path = write(tmp_path, state, encoder_learned_pos=True, decoder_learned_pos=True)
     bundle = check(path, plain_logits(Plain(), weights, table[2:], SOURCE, TARGET))
     assert bundle.config.max_positions == 11
+
+
+def test_unscaled_embeddings(tmp_path):
+    weights = random_weights()
+    path = write(tmp_path, state_dict(weights), no_scale_embedding=True)
+    check(path, plain_logits(Plain(scale=1.0), weights, FAIRSEQ_POSITIONS, SOURCE, TARGET))
 
 
 def test_no_positions(tmp_path):

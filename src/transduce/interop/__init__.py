@@ -5,6 +5,7 @@ from transduce.interop.ctranslate2 import export_ctranslate2
 from transduce.interop.ctranslate2_reader import read_ctranslate2
 from transduce.interop.ctranslate2_reference import open_ctranslate2
 from transduce.interop.fairseq import read_fairseq
+from transduce.interop.marian_npz import read_marian
 from transduce.interop.onnx import export_onnx
 from transduce.interop.onnx_reference import open_onnx
 from transduce.interop.own_reference import open_safetensors
@@ -23,5 +24,6 @@ __all__ = [
     "open_safetensors",
     "read_ctranslate2",
     "read_fairseq",
+    "read_marian",
     "sha256",
 ]

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import torch
 from torch import Tensor
 
 from transduce.bundle import Bundle
@@ -86,6 +87,7 @@ _NAMES: Final = Names(
 _PAD, _END, _UNKNOWN = 1, 2, 3
 _FIRST_POSITION: Final = _PAD + 1  # what is padded has position 1
 _EPSILON: Final = 1e-5
+_FIRST: Final = torch.ones(1)  # the version of weights that say none
 
 
 def read_fairseq(checkpoint: Path, codes: Path | None = None) -> Bundle:
@@ -188,11 +190,6 @@ def _settings(weights: Mapping[str, Tensor], options: Mapping[str, Any], path: P
     first = shape_of(weights, "decoder.layers.0.fc1.weight", path)
     pre, learned = bool(options.get("encoder_normalize_before")), bool(options.get("encoder_learned_pos"))
     rates = {name: options.get(name, 0.0) for name in ("dropout", "attention_dropout", "activation_dropout")}
-    for side in ("encoder", "decoder") if pre else ():
-        if f"{side}.layer_norm.weight" not in weights:
-            raise BadInputError(f"{path}: pre-norm layers without a norm behind its {side}: no model of ours has them")
-    if options.get("no_scale_embedding"):
-        raise BadInputError(f"{path}: no_scale_embedding = True: no model of ours has it")
     return {
         "encoder_layers": count_layers(weights, "encoder.layers."),
         "decoder_layers": count_layers(weights, "decoder.layers."),
@@ -202,6 +199,8 @@ def _settings(weights: Mapping[str, Tensor], options: Mapping[str, Any], path: P
         "attention_bias": "decoder.layers.0.self_attn.q_proj.bias" in weights,
         "activation": _ACTIVATIONS[options.get("activation_fn", "relu")],
         "norm": "pre" if pre else "post",
+        "final_norm": "decoder.layer_norm.weight" in weights,
+        "scale_embedding": not options.get("no_scale_embedding"),
         "norm_epsilon": _EPSILON,
         "embedding_norm": "decoder.layernorm_embedding.weight" in weights,
         "label_smoothing": options.get("label_smoothing", 0.0),
@@ -226,9 +225,13 @@ def _positions(weights: Mapping[str, Tensor], options: Mapping[str, Any], *, lea
 def _modernize(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The weights as its newest version names them, without what is no weight."""
     modern: dict[str, Tensor] = {}
+    # The first versions had no norm behind a stack, whatever is stored.
+    first = [side for side in ("encoder", "decoder") if float(weights.get(f"{side}.version", _FIRST).flatten()[0]) < 2]
     for stored, tensor in weights.items():
         name = re.sub(r"((?:encoder|decoder)\.layers\.\d+)\.layer_norms\.(\d)", _renamed_norm, stored)
         if name.endswith((".version", "._float_tensor", ".embed_positions.weights")):
+            continue
+        if name.startswith(tuple(f"{side}.layer_norm." for side in first)):
             continue
         if name.endswith((".in_proj_weight", ".in_proj_bias")):
             place, _, kind = name.rpartition(".in_proj_")

@@ -1,0 +1,318 @@
+"""Marian's models compute here what they compute there: its runtime gave the scores that the plain functions give."""
+
+import io
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from tests.plain_transformer import (
+    D_FF,
+    D_MODEL,
+    HEADS,
+    SOURCES,
+    TARGETS,
+    Plain,
+    our_logits,
+    plain_logits,
+    random_weights,
+    sinusoid_table,
+)
+from transduce.config import BadInputError
+from transduce.interop.marian_npz import read_marian, read_npz
+
+OPTIONS = {
+    "type": "transformer",
+    "dim-emb": D_MODEL,
+    "enc-depth": 2,
+    "dec-depth": 3,
+    "transformer-heads": HEADS,
+    "transformer-dim-ffn": D_FF,
+    "transformer-ffn-depth": 2,
+    "transformer-ffn-activation": "relu",
+    "transformer-preprocess": '""',
+    "transformer-postprocess": "dan",
+    "transformer-postprocess-emb": "d",
+    "transformer-postprocess-top": '""',
+    "transformer-decoder-autoreg": "self-attention",
+    "transformer-no-projection": "false",
+    "transformer-train-position-embeddings": "false",
+    "transformer-tied-layers": "[]",
+    "transformer-dropout": 0.1,
+    "tied-embeddings-all": "true",
+    "right-left": "false",
+}
+SUBLAYERS = {"self": "self", "cross": "context", "ffn": "ffn"}
+EMBEDDINGS = {
+    "source": "encoder_Wemb",
+    "target": "decoder_Wemb",
+    "output": "decoder_ff_logit_out_Wt",
+    "output.bias": "decoder_ff_logit_out_b",
+}
+POSITIONS = sinusoid_table(9, closed=True)
+# By Marian's ids: </s> is 0 and <unk> 1.
+SOURCE, TARGET = [5, 16, 9, 4, 0], [22, 7, 7, 11]
+
+
+def marian_item(name, array, *, pre):
+    """A weight's name and axes as the .npz has them."""
+    if name in EMBEDDINGS:
+        return EMBEDDINGS[name], array[None] if name == "output.bias" else array
+    *parts, kind = name.split(".")
+    norm = {"weight": "ln_scale", "bias": "ln_bias"}[kind]
+    if len(parts) == 2:
+        place = {"embedding_norm": "emb", "norm": "top"}[parts[1]]
+        return f"{parts[0]}_{place}_{norm}{'_pre' if place == 'emb' else ''}", array[None]
+    side, number, sublayer, part = parts
+    place = f"{side}_l{int(number) + 1}_{SUBLAYERS[sublayer]}"
+    if part == "norm":
+        return f"{place}_{'ffn' if sublayer == 'ffn' else 'Wo'}_{norm}{'_pre' if pre else ''}", array[None]
+    return (f"{place}_W{part}", array.T) if kind == "weight" else (f"{place}_b{part}", array[None])
+
+
+def arrays(weights, *, pre=False, top=False, shared=False):
+    """The .npz's arrays, without its configuration."""
+    stored = {}
+    for name, tensor in weights.items():
+        if name.endswith(("er.norm.weight", "er.norm.bias")) and not top:
+            continue
+        if shared and name in ("source", "output"):
+            continue
+        place, array = marian_item(name, tensor.numpy(), pre=pre)
+        stored["Wemb" if shared and name == "target" else place] = array
+    return stored
+
+
+def write(folder, stored, **options):
+    lines = "".join(f"{name}: {value}\n" for name, value in (OPTIONS | options).items())
+    config = np.frombuffer(lines.encode() + b"\0", np.int8)
+    np.savez(folder / "model.npz", **stored, **{"special:model.yml": config})
+    for name, size in (("source", SOURCES), ("target", TARGETS)):
+        symbols = ["</s>", "<unk>", *(f"{name}{number}" for number in range(2, size))]
+        content = "".join(f'"{symbol}": {number}\n' for number, symbol in enumerate(symbols))
+        (folder / f"{name}.yml").write_text(content)
+    return folder / "model.npz"
+
+
+def ours(number):
+    """Our id of one of Marian's: it has neither padding nor a begin symbol."""
+    return {0: 2, 1: 3}.get(number, number + 2)
+
+
+def read(path, *, shared):
+    source, target = ("target", "target") if shared else ("source", "target")
+    return read_marian(path, (path.with_name(f"{source}.yml"), path.with_name(f"{target}.yml")))
+
+
+def check(path, plain, weights, positions=POSITIONS, *, shared=False):
+    """Its decoder begins with zeros: in the plain model, with a row of zeros behind the vocabulary's."""
+    weights = weights | {"target": torch.cat([weights["target"], torch.zeros(1, D_MODEL)])}
+    expected = plain_logits(plain, weights, positions, SOURCE, [TARGETS, *TARGET])
+    bundle = read(path, shared=shared)
+    found = our_logits(bundle, [ours(each) for each in SOURCE], [1, *(ours(each) for each in TARGET)])
+    torch.testing.assert_close(found[:, [ours(each) for each in range(TARGETS)]], expected, atol=2e-5, rtol=1e-5)
+    assert found[:, :2].max() < -50  # neither padding nor the begin symbol is ever written
+    return bundle
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_post_norm(tmp_path, shared):
+    weights = random_weights(output_bias=True, shared=shared, tied=shared)
+    path = write(tmp_path, arrays(weights, shared=shared), **{"transformer-ffn-activation": "swish"})
+    bundle = check(path, Plain(epsilon=1e-6, activation=F.silu), weights, shared=shared)
+    assert (bundle.config.source_vocab_size is None, bundle.config.tied_projection) == (shared, shared)
+    assert bundle.config.dropout == 0.1
+
+
+@pytest.mark.parametrize("top", [False, True])
+def test_pre_norm(tmp_path, top):
+    weights = random_weights(embedding_norm=True)
+    options = {"transformer-preprocess": "n", "transformer-postprocess": "da", "transformer-postprocess-emb": "nd"}
+    path = write(
+        tmp_path, arrays(weights, pre=True, top=top), **options, **{"transformer-postprocess-top": "n" if top else '""'}
+    )
+    check(path, Plain(epsilon=1e-6, pre=True, last_norm=top), weights)
+
+
+@pytest.mark.parametrize("name", ["transformer-train-position-embeddings", "transformer-train-positions"])
+def test_trained_positions_come_with_unscaled_embeddings(tmp_path, name):
+    weights, table = random_weights(), 0.3 * torch.randn(11, D_MODEL, generator=torch.Generator().manual_seed(2))
+    path = write(tmp_path, arrays(weights) | {"Wpos": table.numpy()}, **{name: "true"})
+    bundle = check(path, Plain(epsilon=1e-6, scale=1.0), weights, table)
+    assert bundle.config.max_positions == 11
+
+
+def test_an_older_output_matrix(tmp_path):
+    weights = random_weights()
+    stored = arrays(weights)
+    stored["decoder_ff_logit_out_W"] = stored.pop("decoder_ff_logit_out_Wt").T
+    check(write(tmp_path, stored), Plain(epsilon=1e-6), weights)
+
+
+def test_vocabularies_and_search_as_the_decoder_has_them(tmp_path):
+    path = write(tmp_path, arrays(random_weights()))
+    settings = (
+        "relative-paths: true\nvocabs:\n  - source.yml\n  - /elsewhere/target.yml\nbeam-size: 6\nnormalize: 0.6\n"
+    )
+    (tmp_path / "model.npz.decoder.yml").write_text(settings)
+    bundle = read_marian(path)
+    assert bundle.tokenizers.source.tokens([2, 4]) == ["</s>", "source2"]
+    assert bundle.tokenizers.target.tokens([4]) == ["target2"]
+    assert (bundle.generation.beam_size, bundle.generation.length_penalty) == (6, 0.6)
+    assert bundle.generation.length_penalty_kind == "marian"
+
+
+def test_pieces_of_a_sentencepiece_model(tmp_path):
+    import sentencepiece
+
+    lines = io.StringIO("\n".join(f"the {word} of the {word}s runs" for word in ("low", "slow", "new", "renewal")))
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=lines,
+        model_prefix=str(tmp_path / "vocab"),
+        vocab_size=TARGETS,
+        eos_id=0,
+        unk_id=1,
+        bos_id=-1,
+        hard_vocab_limit=False,
+        minloglevel=3,
+    )
+    (tmp_path / "vocab.model").rename(tmp_path / "vocab.spm")
+    theirs = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "vocab.spm"))
+    size = theirs.vocab_size()
+    weights = random_weights(targets=size, shared=True, tied=True)
+    bundle = read_marian(write(tmp_path, arrays(weights, shared=True)))
+    text = "the slow renewal runs"
+    assert bundle.tokenizers.source.encode([text]) == [[ours(each) for each in theirs.encode(text)]]
+    embedded = bundle.model.embedding.weight
+    assert torch.equal(embedded[[ours(each) for each in range(size)]], weights["target"])
+
+
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        (['"a:b": 2', "'it''s': 3"], ["a:b", "it's"]),
+        (["yes: 2", "1e3: 3"], ["yes", "1e3"]),
+        (['"\\"": 2', '"\\u00e9\\x41\\\\": 3'], ['"', "éA\\"]),
+        (["? long key", ": 2", ":: 3"], ["long key", ":"]),
+        (["#: 2", '"# ": 3'], None),
+    ],
+)
+def test_symbols_of_a_yml(tmp_path, entries, expected):
+    weights = random_weights(targets=4, shared=True, tied=True)
+    path = write(tmp_path, arrays(weights, shared=True))
+    (tmp_path / "target.yml").write_text("\n".join(["</s>: 0", "<unk>: 1", *entries, ""]))
+    if expected is None:
+        with pytest.raises(BadInputError, match="not numbered from 0"):
+            read(path, shared=True)
+        return
+    assert read(path, shared=True).tokenizers.source.tokens([4, 5]) == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"type": "s2s"}, "type = 's2s'"),
+        ({"transformer-decoder-autoreg": "average-attention"}, "transformer-decoder-autoreg"),
+        ({"transformer-decoder-autoreg": "rnn"}, "transformer-decoder-autoreg = 'rnn'"),
+        ({"transformer-ffn-activation": "gelu"}, "transformer-ffn-activation = 'gelu'"),
+        ({"transformer-ffn-depth": 3}, "transformer-ffn-depth = 3"),
+        ({"transformer-decoder-dim-ffn": 99}, "transformer-decoder-dim-ffn"),
+        ({"transformer-tied-layers": "[1, 1, 2]"}, "transformer-tied-layers"),
+        ({"transformer-postprocess": "dhn"}, "-postprocess = 'hn'"),
+        ({"transformer-preprocess": "n"}, "transformer-preprocess = 'n'"),
+        ({"right-left": "true"}, "right-left = True"),
+        ({"transformer-heads": 3}, "heads = 3"),
+        ({"lemma-dim-emb": 5}, "lemma-dim-emb = 5"),
+        ({"type": "[transformer"}, "not readable YAML"),
+        ({"type": "!!python/object/apply:os.system [touch run]"}, "not readable YAML"),
+    ],
+)
+def test_what_ours_cannot_say_is_refused_by_name(tmp_path, options, message):
+    path = write(tmp_path, arrays(random_weights()), **options)
+    with pytest.raises(BadInputError, match=message) as refused:
+        read(path, shared=False)
+    assert len(str(refused.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (['"a": 2', '"b": 2'], "the id 2 is of 'a' already"),
+        (['"a": 2', '"b": 9'], "not numbered from 0"),
+        (['"a": two'], r"target\.yml:3: a symbol and its id"),
+        (["a"], r"target\.yml:3: a symbol and its id"),
+        (['"▁a": 2'], "pieces of a SentencePiece model"),
+    ],
+)
+def test_damaged_vocabularies(tmp_path, content, message):
+    path = write(tmp_path, arrays(random_weights()))
+    (tmp_path / "target.yml").write_text("\n".join(["</s>: 0", "<unk>: 1", *content]))
+    with pytest.raises(BadInputError, match=message):
+        read(path, shared=False)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.99])
+def test_a_shorter_file_is_damaged(tmp_path, share):
+    path = write(tmp_path, arrays(random_weights()))
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(BadInputError, match=r"model\.npz: no \.npz, or a damaged one") as refused:
+        read(path, shared=False)
+    assert len(str(refused.value).splitlines()) == 1
+
+
+def npy(array):
+    stream = io.BytesIO()
+    np.save(stream, array, allow_pickle=True)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (npy(np.array([{}])), "no array of numbers"),
+        (npy(np.ones(3, np.float32)).replace(b"(3,)", b"(9**9,)"), "is damaged"),
+        (npy(np.ones(3, np.float32)).replace(b"(3,), ", b"(10**12,) "), "is damaged"),
+        (npy(np.ones(3, np.float32)).replace(b"(3,)", b"(7,)"), "is damaged"),
+        (b"", "is damaged"),
+        (b"\x93NUMPY\x01\x00\xff\xff", "is damaged"),
+    ],
+)
+def test_hostile_arrays(tmp_path, content, message):
+    with zipfile.ZipFile(tmp_path / "model.npz", "w") as archive:
+        archive.writestr("Wemb.npy", content)
+    with pytest.raises(BadInputError, match=rf"Wemb\.npy.*{message}"):
+        read_npz(tmp_path / "model.npz")
+
+
+def test_a_compressed_archive(tmp_path):
+    np.savez_compressed(tmp_path / "model.npz", Wemb=np.zeros((1000, 1000), np.float32))
+    with pytest.raises(BadInputError, match="damaged, or compressed"):
+        read_npz(tmp_path / "model.npz")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"decoder_l3_ffn_W1": None}, "decoder_l3_ffn_W1 is missing"),
+        ({"encoder_l1_self_Wq_QuantMultA": np.ones(1, np.float32)}, "encoder_l1_self_Wq_QuantMultA among the weights"),
+        ({"encoder_l1_self_bq": np.ones((1, 3), np.float32)}, r"has shape \(3,\)"),
+        ({"encoder_l1_self_Wq": np.ones((20, 20), np.int8)}, "is of int8"),
+    ],
+)
+def test_damaged_weights(tmp_path, change, message):
+    stored = {name: each for name, each in (arrays(random_weights()) | change).items() if each is not None}
+    with pytest.raises(BadInputError, match=message):
+        read(write(tmp_path, stored), shared=False)
+
+
+def test_what_is_missing_is_named(tmp_path):
+    with pytest.raises(BadInputError, match="no such model"):
+        read_marian(tmp_path / "model.npz")
+    np.savez(tmp_path / "model.npz", Wemb=np.ones(3, np.float32))
+    with pytest.raises(BadInputError, match=r"lacks special:model\.yml"):
+        read_marian(tmp_path / "model.npz")
+    with pytest.raises(BadInputError, match="no vocabularies beside it"):
+        read_marian(write(tmp_path, arrays(random_weights())))
