@@ -56,6 +56,7 @@ VARIANTS: Final[dict[str, dict[str, Any]]] = {
     "pre, bare": {"norm": "pre", "final_norm": False, "scale_embedding": False},
     "post, normalized": {"final_norm": True},
     "untied": {"tied_projection": False},
+    "no source end": {"source_end": False},
     # Without residuals, what tells positions apart is soon lost: one layer still shows it.
     "no residual": {"residual": False, "encoder_layers": 1, "decoder_layers": 1},
     "widths": {"d_k": 5, "d_v": 3, "attention_bias": True, "initializer": "unit_scaling"},

@@ -23,6 +23,7 @@ def test_base_is_the_base_model_of_the_paper():
         "vocab_size": 37_000,
         "source_vocab_size": None,
         "tied_projection": True,
+        "source_end": True,
         "output_bias": False,
         "embedding_norm": False,
         "scale_embedding": True,

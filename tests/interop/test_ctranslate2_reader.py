@@ -129,7 +129,6 @@ def test_other_symbols_in_another_order(ct2, tmp_path):
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"add_source_eos": False}, "sources without an end symbol"),
         ({"add_source_bos": True}, "sources with a begin symbol"),
         ({"multi_query_attention": True}, "one key for several heads"),
         ({"decoder_start_token": "w9"}, "its tokenizer files are not of this model"),

@@ -31,6 +31,7 @@ SAYABLE = [
     "pre, bare",
     "post, normalized",
     "untied",
+    "no source end",
     "widths",
     "layout",
 ]

@@ -66,6 +66,7 @@ OTHERS = {
     "vocab_size": 79,
     "source_vocab_size": 37,
     "tied_projection": False,
+    "source_end": False,
     "positions": "relative",
     "position_combination": "concatenate",
     "positions_at_every_layer": True,

@@ -6,7 +6,7 @@ from torch import nn
 
 from transduce.config import TransformerConfig, preset
 from transduce.layers import FeedForward, MultiHeadAttention, Residual, sinusoids
-from transduce.models import Model, Tokens, Transformer, build
+from transduce.models import AttentionRequest, Model, Tokens, Transformer, build, make_ready
 from transduce.models.stacks import DecoderLayer, EncoderLayer
 
 pytest_plugins = ["model_variants"]
@@ -259,3 +259,26 @@ def test_parameter_counts(name, expected):
 
 def test_it_keeps_the_contract():
     assert isinstance(build(config()), Model)
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_without_a_source_end_the_encoder_reads_all_but_the_last_symbol(native):
+    torch.manual_seed(3)
+    whole = build(config()).eval()
+    without = build(config(source_end=False)).eval()
+    without.load_state_dict(whole.state_dict())
+    target = Tokens(torch.tensor([[1, 5, 6, 7]] * 3), torch.tensor([4, 3, 4]))
+    # The last row has nothing but an end symbol, which stays.
+    ended = Tokens(torch.tensor([[11, 12, 13, 2], [14, 2, 0, 0], [2, 0, 0, 0]]), torch.tensor([4, 2, 1]))
+    cut = Tokens(ended.ids[:, :3], torch.tensor([3, 1, 1]))
+    asked = AttentionRequest(cross=(-1,))
+    models = [make_ready(model, "float32") if native else model for model in (without, whole)]
+    found, expected = (
+        model.decode(model.encode(source), target, attention=asked)
+        for model, source in zip(models, (ended, cut), strict=True)
+    )
+    torch.testing.assert_close(found.hidden, expected.hidden)
+    weights = found.attention.cross[2]
+    assert weights.shape[-1] == 4  # as many as were given
+    torch.testing.assert_close(weights[..., :3], expected.attention.cross[2])
+    assert not weights[..., 3].any()

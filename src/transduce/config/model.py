@@ -98,6 +98,9 @@ class TransformerConfig(Section):
         True, description="the target's embedding also scores the output (section 3.4); false: a matrix of its own"
     )
 
+    source_end: Annotated[bool, REFUSED] = Field(
+        True, description="the encoder reads the end symbol behind each source; of OpenNMT-py's models it does not"
+    )
     output_bias: Annotated[bool, REFUSED] = Field(
         False, description="a trained bias of each symbol's logit, as in Marian's models; the paper has none"
     )

@@ -103,7 +103,7 @@ def _specify(model: Transformer) -> Any:  # noqa: ANN401 - a library without typ
     )
     for stack in (spec.encoder, spec.decoder):
         stack.scale_embeddings, stack.pre_norm = config.scale_embedding, config.norm == "pre"
-    spec.config.add_source_eos = True
+    spec.config.add_source_eos = config.source_end
     spec.config.bos_token = spec.config.decoder_start_token = BEGIN
     spec.config.eos_token, spec.config.unk_token = END, UNKNOWN
     spec.config.layer_norm_epsilon = config.norm_epsilon

@@ -119,7 +119,6 @@ def _read_settings(path: Path) -> dict[str, Any]:
     if not isinstance(settings, dict):
         raise BadInputError(f"{path}: a JSON object belongs here")
     for name, wanted, meaning in (
-        ("add_source_eos", True, "sources without an end symbol"),
         ("add_source_bos", False, "sources with a begin symbol"),
         ("multi_query_attention", False, "attention with one key for several heads"),
     ):
@@ -234,6 +233,7 @@ def _settings(stored: Stored, weights: dict[str, Tensor], settings: Mapping[str,
         "feed_forward": "gated" if "decoder/layer_0/ffn/gate/weight" in weights else "mlp",
         "feed_forward_bias": "decoder/layer_0/ffn/inner/bias" in weights,
         "activation": _ACTIVATIONS[activation],
+        "source_end": bool(settings.get("add_source_eos")),
         "norm": "pre" if pre else "post",
         "final_norm": "decoder/layer_norm/gamma" in weights,
         "scale_embedding": bool(numbers.get("decoder/scale_embeddings", True)),

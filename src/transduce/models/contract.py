@@ -28,6 +28,10 @@ class Tokens:
     seeds: Int[Tensor, " batch"] | None = None
     counted: Bool[Tensor, " batch"] | Bool[Tensor, "batch length"] | None = None
 
+    def without_ends(self) -> "Tokens":
+        """The same rows, the last symbol of each as padding; it stays where a row has no other one."""
+        return replace(self, lengths=(self.lengths - 1).clamp(min=1))
+
     def layout(self) -> RaggedLayout:
         """How the sequences lie without their padding."""
         layout = RaggedLayout.of(self.lengths, self.ids.shape[1], self.ids.device, self.seeds)

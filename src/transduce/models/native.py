@@ -72,7 +72,7 @@ class NativeTransformer:
         if attention.encoder:
             memory = self._plain.encode(source, attention=attention)
             return replace(memory, hidden=memory.hidden.float())
-        layout = source.layout()
+        layout = (source if self.config.source_end else source.without_ends()).layout()
         positions = self._encoder_positions.up_to(layout.longest)
         return Memory(encode(self._encoder, positions, layout.flatten(source.ids), layout), layout)
 

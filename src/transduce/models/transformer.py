@@ -77,7 +77,7 @@ class Transformer(TrainableModel):
 
     def encode(self, source: Tokens, *, attention: AttentionRequest = NO_ATTENTION) -> Memory:
         """Read the sources, which end with the end symbol."""
-        layout = source.layout()
+        layout = (source if self.config.source_end else source.without_ends()).layout()
         embedding = self.embedding if self.source_embedding is None else self.source_embedding
         places = layout.columns, layout.longest
         x = Stream(self.encoder_positions(embedding(layout.flatten(source.ids)), *places, layout.seeds))
