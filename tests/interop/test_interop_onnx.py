@@ -32,6 +32,7 @@ REFUSED = [
     "plain average",
     "mixture of experts",
     "switch",
+    "no source end",
 ]
 MORE = {
     "two vocabularies": {"source_vocab_size": 37},

@@ -26,6 +26,7 @@ _SAYABLE: Final[dict[str, tuple[tuple[Any, ...], str]]] = {
     "compatibility": (("scaled_dot_product", "dot_product", "multiplicative"), "scores that are no products"),
     "feed_forward": (("mlp", "gated"), "attention over parameters, or a mixture of experts"),
     "decoder_self_attention": (("multi_head",), "average attention"),
+    "source_end": ((True,), "sources without an end symbol"),
 }
 _ACTIVATIONS: Final = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "silu": "swish"}
 
