@@ -32,14 +32,14 @@ _STYLE: Final[dict[Any, Any]] = {
 
 
 @contextmanager
-def figure(name: str, width: int, height: int) -> Iterator[Figure]:
-    """A figure of so many pixels, written to ``docs/figures/NAME.png`` at the end of the block."""
+def figure(name: str, width: int, height: int, folder: Path = FOLDER) -> Iterator[Figure]:
+    """A figure of so many pixels, written to ``NAME.png`` in docs/figures, or in a ``folder``, at the block's end."""
     with mpl.rc_context(_STYLE):
         drawn = Figure((width / _PIXELS_AN_INCH, height / _PIXELS_AN_INCH), _PIXELS_AN_INCH, layout="constrained")
         yield drawn
-        FOLDER.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         # Without the version of who drew it, the same figure is the same file.
-        drawn.savefig(FOLDER / f"{name}.png", metadata={"Software": None})
+        drawn.savefig(folder / f"{name}.png", metadata={"Software": None})
 
 
 def style(number: int) -> dict[str, Any]:
