@@ -24,9 +24,9 @@ from transduce.inference import AttentionMaps
 Array = NDArray[np.float64]
 
 END: Final = "</s>"
-# Pixels: of a word, around a matrix, and for its title.
+# Pixels: of a word in a matrix, of a letter beside it, and of a title.
 _WORD: Final = 34
-_LABELS: Final = 120
+_LETTER: Final = 11
 _TITLE: Final = 60
 
 
@@ -62,26 +62,30 @@ def draw_alignments(
         for row, pair in zip(found, pairs, strict=True):
             row.append(translator.attend(*pair))
     drawn = [[weigh_words(maps) for maps in row] for row in found]
-    rows, columns = zip(*(row[0].shape for row in drawn), strict=True)
-    width = len(models) * (_WORD * max(columns) + _LABELS)
-    height = sum(_WORD * row + _LABELS + _TITLE for row in rows)
+    sources, targets = ([[*side.split(), END] for side in sides] for sides in zip(*pairs, strict=True))
+    # On each side of a matrix, room for its longest word; those above it are turned.
+    beside = _LETTER * (2 + max(len(word) for words in targets for word in words))
+    above = _LETTER * max(len(word) for words in sources for word in words)
+    width = len(models) * (_WORD * max(map(len, sources)) + beside)
+    height = sum(_WORD * len(words) + above + _TITLE for words in targets)
     with figure(name, width, height, folder) as canvas:
-        panels = canvas.subplots(len(pairs), len(models), squeeze=False, height_ratios=rows)
-        for number, (pair, row) in enumerate(zip(pairs, drawn, strict=True)):
-            for place, (model, words) in enumerate(zip(models, row, strict=True)):
-                axes: Axes = panels[number, place]
-                axes.imshow(words, cmap=AMOUNT, vmin=0, vmax=1)
-                axes.set_xticks(
-                    range(words.shape[1]), [*pair[0].split(), END], rotation=60, ha="left", rotation_mode="anchor"
-                )
-                axes.set_yticks(range(words.shape[0]), [*pair[1].split(), END])
-                axes.xaxis.tick_top()
-                axes.tick_params(length=0)
-                axes.grid(visible=False)
-                axes.spines[:].set_visible(True)
-                if number == 0:
-                    axes.set_title(f"{name_model(model)}\n{name_weights(found[0][place])}")
+        panels = canvas.subplots(len(pairs), len(models), squeeze=False, height_ratios=[*map(len, targets)])
+        for number, matrices in enumerate(drawn):
+            for place, matrix in enumerate(matrices):
+                _draw(panels[number, place], matrix, sources[number], targets[number])
+        for axes, model, maps in zip(panels[0], models, found[0], strict=True):
+            axes.set_title(f"{name_model(model)}\n{name_weights(maps)}")
     return drawn
+
+
+def _draw(axes: Axes, matrix: Array, source: Sequence[str], target: Sequence[str]) -> None:
+    axes.imshow(matrix, cmap=AMOUNT, vmin=0, vmax=1)
+    axes.set_xticks(range(len(source)), source, rotation=60, ha="left", rotation_mode="anchor")
+    axes.set_yticks(range(len(target)), target)
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0)
+    axes.grid(visible=False)
+    axes.spines[:].set_visible(True)
 
 
 def name_model(path: Path) -> str:

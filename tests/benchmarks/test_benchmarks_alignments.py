@@ -64,7 +64,7 @@ def test_matrices_of_both_models_are_drawn_side_by_side(aligned_models, tmp_path
         np.testing.assert_allclose(words.sum(axis=1), 1, atol=1e-5)
     assert not np.allclose(drawn[0][0], drawn[0][1])
     picture = matplotlib.image.imread(tmp_path / "found.png")
-    assert picture.shape[1] == 2 * (4 * 34 + 120)
+    assert picture.shape[1] == 2 * (4 * 34 + 11 * (2 + len("brintu")))  # two matrices of four words
     assert name_model(models[0]) == "recurrent"
 
 

@@ -1,5 +1,6 @@
 """One step of a recurrent cell, and products in a loop whose weights are differentiated once, behind it."""
 
+from collections.abc import Iterator
 from typing import Any, assert_never, final
 
 import torch
@@ -44,71 +45,75 @@ def advance_cell(
 
 @final
 class LoopProduct:
-    """X W^T + b in every step of a loop; the gradients of W and b are one product of all steps, behind the last.
+    """X W^T + b in each of ``steps`` steps of a loop over so many ``rows``; W and b are differentiated once, behind it.
 
-    In each step they would be a matrix of W's size, written and added up: that costs more than the product itself,
-    where a step has few rows.
+    In each step their gradients would be matrices of W's size, written and added up: that costs more than the product
+    itself, where a step has few rows.
+
+    Every step is given its place in a tensor of zeros, (steps, rows, outputs), as if that were added to the product:
+    autograd puts the steps' gradients together there, and comes to it behind all of them. What a backward pass did not
+    visit has zeros there, and one that asks for other gradients alone never comes to it.
     """
 
-    def __init__(self, weight: Float[Tensor, "outputs inputs"], bias: Float[Tensor, " outputs"] | None = None) -> None:
+    def __init__(
+        self,
+        weight: Float[Tensor, "outputs inputs"],
+        bias: Float[Tensor, " outputs"] | None = None,
+        *,
+        steps: int,
+        rows: int,
+    ) -> None:
         self.weight, self.bias = weight, bias
-        self._steps: list[_Part] = []
-        learns = torch.is_grad_enabled() and weight.requires_grad
-        self._end = _LoopEnd.apply(weight, bias, self._steps) if learns else None  # type: ignore[no-untyped-call]
+        self._inputs: list[Tensor] = []
+        self._places: Iterator[Tensor] | None = None
+        if torch.is_grad_enabled() and weight.requires_grad:
+            zeros: Tensor = _LoopEnd.apply(weight, bias, self._inputs, steps, rows)  # type: ignore[no-untyped-call]
+            self._places = iter(zeros.unbind())
 
     def __call__(self, x: Float[Tensor, "rows inputs"]) -> Float[Tensor, "rows outputs"]:
         """The product of one step."""
-        if self._end is None:
+        if self._places is None:
             return F.linear(x, self.weight, self.bias)
+        self._inputs.append(x.detach())
         bias = None if self.bias is None else self.bias.detach()
-        given = self._end, self.weight.detach(), bias, self._steps
-        result: Tensor = _LoopStep.apply(x, *given)  # type: ignore[no-untyped-call]
+        result: Tensor = _LoopStep.apply(x, next(self._places), self.weight.detach(), bias)  # type: ignore[no-untyped-call]
         return result
 
 
-# A step's rows and their gradients, and the number of the backward pass that left them.
-_Part = tuple[int, Tensor, Tensor]
-
-
 class _LoopStep(torch.autograd.Function):
-    """A step's rows and gradients are left in a list, which ``_LoopEnd`` differentiates the weights from.
-
-    Every step depends on it by a number that is 0, so that autograd comes to it behind all of them. A backward pass
-    that asks for other gradients alone never comes to it: what it has left is told apart by its number.
-    """
-
     @staticmethod
     def forward(
         ctx: Any,  # noqa: ANN401 - torch gives the context no type
         x: Tensor,
-        end: Tensor,
+        place: Tensor,
         weight: Tensor,
         bias: Tensor | None,
-        steps: list[_Part],
     ) -> Tensor:
-        ctx.save_for_backward(x, weight, end)
-        ctx.steps = steps
+        ctx.save_for_backward(weight)
         return F.linear(x, weight, bias)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
-        x, weight, end = ctx.saved_tensors
-        ctx.steps.append((torch._C._current_graph_task_id(), x, gradient))
-        return gradient @ weight if ctx.needs_input_grad[0] else None, torch.zeros_like(end), None, None, None
+        (weight,) = ctx.saved_tensors
+        return gradient @ weight if ctx.needs_input_grad[0] else None, gradient, None, None
 
 
 class _LoopEnd(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, bias: Tensor | None, steps: list[_Part]) -> Tensor:  # noqa: ANN401
-        ctx.steps, ctx.biased = steps, bias is not None
-        return weight.new_zeros(())
+    def forward(
+        ctx: Any,  # noqa: ANN401
+        weight: Tensor,
+        bias: Tensor | None,
+        inputs: list[Tensor],
+        steps: int,
+        rows: int,
+    ) -> Tensor:
+        ctx.inputs, ctx.biased = inputs, bias is not None
+        return weight.new_zeros(()).expand(steps, rows, len(weight))
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, _: Tensor) -> tuple[Tensor, Tensor | None, None]:  # noqa: ANN401
-        own = torch._C._current_graph_task_id()
-        steps = [part[1:] for part in ctx.steps if part[0] == own]
-        rows, gradients = (torch.cat(parts) for parts in zip(*steps, strict=True))
-        ctx.steps.clear()
-        return gradients.T @ rows, gradients.sum(dim=0) if ctx.biased else None, None
+    def backward(ctx: Any, gradients: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+        taken = gradients[: len(ctx.inputs)].flatten(0, 1)
+        return taken.T @ torch.cat(ctx.inputs), taken.sum(dim=0) if ctx.biased else None, None, None, None

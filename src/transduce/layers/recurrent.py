@@ -158,8 +158,9 @@ class LoopLayer:
         self.of_known = None
         if known is not None:
             self.of_known = layout.pad(F.linear(known, matrix[:, :width], bias)).unbind(1)
-        self.of_found = LoopProduct(matrix[:, width:], bias if known is None else None)
-        self.of_state = None if self.cell == "lstm" else LoopProduct(recurrent, state_bias)
+        size = {"steps": layout.longest, "rows": len(layout.lengths)}
+        self.of_found = LoopProduct(matrix[:, width:], bias if known is None else None, **size)
+        self.of_state = None if self.cell == "lstm" else LoopProduct(recurrent, state_bias, **size)
 
     def step(self, column: int, found: Float[Tensor, "rows width"], state: CellState) -> CellState:
         """The states behind one position of every row."""

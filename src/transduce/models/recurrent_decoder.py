@@ -1,6 +1,6 @@
 """The decoder of a recurrent model: its layers, where attention stands between them, and the readout."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import assert_never, cast, final
 
@@ -245,7 +245,9 @@ class RecurrentDecoder(nn.Module):
         below = self._layers[0].read(flow)
         loops = [LoopLayer(layer.layer, None if number else below, layout) for number, layer in enumerate(self._layers)]
         made_by = self.readout.map  # prepacked, it is none to learn
-        combine = LoopProduct(made_by.weight, made_by.bias) if isinstance(made_by, nn.Linear) else made_by
+        combine: Callable[[Tensor], Tensor] = made_by
+        if isinstance(made_by, nn.Linear):
+            combine = LoopProduct(made_by.weight, made_by.bias, steps=layout.longest, rows=len(layout.lengths))
         padded = Flow(layout.pad(flow.hidden)), layout.pad(below)
         seeds = None if layout.seeds is None else layout.pad(layout.seeds)
         fed = flow.hidden.new_zeros(len(layout.lengths), self.config.readout_size)
