@@ -47,13 +47,15 @@ tied_projection = true
 """
 KINDS = {
     "bahdanau": Kind(f'{RECURRENT}cell = "gru"\nattention_size = 11\n', "1 + 1 layers of GRU", 1),
-    "luong, experts": Kind(
-        f'{RECURRENT}attention = "luong"\nattention_score = "general"\ndecoder_layers = 2\n'
+    "luong": Kind(
+        f'{RECURRENT}attention = "luong"\nattention_score = "general"\ndecoder_layers = 2\n', "1 + 2 layers of LSTM", 1
+    ),
+    "no attention, experts": Kind(
+        f'{RECURRENT}attention = "none"\ndecoder_layers = 2\n'
         'feed_forward = "mixture_of_experts"\nd_ff = 13\nexperts = 3\n',
         "1 + 2 layers of LSTM, hidden 24, 3 experts of 13",
-        1,
+        0,
     ),
-    "no attention": Kind(f'{RECURRENT}attention = "none"\n', "1 + 1 layers of LSTM", 0),
     "convs2s": Kind(f"{CONVOLUTIONAL}{CONVS2S}", "ConvS2S, 2 + 2", 2),
     "bytenet": Kind(
         f'{CONVOLUTIONAL}network = "bytenet"\nchannels = 16\nencoder_blocks = 2\ndecoder_blocks = 2\n'

@@ -220,7 +220,9 @@ def test_going_on_with_as_many_processes_is_exact(folder, tmp_path, run_together
         assert one.read_bytes() == other.read_bytes()
 
 
-@pytest.mark.parametrize(("make", "parallel"), [*product((_bag, _mixture, _recurrent_mixture), ("data", "sharded"))])
+@pytest.mark.parametrize(
+    ("make", "parallel"), [*product((_bag, _mixture), ("data", "sharded")), (_recurrent_mixture, "sharded")]
+)
 def test_a_loss_of_the_models_own_is_that_of_all_processes(folder, tmp_path, run_together, make, parallel):
     found, busiest = [], []
     for number in (1, 2):
