@@ -3,13 +3,19 @@
 import json
 import shutil
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
+import tokenizers
 import torch
 
-from transduce.bundle import load_bundle, read_tensors
+from transduce.bundle import load_bundle, read_tensors, save_bundle
 from transduce.cli.main import _run
 from transduce.config import BadInputError, read_run
+from transduce.data import Store
+from transduce.inference import load
+from transduce.models import build
+from transduce.text import Tokenizer, TokenizerPair
 from transduce.training import read_progress
 from transduce.workflows.run_directory import RunDirectory
 from transduce.workflows.train import train_run
@@ -310,3 +316,45 @@ def test_what_cannot_be_is_said_before_anything_is_prepared(trained_run, bare, t
     assert _run(["train", str(bare), "--out", str(root), "--init", str(trained_run), *options]) == 2
     assert message.format(init=trained_run) in capsys.readouterr().err
     assert not (root / "store").exists()
+
+
+@pytest.fixture
+def imported(trained_run, tmp_path):
+    """The trained model as OPUS-MT's are: two tokenizers of one vocabulary, each cutting text in its own way."""
+    bundle = load_bundle(trained_run)
+    spelling = json.loads(bundle.tokenizers.source.to_json())
+    spelling["model"]["merges"] = []
+    source = Tokenizer(tokenizers.Tokenizer.from_str(json.dumps(spelling)))
+    assert source.encode(["bamo"]) != bundle.tokenizers.target.encode(["bamo"])
+    imported = replace(bundle, tokenizers=TokenizerPair(source, bundle.tokenizers.target))
+    save_bundle(imported, tmp_path / "imported")
+    return tmp_path / "imported"
+
+
+def test_two_tokenizers_of_one_vocabulary_go_on_as_they_are(imported, bare, tiny_run_file, tmp_path, capsys):
+    """Sources are cut by the one and targets by the other, into rows of one matrix."""
+    root = tmp_path / "fine"
+    assert _run(["train", str(bare), "--out", str(root), "--init", str(imported)]) == 0
+    assert f"fine-tuning {imported}: its weights and its vocabulary\n" in capsys.readouterr().err
+    old, new = load_bundle(imported), load_bundle(root)
+    assert new.config == old.config
+    assert new.config.source_vocab_size is None
+    for side in ("source", "target"):
+        assert getattr(new.tokenizers, side).to_json() == getattr(old.tokenizers, side).to_json()
+    assert (root / "tokenizer.source.json").is_file()
+    texts = ((tiny_run_file.parent / f"train.{side}").read_text().split("\n")[0] for side in ("src", "trg"))
+    (source,), (target,) = map(Tokenizer.encode, (old.tokenizers.source, old.tokenizers.target), ([t] for t in texts))
+    assert [list(ids) for ids in Store(RunDirectory(root).train_store).pair(0)] == [source, target]
+    assert _run(["train", str(root / "run.toml"), "--resume", "--set=train.max_steps=5"]) == 0
+    assert load(root).translate("kari").text != ""
+
+
+def test_embeddings_of_each_side_go_on_though_both_know_the_same_symbols(trained_run, bare, tmp_path, capsys):
+    bundle = load_bundle(trained_run)
+    torch.manual_seed(5)
+    own = bundle.config.model_copy(update={"source_vocab_size": bundle.config.vocab_size})
+    save_bundle(replace(bundle, model=build(own)), tmp_path / "own")
+    root = tmp_path / "fine"
+    assert _run(["train", str(bare), "--out", str(root), "--init", str(tmp_path / "own")]) == 0
+    assert load_bundle(root).config == own
+    assert _run(["train", str(bare), "--out", str(root), "--resume", "--set=train.max_steps=5"]) == 0

@@ -71,8 +71,18 @@ def check_init(config: RunConfig, init: Path) -> None:
 
 def _of_model(init: Path, *, with_tokenizer: bool) -> Inherited:
     model, generation = load_settings(init)
-    tokenizer = {"kind": "existing", "path": name_init(init)} if with_tokenizer else {}
+    tokenizer = _tokenizer_of(model, init) if with_tokenizer else {}
     return Inherited(str(init), model, tokenizer, generation.model_dump(exclude_none=True))
+
+
+def _tokenizer_of(model: ModelConfig, init: Path) -> dict[str, object]:
+    """The section that takes a model's tokenizer or tokenizers.
+
+    Where the source has embeddings of its own, even if both sides know the same symbols, each side is asked for by
+    itself: two sides of one table would share what they have in common.
+    """
+    existing: dict[str, object] = {"kind": "existing", "path": name_init(init)}
+    return existing if model.source_vocab_size != model.vocab_size else {"source": existing, "target": existing}
 
 
 def _of_run(run: RunDirectory) -> Inherited | None:
