@@ -8,6 +8,7 @@ from transduce.interop.fairseq import read_fairseq
 from transduce.interop.marian_npz import read_marian
 from transduce.interop.onnx import export_onnx
 from transduce.interop.onnx_reference import open_onnx
+from transduce.interop.opennmt import read_opennmt
 from transduce.interop.own_reference import open_safetensors
 from transduce.interop.reference import Reference
 from transduce.interop.sentences import SENTENCES
@@ -25,5 +26,6 @@ __all__ = [
     "read_ctranslate2",
     "read_fairseq",
     "read_marian",
+    "read_opennmt",
     "sha256",
 ]

@@ -1,0 +1,202 @@
+"""Models of OpenNMT-py 3 (Klein et al. 2017): a checkpoint of its ``transformer``, options and vocabularies in it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from transduce.bundle import Bundle
+from transduce.config import BadInputError, GenerationConfig
+from transduce.config.model import Activation, FeedForwardKind
+from transduce.interop.checkpoints import StandIn, load_checkpoint, stand_ins, tensors_of
+from transduce.interop.filling import Names, convert, count_layers, drop_equal, shape_of
+from transduce.interop.position_tables import take_positions
+from transduce.interop.vocabularies import Sides, Vocabulary, find_codes, index_of
+from transduce.text.tokenizer import BEGIN, END, UNKNOWN
+
+_ALLOWED: Final = stand_ins("argparse.Namespace")
+_PAD: Final = "<blank>"
+_EPSILON: Final = 1e-6
+# What each option of the feed-forward networks computes.
+_ACTIVATIONS: Final[dict[str, tuple[Activation, FeedForwardKind]]] = {
+    "relu": ("relu", "mlp"),
+    "gelu": ("gelu", "mlp"),
+    "silu": ("silu", "gated"),
+    "gated-gelu": ("gelu", "gated"),
+}
+# Options that change what is computed, with the values that ours can follow.
+_SAYABLE: Final[dict[str, tuple[Any, ...]]] = {
+    "encoder_type": ("transformer",),
+    "decoder_type": ("transformer",),
+    "self_attn_type": ("scaled-dot", "scaled-dot-flash"),
+    "layer_norm": ("standard",),
+    "copy_attn": (False,),
+    "relative_positions_buckets": (0,),
+    "num_kv": (0,),
+    "multiquery": (False,),
+    "num_experts": (0,),
+    "parallel_residual": (False,),
+    "sliding_window": (0,),
+    "generator_function": ("softmax",),
+}
+_ATTENTION: Final = {"query": "linear_query", "key": "linear_keys", "value": "linear_values", "output": "final_linear"}
+_PARTS: Final = {
+    **{f"self_attention.{ours}": f".self_attn.{theirs}" for ours, theirs in _ATTENTION.items()},
+    "self_attention.relative": ".self_attn.relative_positions_embeddings",
+    "feed_forward.inner": ".feed_forward.inner",
+    "feed_forward.gate": ".feed_forward.gate",
+    "feed_forward.outer": ".feed_forward.w_2",
+    "feed_forward_residual.norm": ".feed_forward.layer_norm",
+}
+
+
+def _tensor_name(module: str, kind: str) -> str:
+    # One table of vectors, for keys and for values.
+    return f"{module}.{'weight' if kind in ('keys', 'values') else kind}"
+
+
+_NAMES: Final = Names(
+    encoder="encoder.transformer.{}",
+    decoder="decoder.transformer_layers.{}",
+    in_encoder={**_PARTS, "self_attention_residual.norm": ".layer_norm"},
+    in_decoder={
+        **_PARTS,
+        **{f"cross_attention.{ours}": f".context_attn.{theirs}" for ours, theirs in _ATTENTION.items()},
+        "self_attention_residual.norm": ".layer_norm_1",
+        "cross_attention_residual.norm": ".layer_norm_2",
+    },
+    whole={
+        "embedding": "decoder.embeddings.make_embedding.emb_luts.0",
+        "source_embedding": "encoder.embeddings.make_embedding.emb_luts.0",
+        "projection": "generator",
+        "encoder_norm": "encoder.layer_norm",
+        "decoder_norm": "decoder.layer_norm",
+    },
+    tensor=_tensor_name,
+)
+
+
+def read_opennmt(checkpoint: Path, codes: Path | None = None) -> Bundle:
+    """The model of a checkpoint.
+
+    Text is cut by the merges of ``codes``, or of the file of BPE codes beside the checkpoint; else at spaces. Its
+    encoder does not read an end symbol.
+
+    Raises:
+        BadInputError: The file is missing or damaged, asks for a class that is no part of a model, or the model is one
+            that ours cannot say, which is named.
+    """
+    stored = load_checkpoint(checkpoint, _ALLOWED)
+    if not isinstance(stored, Mapping) or not {"model", "generator", "vocab", "opt"} <= stored.keys():
+        raise BadInputError(f"{checkpoint}: no checkpoint of OpenNMT-py: it lacks model, generator, vocab or opt")
+    options = vars(stored["opt"]) if isinstance(stored["opt"], StandIn) else stored["opt"]
+    if not isinstance(options, Mapping):
+        raise BadInputError(f"{checkpoint}: no checkpoint of OpenNMT-py: its 'opt' are no options")
+    _refuse_unsayable(options, checkpoint)
+    sides = _read_sides(stored["vocab"], checkpoint, codes)
+    weights = _gather(tensors_of(stored["model"], checkpoint), tensors_of(stored["generator"], checkpoint))
+    values = _settings(weights, options, checkpoint)
+    source, target = (f"{_NAMES.whole[name]}.weight" for name in ("source_embedding", "embedding"))
+    tied = drop_equal(weights, "generator.weight", target)
+    shared = sides.tokenizers.shared and drop_equal(weights, source, target)
+    values |= {"tied_projection": tied, "output_bias": "output_bias" in weights}
+    model = convert(weights, _NAMES, values, sides, checkpoint, shared=shared)
+    return Bundle(model, sides.tokenizers, GenerationConfig(beam_size=5, length_penalty=0.0))
+
+
+def _refuse_unsayable(options: Mapping[str, Any], path: Path) -> None:
+    for name, values in _SAYABLE.items():
+        if options.get(name) is not None and options[name] not in values:
+            raise BadInputError(f"{path}: {name} = {options[name]!r}: no model of ours has it")
+    if options.get("pos_ffn_activation_fn", "relu") not in _ACTIVATIONS:
+        raise BadInputError(f"{path}: pos_ffn_activation_fn = {options['pos_ffn_activation_fn']!r}: ours has none")
+    if (distance := options.get("max_relative_positions", 0)) < 0:
+        kind = {-1: "rotary positions", -2: "ALiBi"}.get(distance, "positions of another kind")
+        raise BadInputError(f"{path}: max_relative_positions = {distance} ({kind}): no model of ours has them")
+
+
+def _read_sides(stored: object, path: Path, codes: Path | None) -> Sides:
+    """The vocabularies: lists of symbols, as versions from 3 on have them."""
+    lists = [stored.get(side) for side in ("src", "tgt")] if isinstance(stored, Mapping) else []
+    if not isinstance(stored, Mapping) or not all(
+        isinstance(each, list) and all(isinstance(name, str) for name in each) for each in lists
+    ):
+        raise BadInputError(f"{path}: its 'vocab' is no list of symbols for each side, as OpenNMT-py 3 writes them")
+    codes = find_codes(path.parent) if codes is None else codes
+    begin = stored.get("decoder_start_token", BEGIN)
+    source, target = (
+        Vocabulary.of(
+            names,
+            pad=names.index(_PAD) if _PAD in names else None,
+            begin=names.index(begin) if begin in names else None,
+            end=index_of(names, END, path),
+            unknown=index_of(names, UNKNOWN, path),
+        )
+        for names in lists
+        if names is not None
+    )
+    return Sides.of(source, target, (codes, codes), (path, path))
+
+
+def _gather(model: Mapping[str, Tensor], generator: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """All weights under their newest names; the maps of a feed-forward network by what they are."""
+    weights: dict[str, Tensor] = {}
+    for stored, tensor in model.items():
+        name = stored.replace(".a_2", ".weight").replace(".b_2", ".bias")
+        layer, _, kind = name.rpartition(".w_1.")
+        gated = f"{layer}.w_3.weight" in model
+        name = name.replace(".w_1.", ".gate." if gated else ".inner.").replace(".w_3.", ".inner.")
+        weights[name] = tensor.squeeze(1) if name.endswith(".pe.pe") else tensor
+    for stored, tensor in generator.items():
+        kind = stored.rpartition(".")[2]
+        weights["output_bias" if kind == "bias" else f"generator.{kind}"] = tensor
+    _complete_biases(weights)
+    return weights
+
+
+def _complete_biases(weights: dict[str, Tensor]) -> None:
+    """Attention has a bias in all of its maps or in none: one that it lacks is zero."""
+    maps = [name.removesuffix(".weight") for name in weights if name.endswith(".weight") and "_attn." in name]
+    linear = [name for name in maps if name.rpartition(".")[2] in _ATTENTION.values()]
+    if any(f"{name}.bias" in weights for name in linear):
+        for name in linear:
+            weights.setdefault(f"{name}.bias", torch.zeros(len(weights[f"{name}.weight"])))
+
+
+def _settings(weights: dict[str, Tensor], options: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    d_ff, d_model = shape_of(weights, "decoder.transformer_layers.0.feed_forward.inner.weight", path)
+    activation, kind = _ACTIVATIONS[options.get("pos_ffn_activation_fn", "relu")]
+    dropout, attention_dropout = (options.get(name) for name in ("dropout", "attention_dropout"))
+    tables = [f"{side}.embeddings.make_embedding.pe.pe" for side in ("encoder", "decoder")]
+    vectors = weights.get("encoder.transformer.0.self_attn.relative_positions_embeddings.weight")
+    positions = take_positions(weights, tables, d_model)
+    if vectors is not None:
+        positions = {"positions": "relative", "max_relative_distance": (len(vectors) - 1) // 2}
+    return {
+        "encoder_layers": count_layers(weights, "encoder.transformer."),
+        "decoder_layers": count_layers(weights, "decoder.transformer_layers."),
+        "d_model": d_model,
+        "d_ff": d_ff,
+        "heads": options.get("heads", 8),
+        "attention_bias": "decoder.transformer_layers.0.self_attn.linear_query.bias" in weights,
+        "feed_forward": kind,
+        "feed_forward_bias": "decoder.transformer_layers.0.feed_forward.inner.bias" in weights,
+        "activation": activation,
+        "norm": "pre",
+        "norm_epsilon": options.get("norm_eps", _EPSILON),
+        # The factor comes with the table of positions.
+        "scale_embedding": positions["positions"] == "sinusoidal",
+        "source_end": False,
+        "dropout": _first(dropout),
+        "attention_dropout": _first(attention_dropout),
+        "label_smoothing": options.get("label_smoothing", 0.0),
+        **positions,
+    }
+
+
+def _first(rate: object) -> float:
+    """A rate, or the first of a schedule of rates."""
+    rate = rate[0] if isinstance(rate, list | tuple) and rate else rate
+    return float(rate) if isinstance(rate, int | float) else 0.0
