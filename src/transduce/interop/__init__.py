@@ -5,6 +5,7 @@ from transduce.interop.ctranslate2 import export_ctranslate2
 from transduce.interop.ctranslate2_reader import read_ctranslate2
 from transduce.interop.ctranslate2_reference import open_ctranslate2
 from transduce.interop.fairseq import read_fairseq
+from transduce.interop.joeynmt import read_joeynmt
 from transduce.interop.marian_npz import read_marian
 from transduce.interop.onnx import export_onnx
 from transduce.interop.onnx_reference import open_onnx
@@ -25,6 +26,7 @@ __all__ = [
     "open_safetensors",
     "read_ctranslate2",
     "read_fairseq",
+    "read_joeynmt",
     "read_marian",
     "read_opennmt",
     "sha256",

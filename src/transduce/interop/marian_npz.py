@@ -16,12 +16,13 @@ from numpy.lib import format as npy
 from torch import Tensor
 
 from transduce.bundle import Bundle
-from transduce.config import BadInputError, GenerationConfig, TransduceError
+from transduce.config import BadInputError, GenerationConfig
 from transduce.config.files import check_place, check_size
 from transduce.config.model import Activation
 from transduce.interop.filling import Names, convert, count_layers, shape_of
 from transduce.interop.marian_vocabulary import read_marian_sides
 from transduce.interop.position_tables import sinusoidal
+from transduce.interop.yaml_files import read_yaml, read_yaml_file
 
 _CONFIG: Final = "special:model.yml"
 _MOST_BYTES: Final = 2**42
@@ -134,10 +135,8 @@ def _read_search(model: Path) -> dict[str, Any]:
     """The settings of its decoder, in a file beside the model; not every model has one."""
     for name in (f"{model.name}.decoder.yml", "decoder.yml"):
         path = model.with_name(name)
-        check_place(path)
-        check_size(path, _MOST_CONFIG)
-        if path.is_file():
-            return read_yaml(path.read_text(encoding="utf-8", errors="replace"), str(path))
+        if path.exists():
+            return read_yaml_file(path)
     return {}
 
 
@@ -196,26 +195,6 @@ def _parse_array(content: bytes) -> "np.ndarray[Any, Any]":
         raise ValueError("no array of numbers")
     array = np.frombuffer(content[start + length :], kind)
     return array.reshape(tuple(header["shape"]), order="F" if header["fortran_order"] else "C")
-
-
-def read_yaml(text: str, place: str) -> dict[str, Any]:
-    """A mapping of YAML, of plain values alone.
-
-    Raises:
-        BadInputError: It is none.
-        TransduceError: PyYAML is not installed.
-    """
-    try:
-        import yaml  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise TransduceError("models of Marian need PyYAML: pip install 'transduce[interop]'") from error
-    try:
-        found = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise BadInputError(f"{place}: not readable YAML: {' '.join(str(error).split())[:200]}") from error
-    if not isinstance(found, dict):
-        raise BadInputError(f"{place}: settings by name belong here")
-    return found
 
 
 def _refuse_unsayable(options: Mapping[str, Any], path: Path) -> None:

@@ -1,0 +1,151 @@
+"""Models of JoeyNMT 2 (Kreutzer et al. 2019): a folder of ``best.ckpt``, ``config.yaml`` and vocabularies."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from torch import Tensor
+
+from transduce.bundle import Bundle
+from transduce.config import BadInputError, GenerationConfig
+from transduce.config.files import check_place
+from transduce.config.model import Activation
+from transduce.interop.checkpoints import load_checkpoint, stand_ins, tensors_of
+from transduce.interop.filling import Names, convert, count_layers, drop_equal, shape_of
+from transduce.interop.position_tables import take_positions
+from transduce.interop.vocabularies import Sides, Vocabulary, find_codes, index_of, read_lines
+from transduce.interop.yaml_files import read_yaml_file
+from transduce.text.tokenizer import BEGIN, END, PAD, UNKNOWN
+
+# Scores of its training may be NumPy's numbers.
+_ALLOWED: Final = stand_ins("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar", "numpy.dtype")
+_ACTIVATIONS: Final[dict[str, Activation]] = {"relu": "relu", "gelu": "gelu", "swish": "silu"}
+_EPSILON: Final = 1e-6
+# Of its special symbols, the option that names one, and the name where it does not.
+_SPECIAL: Final = {"pad_token": PAD, "bos_token": BEGIN, "eos_token": END, "unk_token": UNKNOWN}
+_ATTENTION: Final = {"query": "q_layer", "key": "k_layer", "value": "v_layer", "output": "output_layer"}
+_FEED_FORWARD: Final = {
+    "feed_forward.inner": ".feed_forward.pwff_layer.0",
+    "feed_forward.outer": ".feed_forward.pwff_layer.3",
+    "feed_forward_residual.norm": ".feed_forward.layer_norm",
+}
+_NAMES: Final = Names(
+    encoder="encoder.layers.{}",
+    decoder="decoder.layers.{}",
+    in_encoder={
+        **{f"self_attention.{ours}": f".src_src_att.{theirs}" for ours, theirs in _ATTENTION.items()},
+        "self_attention_residual.norm": ".layer_norm",
+        **_FEED_FORWARD,
+    },
+    in_decoder={
+        **{f"self_attention.{ours}": f".trg_trg_att.{theirs}" for ours, theirs in _ATTENTION.items()},
+        "self_attention_residual.norm": ".x_layer_norm",
+        **{f"cross_attention.{ours}": f".src_trg_att.{theirs}" for ours, theirs in _ATTENTION.items()},
+        "cross_attention_residual.norm": ".dec_layer_norm",
+        **_FEED_FORWARD,
+    },
+    whole={
+        "embedding": "trg_embed.lut",
+        "source_embedding": "src_embed.lut",
+        "projection": "decoder.output_layer",
+        "encoder_norm": "encoder.layer_norm",
+        "decoder_norm": "decoder.layer_norm",
+    },
+)
+
+
+def read_joeynmt(folder: Path, codes: Path | None = None) -> Bundle:
+    """The model of a folder: its best checkpoint, or the only one.
+
+    Text is cut by the merges of ``codes``, or of the file of BPE codes in the folder; else at spaces.
+
+    Raises:
+        BadInputError: A file is missing or damaged, or the model is one that ours cannot say, which is named.
+        TransduceError: PyYAML is not installed.
+    """
+    place = folder / "config.yaml"
+    settings = read_yaml_file(place)
+    checkpoint = _find_checkpoint(folder)
+    stored = load_checkpoint(checkpoint, _ALLOWED)
+    if not isinstance(stored, Mapping) or "model_state" not in stored:
+        raise BadInputError(f"{checkpoint}: no checkpoint of JoeyNMT: it has no 'model_state'")
+    weights = tensors_of(stored["model_state"], checkpoint)
+    model = _section(settings, "model", place)
+    values = _settings(weights, model, place)
+    sides = _read_sides(folder, settings, codes)
+    tied = drop_equal(weights, "decoder.output_layer.weight", "trg_embed.lut.weight")
+    shared = sides.tokenizers.shared and drop_equal(weights, "src_embed.lut.weight", "trg_embed.lut.weight")
+    converted = convert(weights, _NAMES, values | {"tied_projection": tied}, sides, checkpoint, shared=shared)
+    return Bundle(converted, sides.tokenizers, GenerationConfig(beam_size=5, length_penalty=1.0))
+
+
+def _find_checkpoint(folder: Path) -> Path:
+    found = [folder / "best.ckpt"] if (folder / "best.ckpt").exists() else sorted(folder.glob("*.ckpt"))
+    if len(found) != 1:
+        raise BadInputError(f"{folder}: has {len(found)} checkpoints and no best.ckpt: keep the one to be read")
+    check_place(found[0])
+    return found[0]
+
+
+def _section(settings: Mapping[str, Any], name: str, path: Path) -> dict[str, Any]:
+    section = settings.get(name)
+    if not isinstance(section, dict):
+        raise BadInputError(f"{path}: the section {name!r} is missing: no configuration of JoeyNMT")
+    return section
+
+
+def _settings(weights: dict[str, Tensor], model: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    encoder, decoder = _section(model, "encoder", path), _section(model, "decoder", path)
+    for name, section in (("encoder", encoder), ("decoder", decoder)):
+        if section.get("type", "recurrent") != "transformer":
+            raise BadInputError(f"{path}: model.{name}.type = {section.get('type', 'recurrent')!r}: only transformers")
+        if section.get("alpha", 1.0) != 1:
+            raise BadInputError(f"{path}: model.{name}.alpha = {section['alpha']!r}: ours has residual sums alone")
+        if section.get("activation", "relu") not in _ACTIVATIONS:
+            raise BadInputError(f"{path}: model.{name}.activation = {section['activation']!r}: ours has none")
+    # Where nothing is said, its encoder's layers are pre-norm and its decoder's post-norm.
+    norms = encoder.get("layer_norm", "pre"), decoder.get("layer_norm", "post")
+    scales = [bool(_section(each, "embeddings", path).get("scale")) for each in (encoder, decoder)]
+    for what, (one, other) in (
+        ("layer_norm", norms),
+        ("num_heads", (encoder.get("num_heads", 4), decoder.get("num_heads", 8))),
+        ("activation", (encoder.get("activation", "relu"), decoder.get("activation", "relu"))),
+        ("embeddings.scale", tuple(scales)),
+    ):
+        if one != other:
+            raise BadInputError(f"{path}: {what} is {one!r} in the encoder and {other!r} in the decoder: ours has one")
+    d_ff, d_model = shape_of(weights, "decoder.layers.0.feed_forward.pwff_layer.0.weight", path)
+    tables = ["encoder.pe.pe", "decoder.pe.pe"]
+    weights |= {name: weights[name].squeeze(0) for name in tables if name in weights}
+    return {
+        "encoder_layers": count_layers(weights, "encoder.layers."),
+        "decoder_layers": count_layers(weights, "decoder.layers."),
+        "d_model": d_model,
+        "d_ff": d_ff,
+        "heads": decoder.get("num_heads", 8),
+        "attention_bias": True,
+        "activation": _ACTIVATIONS[decoder.get("activation", "relu")],
+        "norm": norms[0],
+        "final_norm": "decoder.layer_norm.weight" in weights,
+        "norm_epsilon": _EPSILON,
+        "scale_embedding": scales[0],
+        "dropout": decoder.get("dropout", 0.1),
+        **take_positions(weights, tables, d_model),
+    }
+
+
+def _read_sides(folder: Path, settings: Mapping[str, Any], codes: Path | None) -> Sides:
+    data = settings.get("data")
+    special = data.get("special_symbols") if isinstance(data, dict) else None
+    special = special if isinstance(special, dict) else {}
+    called = {name: str(special.get(name, usual)) for name, usual in _SPECIAL.items()}
+    codes = find_codes(folder) if codes is None else codes
+    places = (folder / "src_vocab.txt", folder / "trg_vocab.txt")
+    source, target = (_read_vocabulary(place, called) for place in places)
+    return Sides.of(source, target, (codes, codes), places)
+
+
+def _read_vocabulary(path: Path, called: Mapping[str, str]) -> Vocabulary:
+    names = read_lines(path)
+    pad, begin, end, unknown = (index_of(names, called[name], path) for name in _SPECIAL)
+    return Vocabulary.of(names, pad=pad, begin=begin, end=end, unknown=unknown)

@@ -1,0 +1,138 @@
+"""JoeyNMT's models compute here what plain functions make of their weights."""
+
+import json
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from tests.plain_transformer import (
+    HEADS,
+    SOURCES,
+    TARGETS,
+    Plain,
+    our_logits,
+    plain_logits,
+    random_weights,
+    sinusoid_table,
+)
+from transduce.config import BadInputError
+from transduce.interop import read_joeynmt
+
+SIDE = {
+    "type": "transformer",
+    "num_heads": HEADS,
+    "layer_norm": "pre",
+    "activation": "relu",
+    "dropout": 0.3,
+    "embeddings": {"scale": True},
+}
+EMBEDDINGS = {"source": "src_embed.lut", "target": "trg_embed.lut", "output": "decoder.output_layer"}
+ATTENTION = {"q": "q_layer", "k": "k_layer", "v": "v_layer", "o": "output_layer"}
+PLACES = {
+    ("encoder", "self"): ("src_src_att", "layer_norm"),
+    ("decoder", "self"): ("trg_trg_att", "x_layer_norm"),
+    ("decoder", "cross"): ("src_trg_att", "dec_layer_norm"),
+}
+TABLE = sinusoid_table(50, interleaved=True)
+# By its ids: <unk> 0, <pad> 1, <s> 2, </s> 3.
+SOURCE, TARGET = [5, 16, 9, 4, 3], [2, 22, 7, 7, 11]
+
+
+def joey_name(name):
+    if name in EMBEDDINGS:
+        return f"{EMBEDDINGS[name]}.weight"
+    *parts, kind = name.split(".")
+    if len(parts) == 2:
+        return f"{parts[0]}.layer_norm.{kind}"
+    side, number, sublayer, part = parts
+    layer = f"{side}.layers.{number}"
+    if sublayer == "ffn":
+        inner = {"1": "pwff_layer.0", "2": "pwff_layer.3", "norm": "layer_norm"}[part]
+        return f"{layer}.feed_forward.{inner}.{kind}"
+    attention, norm = PLACES[side, sublayer]
+    return f"{layer}.{norm}.{kind}" if part == "norm" else f"{layer}.{attention}.{ATTENTION[part]}.{kind}"
+
+
+def write(folder, weights, *, pre=True, encoder=None, decoder=None, more=None):
+    state = {joey_name(name): tensor for name, tensor in weights.items()}
+    if not pre:
+        state = {name: tensor for name, tensor in state.items() if ".layers." in name or "layer_norm" not in name}
+    state |= {f"{side}.pe.pe": TABLE.unsqueeze(0) for side in ("encoder", "decoder")} | (more or {})
+    torch.save({"model_state": state, "optimizer_state": {}}, folder / "700.ckpt")
+    (folder / "best.ckpt").symlink_to("700.ckpt")
+    for side, size in (("src", SOURCES), ("trg", TARGETS)):
+        symbols = ["<unk>", "<pad>", "<s>", "</s>", *(f"{side}{number}" for number in range(4, size))]
+        (folder / f"{side}_vocab.txt").write_text("".join(f"{symbol}\n" for symbol in symbols))
+    sides = {"encoder": SIDE | (encoder or {}), "decoder": SIDE | (decoder or {})}
+    # JSON is YAML.
+    (folder / "config.yaml").write_text(json.dumps({"name": "test", "data": {}, "model": sides}))
+    return folder
+
+
+def ours(number):
+    return {0: 3, 1: 0, 2: 1, 3: 2}.get(number, number)
+
+
+def check(folder, plain, weights):
+    bundle = read_joeynmt(folder)
+    found = our_logits(bundle, [ours(each) for each in SOURCE], [ours(each) for each in TARGET])
+    expected = plain_logits(plain, weights, TABLE, SOURCE, TARGET)
+    torch.testing.assert_close(found[:, [ours(each) for each in range(TARGETS)]], expected, atol=2e-5, rtol=1e-5)
+    assert bundle.config.dropout == 0.3
+    return bundle
+
+
+@pytest.mark.parametrize("pre", [False, True])
+def test_either_place_of_norms(tmp_path, pre):
+    weights, changes = random_weights(tied=pre), {"layer_norm": "pre" if pre else "post"}
+    bundle = check(
+        write(tmp_path, weights, pre=pre, encoder=changes, decoder=changes), Plain(pre=pre, epsilon=1e-6), weights
+    )
+    assert bundle.config.tied_projection == pre
+    assert not bundle.config.output_bias
+    assert bundle.tokenizers.source.tokens([5]) == ["src5"]
+
+
+def test_unscaled_embeddings_and_another_activation(tmp_path):
+    weights, changes = random_weights(), {"embeddings": {"scale": False}, "activation": "gelu"}
+    folder = write(tmp_path, weights, encoder=changes, decoder=changes)
+    check(folder, Plain(pre=True, epsilon=1e-6, scale=1.0, activation=F.gelu), weights)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"encoder": {"type": "recurrent"}}, "model.encoder.type = 'recurrent'"),
+        ({"decoder": {"alpha": 0.5}}, "model.decoder.alpha = 0.5"),
+        ({"decoder": {"layer_norm": "post"}}, "layer_norm is 'pre' in the encoder and 'post' in the decoder"),
+        ({"decoder": {"num_heads": 4}}, "num_heads is 5 in the encoder"),
+        ({"decoder": {"activation": "tanh"}}, "model.decoder.activation = 'tanh'"),
+        ({"decoder": {"embeddings": 3}}, "the section 'embeddings' is missing"),
+        ({"more": {"decoder.ctc_output_layer.weight": torch.ones(3)}}, "ctc_output_layer.weight among the weights"),
+    ],
+)
+def test_what_ours_cannot_say_is_refused_by_name(tmp_path, changes, message):
+    with pytest.raises(BadInputError, match=message):
+        read_joeynmt(write(tmp_path, random_weights(), **changes))
+
+
+def test_damaged_folders(tmp_path):
+    folder = write(tmp_path, random_weights())
+    (folder / "trg_vocab.txt").write_text("<unk>\n<pad>\n<s>\n")
+    with pytest.raises(BadInputError, match=r"trg_vocab\.txt: the vocabulary lacks </s>"):
+        read_joeynmt(folder)
+    (folder / "best.ckpt").unlink()
+    (folder / "best.ckpt").symlink_to("/etc/passwd")
+    with pytest.raises(BadInputError, match="a link out of its folder"):
+        read_joeynmt(folder)
+    (folder / "best.ckpt").unlink()
+    (folder / "800.ckpt").write_bytes((folder / "700.ckpt").read_bytes())
+    with pytest.raises(BadInputError, match=r"has 2 checkpoints and no best\.ckpt"):
+        read_joeynmt(folder)
+    (folder / "config.yaml").write_text("model: [")
+    with pytest.raises(BadInputError, match="not readable YAML"):
+        read_joeynmt(folder)
+    (folder / "config.yaml").unlink()
+    with pytest.raises(BadInputError, match=r"config\.yaml: no such file"):
+        read_joeynmt(folder)
