@@ -70,39 +70,50 @@ struct Tiles {
   ~Tiles() {}
 };
 
+// Emulated for tests alone: by functions of their own, for which the compiler takes its time once, and not in every place of use.
 inline thread_local std::uint32_t tiles[8][kTileLines][kTileWords];
+
+[[gnu::noinline]] inline void emulate_load(int tile, const void* from, std::int64_t line_bytes) {
+  for (int i = 0; i < kTileLines; ++i) std::memcpy(tiles[tile][i], static_cast<const char*>(from) + i * line_bytes, 64);
+}
+[[gnu::noinline]] inline void emulate_store(int tile, void* to, std::int64_t line_bytes) {
+  for (int i = 0; i < kTileLines; ++i) std::memcpy(static_cast<char*>(to) + i * line_bytes, tiles[tile][i], 64);
+}
+// As the processor does: lower and upper halves are added up from zero, and both sums to what is there.
+[[gnu::noinline]] inline void emulate_product(int into, int left, int right) {
+  for (int m = 0; m < kTileLines; ++m) {
+    float lower[kTileWords] = {}, upper[kTileWords] = {}, sums[kTileWords];
+    for (int k = 0; k < kTileLines; ++k)
+      for (int n = 0; n < kTileWords; ++n) {
+        const std::uint32_t a = tiles[left][m][k], b = tiles[right][k][n];
+        lower[n] += widen(static_cast<Bfloat16>(a)) * widen(static_cast<Bfloat16>(b));
+        upper[n] += widen(static_cast<Bfloat16>(a >> 16)) * widen(static_cast<Bfloat16>(b >> 16));
+      }
+    std::memcpy(sums, tiles[into][m], sizeof sums);
+    for (int n = 0; n < kTileWords; ++n) sums[n] += lower[n] + upper[n];
+    std::memcpy(tiles[into][m], sums, sizeof sums);
+  }
+}
 
 template <int kTile>
 inline void load_tile(const void* from, std::int64_t line_bytes) {
-  for (int i = 0; i < kTileLines; ++i) std::memcpy(tiles[kTile][i], static_cast<const char*>(from) + i * line_bytes, 64);
+  emulate_load(kTile, from, line_bytes);
 }
 template <int kTile>
 inline void stream_tile(const void* from, std::int64_t line_bytes) {
-  load_tile<kTile>(from, line_bytes);
+  emulate_load(kTile, from, line_bytes);
 }
 template <int kTile>
 inline void store_tile(void* to, std::int64_t line_bytes) {
-  for (int i = 0; i < kTileLines; ++i) std::memcpy(static_cast<char*>(to) + i * line_bytes, tiles[kTile][i], 64);
+  emulate_store(kTile, to, line_bytes);
 }
 template <int kTile>
 inline void clear_tile() {
   std::memset(tiles[kTile], 0, sizeof tiles[kTile]);
 }
-// As the processor does: lower and upper halves are added up from zero, and both sums to what is there.
 template <int kSums, int kLeft, int kRight>
 inline void multiply_tiles() {
-  for (int m = 0; m < kTileLines; ++m) {
-    float lower[kTileWords] = {}, upper[kTileWords] = {}, sums[kTileWords];
-    for (int k = 0; k < kTileLines; ++k)
-      for (int n = 0; n < kTileWords; ++n) {
-        const std::uint32_t a = tiles[kLeft][m][k], b = tiles[kRight][k][n];
-        lower[n] += widen(static_cast<Bfloat16>(a)) * widen(static_cast<Bfloat16>(b));
-        upper[n] += widen(static_cast<Bfloat16>(a >> 16)) * widen(static_cast<Bfloat16>(b >> 16));
-      }
-    std::memcpy(sums, tiles[kSums][m], sizeof sums);
-    for (int n = 0; n < kTileWords; ++n) sums[n] += lower[n] + upper[n];
-    std::memcpy(tiles[kSums][m], sums, sizeof sums);
-  }
+  emulate_product(kSums, kLeft, kRight);
 }
 
 #endif
