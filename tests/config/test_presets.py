@@ -165,7 +165,7 @@ def test_a_recurrent_preset_has_its_published_sizes():
     assert rnnsearch.summary == "1 + 1 layers of GRU, hidden 1,000"
     assert (rnnsearch.readout_size, rnnsearch.memory_size, rnnsearch.embedding_dropout) == (500, 2000, 0)
     assert gnmt.summary == "8 + 8 layers of LSTM, hidden 1,024"
-    assert (gnmt.readout_size, gnmt.memory_size, gnmt.readout_dropout) == (1024, 1024, 0.2)
+    assert (gnmt.readout_size, gnmt.memory_size, gnmt.readout_dropout) == (1024, 1024, 0)
     deep_att, moe = PRESETS["deep-att"], PRESETS["moe"]
     assert deep_att.summary == "9 + 7 layers of LSTM, hidden 512"
     # Of both stacks, the top layer's state and what its connection hands on.

@@ -13,6 +13,11 @@ def test_blanks_are_filled_in():
     assert (config.embedding_dropout, config.readout_dropout, config.readout_size) == (0.3, 0.1, 7)
     state = RecurrentConfig.model_validate({"readout": "state", "hidden_size": 11, "tied_projection": False})
     assert (state.readout_size, state.embedding_size) == (11, 512)
+    # The top layer's dropout falls on its state: no second one, unless it is asked for.
+    assert (state.dropout, state.readout_dropout, state.embedding_dropout) == (0.2, 0.0, 0.2)
+    dropped = {"readout": "state", "hidden_size": 11, "tied_projection": False, "dropout": 0.4}
+    assert RecurrentConfig.model_validate(dropped).readout_dropout == 0
+    assert RecurrentConfig.model_validate(dropped | {"readout_dropout": 0.1}).readout_dropout == 0.1
     assert state.longest is None
 
 

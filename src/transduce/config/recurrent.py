@@ -40,7 +40,8 @@ class RecurrentConfig(Section):
     """A recurrent encoder-decoder; the defaults are Bahdanau et al.'s model (2015) at half its size, with LSTM cells.
 
     ``embedding_dropout`` and ``readout_dropout``, left out, are ``dropout``; ``readout_size``, left out, is
-    ``embedding_size``, or ``hidden_size`` where the readout is the decoder's state itself.
+    ``embedding_size``. Where the readout is the decoder's state itself, it is ``hidden_size``, with a dropout of 0: the
+    top layer's falls on it.
     """
 
     architecture: Annotated[Literal["recurrent"], REFUSED] = Field(
@@ -160,7 +161,11 @@ class RecurrentConfig(Section):
         0.2, ge=0, lt=1, description="dropout on embeddings; left out: as dropout"
     )
     readout_dropout: Annotated[float, ALLOWED] = Field(
-        0.2, ge=0, lt=1, description="dropout on the readout, or on Luong's attentional state; left out: as dropout"
+        0.2,
+        ge=0,
+        lt=1,
+        description="dropout on the readout, or on Luong's attentional state; left out: as dropout, and 0 where the "
+        "readout is the top layer's state, on which the layer's own falls",
     )
     label_smoothing: Annotated[float, ALLOWED] = Field(
         0.1, ge=0, lt=1, description="epsilon_ls, label smoothing, as the Transformer's (section 5.4)"
@@ -182,6 +187,8 @@ class RecurrentConfig(Section):
         """Fill blanks in while the data is still data: the finished configuration has none."""
         if not isinstance(values, dict):
             return values
+        if values.get("readout") == "state":  # which has its layer's dropout already
+            values = {"readout_dropout": 0.0} | values
         if isinstance(rate := values.get("dropout"), int | float) and 0 <= rate < 1:
             values = {"embedding_dropout": rate, "readout_dropout": rate} | values
         values = without_noise_no_load(values)
