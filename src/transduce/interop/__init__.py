@@ -13,6 +13,7 @@ from transduce.interop.opennmt import read_opennmt
 from transduce.interop.own_reference import open_safetensors
 from transduce.interop.reference import Reference
 from transduce.interop.sentences import SENTENCES
+from transduce.interop.torch_nn import read_torch_nn
 
 __all__ = [
     "SENTENCES",
@@ -29,5 +30,6 @@ __all__ = [
     "read_joeynmt",
     "read_marian",
     "read_opennmt",
+    "read_torch_nn",
     "sha256",
 ]

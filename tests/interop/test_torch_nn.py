@@ -1,0 +1,136 @@
+"""Models around ``torch.nn.Transformer`` compute here what PyTorch's own module computes."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from tests.plain_transformer import (
+    D_FF,
+    D_MODEL,
+    DECODER_LAYERS,
+    ENCODER_LAYERS,
+    HEADS,
+    SOURCES,
+    TARGETS,
+    our_logits,
+    sinusoid_table,
+)
+from transduce.config import BadInputError
+from transduce.interop import read_torch_nn
+
+# By its ids: <unk> 0, <pad> 1, <bos> 2, <eos> 3.
+SOURCE, TARGET = [5, 16, 9, 4, 3], [2, 22, 7, 7, 11]
+
+
+class Embedded(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.embedding = nn.Embedding(size, D_MODEL)
+
+
+class Translation(nn.Module):
+    """As PyTorch's tutorial has it."""
+
+    def __init__(self, table, **settings):
+        super().__init__()
+        self.transformer = nn.Transformer(
+            D_MODEL, HEADS, ENCODER_LAYERS, DECODER_LAYERS, D_FF, batch_first=True, **settings
+        )
+        self.src_tok_emb, self.tgt_tok_emb = Embedded(SOURCES), Embedded(TARGETS)
+        self.generator = nn.Linear(D_MODEL, TARGETS)
+        self.positional_encoding = nn.Module()
+        self.positional_encoding.register_buffer("pos_embedding", table.unsqueeze(1))
+
+    def forward(self, source, target):
+        def embed(ids, table):
+            positions = self.positional_encoding.pos_embedding[: len(ids), 0]
+            return (math.sqrt(D_MODEL) * table.embedding.weight[ids] + positions).unsqueeze(0)
+
+        mask = nn.Transformer.generate_square_subsequent_mask(len(target))
+        hidden = self.transformer(embed(source, self.src_tok_emb), embed(target, self.tgt_tok_emb), tgt_mask=mask)
+        return self.generator(hidden)[0]
+
+
+def make(table=None, **settings):
+    torch.manual_seed(3)
+    model = Translation(sinusoid_table(50, interleaved=True) if table is None else table, **settings).eval()
+    for name, parameter in model.named_parameters():
+        nn.init.normal_(parameter, mean=float("norm" in name and name.endswith("weight")), std=0.3)
+    return model
+
+
+def write(folder, state, text=f"heads = {HEADS}\n"):
+    torch.save(state, folder / "model.pt")
+    for side, size in (("source", SOURCES), ("target", TARGETS)):
+        symbols = ["<unk>", "<pad>", "<bos>", "<eos>", *(f"{side}{number}" for number in range(4, size))]
+        (folder / f"{side}.txt").write_text("".join(f"{symbol}\n" for symbol in symbols))
+    (folder / "model.toml").write_text(text)
+    return folder / "model.toml"
+
+
+def ours(number):
+    return {0: 3, 1: 0, 2: 1, 3: 2}.get(number, number)
+
+
+def check(path, model):
+    bundle = read_torch_nn(path)
+    found = our_logits(bundle, [ours(each) for each in SOURCE], [ours(each) for each in TARGET])
+    with torch.no_grad():
+        expected = model(SOURCE, TARGET)
+    torch.testing.assert_close(found[:, [ours(each) for each in range(TARGETS)]], expected, atol=2e-5, rtol=1e-5)
+    return bundle
+
+
+@pytest.mark.parametrize(("norm_first", "activation"), [(False, "relu"), (True, "gelu")])
+def test_as_the_module_computes(tmp_path, norm_first, activation):
+    model = make(norm_first=norm_first, activation=activation)
+    text = f"heads = {HEADS}\nnorm_first = {str(norm_first).lower()}\nactivation = '{activation}'\n"
+    bundle = check(write(tmp_path, model.state_dict(), text), model)
+    assert bundle.config.final_norm  # it has one behind post-norm stacks too
+    assert bundle.config.positions == "sinusoidal"
+    assert bundle.tokenizers.target.tokens([5]) == ["target5"]
+
+
+def test_without_biases_and_with_a_table_of_its_own(tmp_path):
+    table = torch.randn(11, D_MODEL, generator=torch.Generator().manual_seed(2))
+    model = make(table, bias=False)
+    state = {name.replace("tgt_tok_emb", "out"): tensor for name, tensor in model.state_dict().items()}
+    text = f"heads = {HEADS}\n[names]\ntarget_embedding = 'out.embedding.weight'\n"
+    bundle = check(write(tmp_path, state, text), model)
+    assert (bundle.config.positions, bundle.config.max_positions) == ("learned", 11)
+    assert not bundle.config.attention_bias
+
+
+def test_the_papers_sinusoids_that_are_not_stored(tmp_path):
+    model = make()
+    state = {name: tensor for name, tensor in model.state_dict().items() if "positional" not in name}
+    check(write(tmp_path, state, f"heads = {HEADS}\npositions = 'sinusoidal'\n"), model)
+    with pytest.raises(BadInputError, match=r"positional_encoding\.pos_embedding is missing"):
+        read_torch_nn(write(tmp_path, state))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "heads is missing"),
+        ("heads = 3", "heads = 3"),
+        ("heads = 5\nnorm = 'pre'", "norm "),
+        ("heads = 5\nweights = '../model.pt'", "weights "),
+        ("heads = 5\nactivation = 'tanh'", "activation must be"),
+        ("heads = 5\n[names]\nsource_embedding = 'x'", "x is missing among the weights"),
+        ("heads = 5\n[symbols]\nend = '</s>'", "the vocabulary lacks </s>"),
+        ("heads = ", "not readable TOML"),
+    ],
+)
+def test_wrong_descriptions(tmp_path, text, message):
+    with pytest.raises(BadInputError, match=message) as refused:
+        read_torch_nn(write(tmp_path, make().state_dict(), text))
+    assert len(str(refused.value).splitlines()) == 1
+
+
+def test_weights_that_ours_has_no_place_for(tmp_path):
+    state = make().state_dict() | {"adapter.weight": torch.ones(3)}
+    with pytest.raises(BadInputError, match=r"adapter\.weight among the weights"):
+        read_torch_nn(write(tmp_path, state))
