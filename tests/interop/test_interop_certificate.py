@@ -92,6 +92,16 @@ class TestWhatIsTheSame:
         assert "differ by at most 0 from Twin's in float32" in first
         assert second == "translations: 4 of 4 equal, beam 4"
 
+    def test_lines_that_differ_are_named_with_the_reason(self, ours):
+        """Outputs at the length limit may be cut otherwise; of many, the first ten are named."""
+        lines = [f"w{number}" for number in range(4, 25)]
+        certificate = certify(ours, Twin(ours, text=lambda text: text.rsplit(" ", 1)[0]), lines, weights=[])
+        differing = [each for each in certificate.differing if each.reason == "at the length limit"]
+        assert differing
+        assert certificate.equal + len(certificate.differing) == 21
+        said = replace(certificate, differing=(differing[0],) * 13).describe()[2:-1]
+        assert said == [f"  line {differing[0].line}: at the length limit"] * 10 + ["  and 3 more, in certificate.json"]
+
     def test_an_architecture_without_layers_to_show(self):
         config = RecurrentConfig(vocab_size=31, embedding_size=5, hidden_size=7, readout_size=5, attention_size=11)
         torch.manual_seed(3)
@@ -231,6 +241,14 @@ class TestExport:
         for side, path in (("transduce", trained_run / "best/model.safetensors"), ("CTranslate2", out / "model.bin")):
             assert found["sha256"][side] == {path.name: hashlib.sha256(path.read_bytes()).hexdigest()}
         assert "ctranslate2" in found["versions"]
+
+    def test_without_the_sentences_nothing_is_written(self, trained_run, tmp_path, capsys):
+        status, shown = self.run(capsys, trained_run, "--out", tmp_path / "out", "--sentences", tmp_path / "lines")
+        assert (status, shown.count("\n"), "no such file" in shown) == (2, 1, True)
+        (tmp_path / "lines").write_text("\n \n")
+        status, shown = self.run(capsys, trained_run, "--out", tmp_path / "out", "--sentences", tmp_path / "lines")
+        assert (status, shown.count("\n"), "none of 2 sentences to compare the models on" in shown) == (2, 1, True)
+        assert [path.name for path in tmp_path.iterdir()] == ["lines"]
 
     def test_may_be_left_out(self, trained_run, tmp_path, capsys):
         assert self.run(capsys, trained_run, "--out", tmp_path / "out", "--no-prove")[0] == 0

@@ -29,6 +29,7 @@ _EXTRA: Final = 50  # symbols that an output may have more than the longest sour
 _RANDOM: Final = ((3, 5), (7, 2), (13, 17), (29, 23))
 # Equal logits leave ties to rounding, and what a search leaves out to the search. More than this is neither.
 _MOST_UNEXPLAINED: Final = 0.1
+_MOST_NAMED: Final = 10
 
 Reason = Literal["at the length limit", "a tie within rounding", "ours is more probable", "theirs is more probable"]
 T = TypeVar("T")
@@ -75,7 +76,9 @@ class Certificate:
     def describe(self) -> list[str]:
         """A few lines for people."""
         ours, theirs = self.lines_per_second.values()
-        others = [f"  line {each.line}: {each.reason}" for each in self.differing]
+        others = [f"  line {each.line}: {each.reason}" for each in self.differing[:_MOST_NAMED]]
+        if len(self.differing) > _MOST_NAMED:
+            others.append(f"  and {len(self.differing) - _MOST_NAMED:,} more, in {CERTIFICATE}")
         return [
             f"logits: {self.logits:,} of {self.pairs} pairs differ by at most {self.largest_difference:.2g} from "
             f"{self.reference}'s in {self.precision} (rounding accounts for {self.tolerance:.2g})",
