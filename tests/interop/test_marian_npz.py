@@ -20,7 +20,11 @@ from tests.plain_transformer import (
     random_weights,
     sinusoid_table,
 )
+from tests.random_bundle import random_bundle
+from transduce.bundle import save_bundle
+from transduce.cli import main
 from transduce.config import BadInputError
+from transduce.interop.marian_export import export_marian
 from transduce.interop.marian_npz import read_marian, read_npz
 
 OPTIONS = {
@@ -316,3 +320,60 @@ def test_what_is_missing_is_named(tmp_path):
         read_marian(tmp_path / "model.npz")
     with pytest.raises(BadInputError, match="no vocabularies beside it"):
         read_marian(write(tmp_path, arrays(random_weights())))
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("kind", ["post", "pre", "learned"])
+def test_there_and_back_bit_for_bit(tmp_path, shared, kind):
+    pre = kind == "pre"
+    weights = random_weights(
+        sources=TARGETS if shared else SOURCES, output_bias=True, shared=shared, tied=shared, embedding_norm=pre
+    )
+    stored = arrays(weights, pre=pre, top=pre, shared=shared)
+    options = {}
+    if pre:
+        options = {f"transformer-{name}": value for name, value in (("preprocess", "n"), ("postprocess", "da"))}
+        options |= {"transformer-postprocess-emb": "nd", "transformer-postprocess-top": "n"}
+    if kind == "learned":
+        stored["Wpos"] = np.random.default_rng(3).normal(size=(11, D_MODEL)).astype(np.float32)
+        options = {"transformer-train-position-embeddings": "true"}
+    first = read(write(tmp_path, stored, **options), shared=shared)
+    (tmp_path / "out").mkdir()
+    export_marian(first, tmp_path / "out")
+    back = read_npz(tmp_path / "out" / "model.npz")
+    assert back.keys() - stored.keys() == {"special:model.yml"}
+    assert all(np.array_equal(array, back[name]) and array.shape == back[name].shape for name, array in stored.items())
+    again = read_marian(tmp_path / "out" / "model.npz")
+    assert again.config == first.config
+    assert again.generation == first.generation
+    assert [*again.tokenizers.target.vocabulary] == [*first.tokenizers.target.vocabulary]
+    states = again.model.state_dict(), first.model.state_dict()
+    assert all(torch.equal(tensor, states[1][name]) for name, tensor in states[0].items())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, "sinusoid_layout = 'interleaved'"),
+        ({"positions": "learned", "scale_embedding": False}, "one table of positions"),
+        ({"positions": "learned"}, "scale_embedding = True with learned positions"),
+        ({"activation": "gelu"}, "activation = 'gelu'"),
+        ({"sinusoid_layout": "concatenated", "sinusoid_range": "closed"}, "begins with zeros"),
+        ({"d_k": 3}, "d_k = 3"),
+        ({"attention_bias": False}, "attention without biases"),
+    ],
+)
+def test_what_marian_cannot_say_is_refused_by_name(tmp_path, changes, message):
+    with pytest.raises(BadInputError, match=message):
+        export_marian(random_bundle(**({"norm_epsilon": 1e-6, "attention_bias": True} | changes)), tmp_path)
+    assert not any(tmp_path.iterdir())
+
+
+def test_the_verb_writes_it_with_its_certificate(tmp_path):
+    weights = random_weights(sources=TARGETS, output_bias=True, shared=True, tied=True)
+    save_bundle(read(write(tmp_path, arrays(weights, shared=True)), shared=True), tmp_path / "model")
+    (tmp_path / "lines").write_text("target5 target9\ntarget16\n")
+    command = ["export", str(tmp_path / "model"), "--to", "marian", "--out", str(tmp_path / "out")]
+    assert main._run([*command, "--sentences", str(tmp_path / "lines")]) == 0
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {"certificate.json", "model.npz", "model.npz.decoder.yml", "source.yml", "target.yml"}

@@ -6,11 +6,12 @@ from transduce.interop.ctranslate2_reader import read_ctranslate2
 from transduce.interop.ctranslate2_reference import open_ctranslate2
 from transduce.interop.fairseq import read_fairseq
 from transduce.interop.joeynmt import read_joeynmt
+from transduce.interop.marian_export import export_marian
 from transduce.interop.marian_npz import read_marian
 from transduce.interop.onnx import export_onnx
 from transduce.interop.onnx_reference import open_onnx
 from transduce.interop.opennmt import read_opennmt
-from transduce.interop.own_reference import open_safetensors
+from transduce.interop.own_reference import open_marian, open_safetensors
 from transduce.interop.reference import Reference
 from transduce.interop.sentences import SENTENCES
 from transduce.interop.torch_nn import read_torch_nn
@@ -21,8 +22,10 @@ __all__ = [
     "Reference",
     "certify",
     "export_ctranslate2",
+    "export_marian",
     "export_onnx",
     "open_ctranslate2",
+    "open_marian",
     "open_onnx",
     "open_safetensors",
     "read_ctranslate2",

@@ -24,7 +24,7 @@ from transduce.interop.marian_vocabulary import read_marian_sides
 from transduce.interop.position_tables import sinusoidal
 from transduce.interop.yaml_files import read_yaml, read_yaml_file
 
-_CONFIG: Final = "special:model.yml"
+CONFIG: Final = "special:model.yml"
 _MOST_BYTES: Final = 2**42
 _MOST_CONFIG: Final = 2**20
 _MOST_HEADER: Final = 10_000
@@ -115,10 +115,10 @@ def read_marian(model: Path, vocabularies: tuple[Path, Path] | None = None, code
         TransduceError: PyYAML is not installed.
     """
     stored = read_npz(model)
-    if _CONFIG not in stored:
-        raise BadInputError(f"{model}: no model of Marian: it lacks {_CONFIG}")
-    content = stored.pop(_CONFIG).tobytes()
-    options = read_yaml(content[:_MOST_CONFIG].split(b"\0")[0].decode("utf-8", "replace"), f"{model}: {_CONFIG}")
+    if CONFIG not in stored:
+        raise BadInputError(f"{model}: no model of Marian: it lacks {CONFIG}")
+    content = stored.pop(CONFIG).tobytes()
+    options = read_yaml(content[:_MOST_CONFIG].split(b"\0")[0].decode("utf-8", "replace"), f"{model}: {CONFIG}")
     _refuse_unsayable(options, model)
     search = _read_search(model)
     sides = read_marian_sides(_find_vocabularies(model, search) if vocabularies is None else vocabularies, codes)

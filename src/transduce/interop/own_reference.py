@@ -1,4 +1,4 @@
-"""A model directory of our own as what an export is compared with: what was written is what is read."""
+"""What an export wrote, read anew by our own readers, as what it is compared with: what was written is what is read."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,13 +13,20 @@ from transduce.config import GenerationConfig
 from transduce.inference import Translator
 from transduce.interop.layer_walk import layer_outputs
 from transduce.interop.logits import as_tokens, known_logits
+from transduce.interop.marian_npz import read_marian
 from transduce.interop.reference import Ids, Reference
 from transduce.models import Transformer
 
 
 def open_safetensors(folder: Path) -> Reference:
     """A model directory, read anew."""
-    return _Written(folder)
+    return _Written(load_bundle(folder), [weights_file(folder)])
+
+
+def open_marian(folder: Path) -> Reference:
+    """A folder that ``export_marian`` wrote, read anew: Marian itself shows no logits."""
+    path = folder / "model.npz"
+    return _Written(read_marian(path), [path])
 
 
 @final
@@ -28,10 +35,10 @@ class _Written:
 
     name = "the written folder"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, bundle: Bundle, weights: Sequence[Path]) -> None:
         self.versions: Mapping[str, str] = {}
-        self.weights = [weights_file(folder)]
-        self._bundle = load_bundle(folder)
+        self.weights = weights
+        self._bundle = bundle
 
     def logits(self, source: Ids, target: Ids) -> Float[Tensor, "positions vocabulary"]:
         """As ours are computed."""

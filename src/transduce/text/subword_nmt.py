@@ -67,6 +67,11 @@ def made_by(merges: Iterable[Merge]) -> list[str]:
     return list(dict.fromkeys(_shown(each) for left, right in merges for each in (left, right, left + right)))
 
 
+def spell(name: str, *, ends: bool) -> str:
+    """A symbol of a tokenizer as vocabularies have it; ``ends`` is whether its words end with ``</w>``."""
+    return _shown(name) if ends else name
+
+
 def subword_tokenizer(symbols: Sequence[str], merges: Iterable[Merge], special: Collection[str] = ()) -> Tokenizer:
     """The tokenizer that merges the characters of words between spaces, as subword-nmt does.
 

@@ -18,8 +18,10 @@ from transduce.interop import (
     Reference,
     certify,
     export_ctranslate2,
+    export_marian,
     export_onnx,
     open_ctranslate2,
+    open_marian,
     open_onnx,
     open_safetensors,
     sha256,
@@ -27,7 +29,7 @@ from transduce.interop import (
 from transduce.models import Transformer
 from transduce.workflows.model_card import CardOptions, make_card
 
-Runtime = Literal["ctranslate2", "onnx", "safetensors"]
+Runtime = Literal["ctranslate2", "marian", "onnx", "safetensors"]
 _NOTHING_SAID: Final = CardOptions()
 
 
@@ -78,6 +80,9 @@ def _export(bundle: Bundle, to: Runtime, folder: Path) -> Reference:
         case "ctranslate2":
             export_ctranslate2(bundle, folder)
             return open_ctranslate2(folder)
+        case "marian":
+            export_marian(bundle, folder)
+            return open_marian(folder)
         case "onnx":
             export_onnx(bundle, folder)
             return open_onnx(folder, bundle.tokenizers)
