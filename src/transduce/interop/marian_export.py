@@ -58,7 +58,7 @@ def export_marian(bundle: Bundle, folder: Path) -> None:
         raise BadInputError(f"Marian's format is not written for architecture {bundle.config.architecture!r}")
     _check(model)
     source, target = (_numbers(tokenizer) for tokenizer in (bundle.tokenizers.source, bundle.tokenizers.target))
-    arrays = {name: tensor.numpy() for name, tensor in _arrays(model, source, target).items()}
+    arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in _arrays(model, source, target).items()}
     options = _options(model.config, source.size, target.size)
     settings = "".join(f"{name}: {_yaml(value)}\n" for name, value in options.items())
     arrays[CONFIG] = np.frombuffer(settings.encode() + b"\0", np.int8)
