@@ -15,7 +15,7 @@ _CARD: Final = "The card of --to safetensors"
 def export(
     model: ModelPath,
     to: Annotated[
-        Literal["ctranslate2", "marian", "onnx", "safetensors"],
+        Literal["ctranslate2", "marian", "marianmt", "onnx", "safetensors"],
         typer.Option("--to", help="What will run it; safetensors: this program elsewhere, with a model card."),
     ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new directory.")],

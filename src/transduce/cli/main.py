@@ -19,6 +19,7 @@ from transduce.cli.evaluate import evaluate
 from transduce.cli.export import export
 from transduce.cli.heads import heads
 from transduce.cli.help import Verb
+from transduce.cli.import_model import import_
 from transduce.cli.inspect import inspect
 from transduce.cli.log import be_quiet, be_verbose, log_on_standard_error
 from transduce.cli.parse import parse
@@ -59,10 +60,12 @@ for verb in (
     reproduce,
     doctor,
     verify_resume,
+    import_,
     export,
 ):
     # Whole, where the list of verbs would cut a text of its own finding short.
-    app.command(cls=Verb, short_help=(verb.__doc__ or "").partition("\n")[0])(verb)
+    name = verb.__name__.strip("_").replace("_", "-")
+    app.command(name, cls=Verb, short_help=(verb.__doc__ or "").partition("\n")[0])(verb)
 
 # Typer brings its own copy of click or uses the installed one, by its version; this is click's UsageError in either.
 _UsageError: Final[type[Exception]] = typer.BadParameter.__base__  # type: ignore[assignment]

@@ -8,31 +8,41 @@ from transduce.interop.fairseq import read_fairseq
 from transduce.interop.joeynmt import read_joeynmt
 from transduce.interop.marian_export import export_marian
 from transduce.interop.marian_npz import read_marian
+from transduce.interop.marianmt import read_marianmt
+from transduce.interop.marianmt_export import export_marianmt
+from transduce.interop.marianmt_reference import open_marianmt
 from transduce.interop.onnx import export_onnx
 from transduce.interop.onnx_reference import open_onnx
 from transduce.interop.opennmt import read_opennmt
 from transduce.interop.own_reference import open_marian, open_safetensors
+from transduce.interop.recognise import FORMATS, Format, recognise
 from transduce.interop.reference import Reference
 from transduce.interop.sentences import SENTENCES
 from transduce.interop.torch_nn import read_torch_nn
 
 __all__ = [
+    "FORMATS",
     "SENTENCES",
     "Certificate",
+    "Format",
     "Reference",
     "certify",
     "export_ctranslate2",
     "export_marian",
+    "export_marianmt",
     "export_onnx",
     "open_ctranslate2",
     "open_marian",
+    "open_marianmt",
     "open_onnx",
     "open_safetensors",
     "read_ctranslate2",
     "read_fairseq",
     "read_joeynmt",
     "read_marian",
+    "read_marianmt",
     "read_opennmt",
     "read_torch_nn",
+    "recognise",
     "sha256",
 ]

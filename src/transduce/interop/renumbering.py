@@ -19,7 +19,7 @@ _NONE: Final = -1
 _BEGIN: Final = 1
 # Added to the logit of a symbol that is never written: its share of the softmax is some e^-100, which changes no other
 # one in float32. Not more, as label smoothing asks for the logarithm of that share.
-_NEVER: Final = -100.0
+NEVER: Final = -100.0
 
 
 @final
@@ -98,7 +98,7 @@ class Renumbering:
 
         So the probabilities of all other symbols are what they were: a copy's logit alone would take its share.
         """
-        return self.permute(bias) + torch.where(torch.tensor(self.owners), 0.0, _NEVER)
+        return self.permute(bias) + torch.where(torch.tensor(self.owners), 0.0, NEVER)
 
     @property
     def needs_bias(self) -> bool:

@@ -10,6 +10,8 @@ from transduce.text.pair import TokenizerPair
 from transduce.text.pieces import AlignedText
 from transduce.text.projection import Segment
 from transduce.text.sentencepiece import import_sentencepiece
+from transduce.text.sentencepiece_file import StoredModel, read_sentencepiece
+from transduce.text.sentencepiece_vocabulary import sentencepiece_over, text_pieces
 from transduce.text.sentences import check_language, find_gap, split_sentences
 from transduce.text.subtitles import Subtitles
 from transduce.text.symbols import check_symbols
@@ -26,6 +28,7 @@ __all__ = [
     "Linearization",
     "Markup",
     "Segment",
+    "StoredModel",
     "Subtitles",
     "Tokenizer",
     "TokenizerPair",
@@ -42,8 +45,11 @@ __all__ = [
     "look_up",
     "parse_brackets",
     "read_document",
+    "read_sentencepiece",
     "read_trees",
+    "sentencepiece_over",
     "split_sentences",
+    "text_pieces",
     "unescape",
     "word_at",
 ]

@@ -77,11 +77,11 @@ def import_sentencepiece(path: Path, symbols: Iterable[str] = ()) -> Tokenizer:
 def _convert(stored: StoredModel, symbols: tuple[str, ...]) -> tokenizers.Tokenizer:
     pieces = _renumber(stored, symbols)
     backend = tokenizers.Tokenizer(_model(stored, pieces))
-    backend.normalizer = _normalizer(stored)
+    backend.normalizer = normalizer_of(stored)
     splits = list(_splits(stored, pieces, symbols))
     if splits:
         backend.pre_tokenizer = pre_tokenizers.Sequence(splits)
-    backend.decoder = _decoder(stored)
+    backend.decoder = decoder_of(stored)
     return add_special(backend)
 
 
@@ -117,7 +117,7 @@ def _model(stored: StoredModel, pieces: list[Piece]) -> models.Model:
         case "bpe":
             return models.BPE(
                 vocabulary,
-                _merges(pieces),
+                merges_of(pieces),
                 unk_token=UNKNOWN,
                 fuse_unk=True,
                 byte_fallback=stored.byte_fallback,
@@ -132,7 +132,7 @@ def _looks_up_whole(pieces: list[Piece]) -> bool:
     return any(piece.kind is PieceKind.USER_DEFINED for piece in pieces)
 
 
-def _merges(pieces: list[Piece]) -> list[tuple[str, str]]:
+def merges_of(pieces: list[Piece]) -> list[tuple[str, str]]:
     """Two neighbours are merged where together they are a piece, those with the highest score first."""
     normal = sorted((piece for piece in pieces if piece.kind is PieceKind.NORMAL), key=lambda piece: -piece.score)
     known = {piece.text for piece in normal}
@@ -140,7 +140,8 @@ def _merges(pieces: list[Piece]) -> list[tuple[str, str]]:
     return [(left, right) for left, right in halves if left in known and right in known]
 
 
-def _normalizer(stored: StoredModel) -> normalizers.Normalizer:
+def normalizer_of(stored: StoredModel) -> normalizers.Normalizer:
+    """What is done to a text before it is cut; spaces are ▁ behind it."""
     steps = character_rules(stored.rules, stored.charsmap)
     if stored.squeeze_spaces:
         steps += [
@@ -190,7 +191,8 @@ def _anywhere(pieces: list[Piece], symbols: tuple[str, ...]) -> list[str]:
     return [re.escape(text) for text in sorted(own, key=lambda text: (-len(text), text))]
 
 
-def _decoder(stored: StoredModel) -> decoders.Decoder:
+def decoder_of(stored: StoredModel) -> decoders.Decoder:
+    """How pieces become text."""
     steps: list[decoders.Decoder] = [decoders.Replace(_SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
     if stored.squeeze_spaces:
         steps.append(decoders.Replace(Regex(r"\A +"), ""))

@@ -19,9 +19,11 @@ from transduce.interop import (
     certify,
     export_ctranslate2,
     export_marian,
+    export_marianmt,
     export_onnx,
     open_ctranslate2,
     open_marian,
+    open_marianmt,
     open_onnx,
     open_safetensors,
     sha256,
@@ -29,7 +31,7 @@ from transduce.interop import (
 from transduce.models import Transformer
 from transduce.workflows.model_card import CardOptions, make_card
 
-Runtime = Literal["ctranslate2", "marian", "onnx", "safetensors"]
+Runtime = Literal["ctranslate2", "marian", "marianmt", "onnx", "safetensors"]
 _NOTHING_SAID: Final = CardOptions()
 
 
@@ -83,6 +85,9 @@ def _export(bundle: Bundle, to: Runtime, folder: Path) -> Reference:
         case "marian":
             export_marian(bundle, folder)
             return open_marian(folder)
+        case "marianmt":
+            export_marianmt(bundle, folder)
+            return open_marianmt(folder)
         case "onnx":
             export_onnx(bundle, folder)
             return open_onnx(folder, bundle.tokenizers)

@@ -1,0 +1,37 @@
+"""The verb ``import``."""
+
+import logging
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+_log = logging.getLogger(__name__)
+
+
+def import_(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A folder or file of another library's model.")],
+    out: Annotated[Path, typer.Option("--out", metavar="MODEL", help="A new model directory.")],
+    format_: Annotated[
+        Literal["marianmt", "marian", "ctranslate2", "fairseq"] | None,
+        typer.Option("--from", help="Its format. [default: as the files say]"),
+    ] = None,
+    sentences: Annotated[
+        Path | None,
+        typer.Option(
+            "--sentences",
+            metavar="FILE",
+            help="Lines to compare both on, which certificate.json tells of. [default: built-in ones]",
+        ),
+    ] = None,
+    prove: Annotated[
+        bool, typer.Option("--prove/--no-prove", help="Whether to compare the model with its own library.")
+    ] = True,
+) -> None:
+    """Make a model directory of another library's model, such as OPUS-MT's, and prove that it computes the same."""
+    from transduce.workflows.import_model import import_model
+
+    certificate = import_model(path, out, format_, sentences, prove=prove)
+    _log.info(f"{out}: a model directory")
+    for line in [] if certificate is None else certificate.describe():
+        _log.info(line)

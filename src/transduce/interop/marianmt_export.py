@@ -1,0 +1,201 @@
+"""A model as a folder of ``transformers``' MarianMTModel."""
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from transduce.bundle import Bundle, save_tensors
+from transduce.config import BadInputError, GenerationConfig, TransformerConfig
+from transduce.config.files import check_vacant
+from transduce.config.model import Activation
+from transduce.interop.marianmt import BIAS, CONFIG, EPSILON, NAMES, SHARED, SOURCE, TARGET, WEIGHTS
+from transduce.interop.marianmt_generation import GENERATION
+from transduce.models import Transformer
+from transduce.text import TokenizerPair
+from transduce.text.tokenizer import BEGIN, END, PAD, UNKNOWN
+
+_log = logging.getLogger(__name__)
+
+# What it can say of each setting, and what other values mean.
+_SAYABLE: Final[dict[str, tuple[tuple[Any, ...], str]]] = {
+    "norm": (("post",), "norms before the sub-layers"),
+    "final_norm": ((False,), "a norm behind the last layer"),
+    "embedding_norm": ((False,), "a norm of embeddings"),
+    "residual": ((True,), "a stack without residual connections"),
+    "positions": (("sinusoidal",), "other positions than sinusoids"),
+    "position_combination": (("add",), "positions beside the embeddings"),
+    "positions_at_every_layer": ((False,), "positions that come in at every layer"),
+    "sinusoid_range": (("open",), "wavelengths up to 10000 2 pi"),
+    "sinusoid_start": ((0,), "positions that begin elsewhere"),
+    "compatibility": (("scaled_dot_product",), "other scores than scaled products"),
+    "attention_window": ((None,), "local self-attention"),
+    "decoder_self_attention": (("multi_head",), "average attention"),
+    "feed_forward": (("mlp",), "other feed-forward networks than two linear maps"),
+    "feed_forward_bias": ((True,), "maps without bias"),
+    "source_end": ((True,), "sources without an end symbol"),
+}
+_ACTIVATIONS: Final[dict[Activation, str]] = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "gelu_tanh": "gelu_new",
+    "silu": "swish",
+}
+# It keeps a table of positions, of so many rows where ours has no end.
+_POSITIONS: Final = 1024
+_LONGEST: Final = 512  # of an output, where ours follows the input's length
+
+
+def export_marianmt(bundle: Bundle, path: Path) -> None:
+    """Write a folder that ``MarianMTModel`` and ``AutoTokenizer`` load: weights, configuration, tokenizer, search.
+
+    All is ours to the last bit, but for the order of the model's dimensions where sines and cosines stand by turns:
+    Marian's sines come first, so every matrix's are permuted. Its norms add 1e-5 to the variance, whatever ours add.
+
+    Raises:
+        BadInputError: Marian has no such model, or ``path`` is not empty.
+    """
+    model = bundle.model
+    if not isinstance(model, Transformer):
+        raise BadInputError(f"MarianMT has no model of architecture {bundle.config.architecture!r}")
+    _check(model.config)
+    check_vacant(path)
+    path.mkdir(parents=True, exist_ok=True)
+    save_tensors(dict(_weights(model)), path / WEIGHTS[0])
+    _write(path / CONFIG, _configuration(bundle, model.config))
+    _write(path / GENERATION, _generation(bundle.generation))
+    _write_tokenizers(bundle.tokenizers, path)
+
+
+def _check(config: TransformerConfig) -> None:
+    unsayable = [
+        f"{name} = {getattr(config, name)!r} ({meaning})"
+        for name, (values, meaning) in _SAYABLE.items()
+        if getattr(config, name) not in values
+    ]
+    if {config.d_k, config.d_v} != {config.d_model // config.heads} or config.d_model % config.heads:
+        unsayable.append(f"d_k = {config.d_k}, d_v = {config.d_v} (heads that are not d_model / heads wide)")
+    if config.norm_epsilon > EPSILON:
+        unsayable.append(f"norm_epsilon = {config.norm_epsilon} (more than {EPSILON})")
+    if unsayable:
+        raise BadInputError(f"MarianMT cannot express {' nor '.join(unsayable)}")
+    if config.norm_epsilon != EPSILON:
+        _log.warning(
+            f"norm_epsilon = {config.norm_epsilon}: MarianMT's norms add {EPSILON} to the variance, so logits differ a "
+            f"little; the comparison says by how much"
+        )
+
+
+def _weights(model: Transformer) -> Iterator[tuple[str, Tensor]]:
+    """Ours under its names, in its order of dimensions."""
+    config, state = model.config, model.state_dict()
+    order = torch.arange(config.d_model)
+    if config.sinusoid_layout == "interleaved":
+        order = torch.cat([order[0::2], order[1::2]])
+    for name, tensor in state.items():
+        if name == "output_bias":
+            continue
+        permuted = _permute(name, tensor, order)
+        if name == "embedding.weight" and model.source_embedding is None:
+            yield f"{SHARED}.weight", permuted
+            if model.projection is None:
+                continue
+            # Where not all is one matrix, none is taken for another.
+            yield f"{SOURCE}.weight", permuted.clone()
+            yield f"{TARGET}.weight", permuted.clone()
+        else:
+            yield NAMES.find(name), permuted
+        if not config.attention_bias and "attention." in name:
+            yield NAMES.find(name.replace(".weight", ".bias")), tensor.new_zeros(len(tensor))
+    bias = state.get("output_bias")
+    yield BIAS, (torch.zeros(config.vocab_size) if bias is None else bias).unsqueeze(0)
+
+
+def _permute(name: str, tensor: Tensor, order: Tensor) -> Tensor:
+    """A parameter's inputs or outputs that are dimensions of the model, in this order."""
+    module, _, kind = name.rpartition(".")
+    part = module.rpartition(".")[2]
+    if part in ("norm", "output", "outer"):
+        return tensor[order].contiguous()
+    return tensor if kind == "bias" else tensor[:, order].contiguous()
+
+
+def _configuration(bundle: Bundle, config: TransformerConfig) -> dict[str, Any]:
+    special, own = bundle.tokenizers.special, config.source_vocab_size
+    return {
+        "architectures": ["MarianMTModel"],
+        "model_type": "marian",
+        "is_encoder_decoder": True,
+        "vocab_size": config.vocab_size if own is None else own,
+        "decoder_vocab_size": config.vocab_size,
+        "share_encoder_decoder_embeddings": own is None,
+        "tie_word_embeddings": config.tied_projection,
+        "encoder_layers": config.encoder_layers,
+        "decoder_layers": config.decoder_layers,
+        "d_model": config.d_model,
+        "encoder_ffn_dim": config.d_ff,
+        "decoder_ffn_dim": config.d_ff,
+        "encoder_attention_heads": config.heads,
+        "decoder_attention_heads": config.heads,
+        "activation_function": _ACTIVATIONS[config.activation],
+        "scale_embedding": config.scale_embedding,
+        "max_position_embeddings": _POSITIONS,
+        "dropout": config.dropout,
+        "attention_dropout": config.attention_dropout,
+        "activation_dropout": config.activation_dropout,
+        "pad_token_id": special.pad,
+        "decoder_start_token_id": special.begin,
+        "eos_token_id": special.end,
+        "forced_eos_token_id": special.end,
+        "dtype": "float32",
+    }
+
+
+def _generation(ours: GenerationConfig) -> dict[str, Any]:
+    """Our search as it says it; GNMT's penalty it has not, and the nearest is that of the same alpha."""
+    if ours.length_penalty_kind == "gnmt" and ours.length_penalty:
+        _log.warning("length_penalty_kind = 'gnmt': the folder says 'marian', which transformers' search has")
+    said: dict[str, Any] = {
+        "num_beams": ours.beam_size,
+        "max_length": _LONGEST if ours.max_length is None else ours.max_length + 2,
+        "min_length": ours.min_length + 1 if ours.min_length else 0,
+        "length_penalty": 0.0 if ours.length_penalty_kind == "none" else ours.length_penalty,
+        "early_stopping": True if ours.stopping == "full_beam" else "never",
+        "no_repeat_ngram_size": ours.no_repeat_ngram or 0,
+        "do_sample": ours.sampling,
+        "bad_words_ids": [[0], [1], [3]],
+        "pad_token_id": 0,
+        "decoder_start_token_id": 1,
+        "eos_token_id": 2,
+        "forced_eos_token_id": 2,
+    }
+    if ours.sampling:
+        said |= {"temperature": ours.temperature, "top_k": ours.top_k or 0, "top_p": ours.top_p or 1.0}
+    return said
+
+
+def _write_tokenizers(tokenizers: TokenizerPair, path: Path) -> None:
+    """Ours, and the source's once more as ``AutoTokenizer`` reads it: with the end symbol behind each text."""
+    tokenizers.save(path)
+    stored = json.loads(tokenizers.source.to_json())
+    end, text = {"SpecialToken": {"id": END, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}
+    stored["post_processor"] = {
+        "type": "TemplateProcessing",
+        "single": [text, end],
+        "pair": [text, {"Sequence": {"id": "B", "type_id": 0}}, end],
+        "special_tokens": {END: {"id": END, "ids": [tokenizers.special.end], "tokens": [END]}},
+    }
+    _write(path / "tokenizer.json", stored)
+    names = {"pad_token": PAD, "bos_token": BEGIN, "eos_token": END, "unk_token": UNKNOWN}
+    _write(
+        path / "tokenizer_config.json",
+        {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **names},
+    )
+
+
+def _write(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,49 @@
+"""Which format a model is in, as its files say."""
+
+from pathlib import Path
+from typing import Final, Literal, get_args
+
+from transduce.config import BadInputError
+from transduce.interop.json_files import read_json
+
+Format = Literal["marianmt", "marian", "ctranslate2", "fairseq"]
+FORMATS: Final[tuple[Format, ...]] = get_args(Format)
+
+
+def recognise(path: Path) -> Format:
+    """The format of a folder, or of a file.
+
+    Raises:
+        BadInputError: It is none that can be read; what it is, where that is known, is said.
+    """
+    if not path.exists():
+        raise BadInputError(f"{path}: no such model")
+    if path.is_file():
+        if path.suffix == ".npz":
+            return "marian"
+        if path.suffix == ".pt" and any(path.parent.glob("dict.*.txt")):
+            return "fairseq"
+        raise BadInputError(
+            f"{path}: {_none()}. A checkpoint of fairseq has dict.SOURCE.txt and dict.TARGET.txt beside it"
+        )
+    if (path / "model.bin").is_file():
+        return "ctranslate2"
+    if (path / "config.json").is_file():
+        config = read_json(path / "config.json")
+        if config.get("model_type") == "marian":
+            return "marianmt"
+        if "model_type" in config:
+            raise BadInputError(
+                f"{path}: a model of transformers of kind {config['model_type']!r}: of these, only 'marian' can be read"
+            )
+        if "architecture" in config:
+            raise BadInputError(f"{path}: is a model directory of ours already")
+    if any(path.glob("dict.*.txt")):
+        raise BadInputError(
+            f"{path}: a folder of fairseq: name the checkpoint in it, such as {path}/checkpoint_best.pt"
+        )
+    raise BadInputError(f"{path}: {_none()}")
+
+
+def _none() -> str:
+    return f"no model of a format that can be told from its files ({', '.join(FORMATS)}): name it with --from"

@@ -1,0 +1,81 @@
+"""Another library's model as one of ours."""
+
+import logging
+from importlib.util import find_spec
+from pathlib import Path
+from typing import assert_never
+
+from transduce.bundle import Bundle, save_bundle, weights_file
+from transduce.config.disk import whole_directory
+from transduce.config.files import check_vacant
+from transduce.data import read_lines
+from transduce.interop import (
+    SENTENCES,
+    Certificate,
+    Format,
+    Reference,
+    certify,
+    open_marianmt,
+    read_ctranslate2,
+    read_fairseq,
+    read_marian,
+    read_marianmt,
+    recognise,
+)
+
+_log = logging.getLogger(__name__)
+
+
+def import_model(
+    path: Path, out: Path, format_: Format | None = None, sentences: Path | None = None, *, prove: bool = True
+) -> Certificate | None:
+    """Write a model directory with what another library's folder or file holds.
+
+    Where that library is installed, ``certificate.json`` in it says that both compute the same, compared on the lines
+    of ``sentences`` or on built-in ones; without ``prove`` there is none.
+
+    Raises:
+        BadInputError: ``path`` is no such model, or a damaged one, or one that ours cannot say, which is named; or
+            something stands at ``out``. Then nothing is written.
+        TransduceError: The library computes otherwise, or an extra is not installed; then nothing is written.
+    """
+    check_vacant(out)
+    found = recognise(path) if format_ is None else format_
+    bundle = _read(path, found)
+    lines = SENTENCES if sentences is None else [*read_lines(sentences)]
+    with whole_directory(out) as folder:
+        save_bundle(bundle, folder)
+        reference = _open(path, found) if prove else None
+        if reference is None:
+            return None
+        certificate = certify(bundle, reference, lines, weights=[weights_file(folder)])
+        certificate.write(folder)
+    return certificate
+
+
+def _read(path: Path, format_: Format) -> Bundle:
+    match format_:
+        case "marianmt":
+            return read_marianmt(path)
+        case "marian":
+            return read_marian(path)
+        case "ctranslate2":
+            return read_ctranslate2(path)
+        case "fairseq":
+            return read_fairseq(path)
+        case _:
+            assert_never(format_)
+
+
+def _open(path: Path, format_: Format) -> Reference | None:
+    """The model in its own library, where that can be had."""
+    match format_:
+        case "marianmt":
+            if find_spec("transformers") is not None:
+                return open_marianmt(path)
+            _log.warning("transformers is not installed, so nothing proves that both compute the same: see [interop]")
+            return None
+        case "marian" | "ctranslate2" | "fairseq":
+            return None
+        case _:
+            assert_never(format_)

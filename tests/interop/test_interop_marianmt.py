@@ -1,0 +1,361 @@
+"""Models of ``transformers``' MarianMT, as its own classes write them: the same logits, outputs and text."""
+
+import json
+import logging
+import pickle
+import shutil
+
+import pytest
+import torch
+
+import transduce
+from tests.interop.marianmt import CODE, put_back, train, vocabulary, write
+from tests.two_spm import sentences
+from transduce.bundle import load_bundle
+from transduce.cli import main
+from transduce.config import BadInputError, GenerationConfig
+from transduce.interop import read_marianmt, recognise
+from transduce.interop.marianmt_vocabulary import read_sides
+from transduce.models import Tokens
+
+pytest_plugins = ["two_spm"]
+
+TEXTS = [*sentences("source", 25, seed=11), "中国 ba☃do ß", f"{CODE} ba do", "ba <s> do"]
+VARIANTS = {
+    "OPUS-MT": {},
+    "unscaled, ReLU": {"scale_embedding": False, "activation_function": "relu"},
+    "gelu": {"activation_function": "gelu_new"},
+    "two vocabularies": {"own": True},
+    "matrices of their own": {"tie_word_embeddings": False},
+    "no bias": {"bias": False},
+}
+
+
+@pytest.fixture(scope="module")
+def library():
+    return pytest.importorskip("transformers", reason="transformers is missing: pip install 'transduce[interop]'")
+
+
+@pytest.fixture(scope="module")
+def opus(library, spm_folder, tmp_path_factory):
+    """A folder, and the model of the library in it."""
+    folder = tmp_path_factory.mktemp("opus") / "model"
+    return folder, write(folder, spm_folder)
+
+
+@pytest.fixture
+def copied(opus, tmp_path):
+    """The same folder, to be damaged."""
+    return shutil.copytree(opus[0], tmp_path / "copied")
+
+
+def their_tokenizer(library, folder):
+    with pytest.warns(UserWarning, match="sacremoses"):
+        return library.AutoTokenizer.from_pretrained(folder)
+
+
+def complaint(folder):
+    with pytest.raises(BadInputError) as caught:
+        read_marianmt(folder)
+    message = str(caught.value)
+    assert len(message.splitlines()) == 1
+    return message
+
+
+def change(path, **changes):
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", VARIANTS)
+def test_every_symbol_of_every_position_has_the_same_logit(library, spm_folder, tmp_path, name):
+    theirs = write(tmp_path / "model", spm_folder, **VARIANTS[name])
+    ours, tokenizer = read_marianmt(tmp_path / "model"), their_tokenizer(library, tmp_path / "model")
+    read = tokenizer(TEXTS, padding=True, return_tensors="pt")
+    source = Tokens(*padded([[*ids, 2] for ids in ours.tokenizers.source.encode(TEXTS)]))
+    assert source.lengths.tolist() == read["attention_mask"].sum(1).tolist()
+    draws = torch.Generator().manual_seed(3)
+    target = torch.randint(2, theirs.config.decoder_vocab_size - 1, (len(TEXTS), 7), generator=draws)
+    target[:, 0] = theirs.config.decoder_start_token_id
+    names = vocabulary(spm_folder, *([("target",)] if VARIANTS[name].get("own") else []))
+    ids = ours.tokenizers.target.vocabulary
+    numbers = torch.tensor([ids[each] for each in names])
+    begun = torch.cat([torch.ones(len(TEXTS), 1, dtype=torch.long), numbers[target[:, 1:]]], dim=1)
+    decoded = ours.model.decode(ours.model.encode(source), Tokens(begun, torch.full((len(TEXTS),), 7)))
+    expected = theirs(**read, decoder_input_ids=target).logits.flatten(0, 1)
+    found = ours.model.project(decoded.hidden)
+    torch.testing.assert_close(found[:, numbers], expected, rtol=0, atol=1e-4)
+    # And with all symbols that only ours has, it gives the same probabilities.
+    torch.testing.assert_close(found.log_softmax(-1)[:, numbers], expected.log_softmax(-1), rtol=0, atol=1e-4)
+
+
+def padded(rows):
+    longest = max(map(len, rows))
+    return torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows]), torch.tensor([*map(len, rows)])
+
+
+def short(texts):
+    return [" ".join(text.split()[:2]) for text in texts]
+
+
+@pytest.fixture(scope="module")
+def trained(library, spm_folder, tmp_path_factory):
+    """A folder with a model that has learned a little, and the library's model of it."""
+    folder = tmp_path_factory.mktemp("trained") / "model"
+    model = write(folder, spm_folder)
+    ours = read_marianmt(folder)
+    train(ours.model, ours.tokenizers.source.encode(short(sentences("source", 200, seed=2))), 120)
+    put_back(ours.model, read_sides(folder, json.loads((folder / "config.json").read_text())).target, model)
+    model.save_pretrained(folder)
+    return folder, model
+
+
+# By default it stops where no open hypothesis could win if it ended at once, and misses some that win later.
+NEVER = {"early_stopping": "never"}
+
+
+@pytest.mark.parametrize(
+    "generation",
+    [NEVER, {"early_stopping": True, "length_penalty": 0.5}, {"num_beams": 1}, NEVER | {"no_repeat_ngram_size": 2}],
+    ids=["beam", "early", "greedy", "ngrams"],
+)
+def test_its_own_settings_write_the_same(library, spm_folder, trained, tmp_path, generation):
+    folder = shutil.copytree(trained[0], tmp_path / "model")
+    pad = vocabulary(spm_folder)["<pad>"]
+    change(folder / "generation_config.json", bad_words_ids=[[pad], [1]], **generation)
+    tokenizer, theirs = their_tokenizer(library, folder), library.MarianMTModel.from_pretrained(folder)
+    texts = short(sentences("source", 40, seed=11))
+    found = theirs.generate(**tokenizer(texts, padding=True, return_tensors="pt"))
+    expected = tokenizer.batch_decode(found, skip_special_tokens=True)
+    assert main._run(["import", str(folder), "--out", str(tmp_path / "ours"), "--no-prove"]) == 0
+    ours = transduce.load(tmp_path / "ours", "float32").translate(texts)
+    # What reaches the limit has to end: there that costs nothing, here as much as it is improbable.
+    pairs = [(mine.text, other) for mine, other in zip(ours, expected, strict=True) if not mine.at_limit]
+    assert [mine for mine, _ in pairs] == [other for _, other in pairs]
+    assert len({mine for mine, _ in pairs}) > 10
+
+
+def test_weights_of_torch_are_the_same(opus, copied):
+    """As OPUS-MT's older folders have them: every tied matrix under all of its names, and stored sinusoids."""
+    folder, model = opus
+    state = model.state_dict()
+    assert {"lm_head.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_positions.weight"} <= {*state}
+    torch.save(state, copied / "pytorch_model.bin")
+    (copied / "model.safetensors").unlink()
+    expected, found = (read_marianmt(each).model.state_dict() for each in (folder, copied))
+    assert all(torch.equal(tensor, found[name]) for name, tensor in expected.items())
+    state["model.decoder.embed_positions.weight"] = state["model.decoder.embed_positions.weight"] + 0.1
+    torch.save(state, copied / "pytorch_model.bin")
+    assert "its positions are no sinusoids" in complaint(copied)
+
+
+def test_half_precision_is_read_in_float32(opus, copied):
+    opus[1].half().save_pretrained(copied)
+    opus[1].float()
+    found = read_marianmt(copied).model.state_dict()
+    assert {each.dtype for each in found.values()} == {torch.float32}
+    name = "encoder.0.feed_forward.inner.weight"
+    expected = read_marianmt(opus[0]).model.state_dict()[name]
+    assert torch.equal(found[name], expected.half().float())
+
+
+def test_a_piece_that_the_vocabulary_lacks_is_the_unknown_symbol(library, spm_folder, tmp_path):
+    everything = vocabulary(spm_folder)
+    lost = next(each for each in everything if each.startswith("▁") and len(each) > 2)
+    write(tmp_path / "model", spm_folder, left_out=(lost,))
+    ours = read_marianmt(tmp_path / "model")
+    (ids,) = ours.tokenizers.source.encode([lost.lstrip("▁")])
+    tokenizer = their_tokenizer(library, tmp_path / "model")
+    assert tokenizer(lost.lstrip("▁"))["input_ids"] == [1, 0]
+    assert ours.tokenizers.source.tokens(ids) == [lost]
+    weight = ours.model.embedding.weight
+    assert torch.equal(weight[ids[0]], weight[3])
+    assert ours.model.output_bias[ids[0]] < -90
+
+
+GENERATION = {
+    "num_beams": 4,
+    "max_length": 512,
+    "length_penalty": 0.8,
+    "early_stopping": True,
+    "no_repeat_ngram_size": 3,
+    "min_length": 5,
+}
+
+
+def test_how_it_writes_comes_along(opus, copied):
+    (copied / "generation_config.json").write_text(json.dumps(GENERATION))
+    expected = GenerationConfig(
+        beam_size=4,
+        length_penalty=0.8,
+        length_penalty_kind="marian",
+        stopping="full_beam",
+        max_length=510,
+        min_length=4,
+        no_repeat_ngram=3,
+    )
+    assert read_marianmt(copied).generation == expected
+    # Older folders have it in their configuration.
+    (copied / "generation_config.json").unlink()
+    change(copied / "config.json", **GENERATION)
+    assert read_marianmt(copied).generation == expected
+
+
+def test_what_it_samples_with_comes_along(copied):
+    said = {"do_sample": True, "top_p": 0.9, "temperature": 0.7, "max_length": 20}
+    (copied / "generation_config.json").write_text(json.dumps(said))
+    generation = read_marianmt(copied).generation
+    assert (generation.sampling, generation.top_p, generation.top_k, generation.temperature) == (True, 0.9, 50, 0.7)
+
+
+def test_forbidden_symbols_are_never_written(opus, copied, caplog):
+    banned = 7
+    (copied / "generation_config.json").write_text(
+        json.dumps({"bad_words_ids": [[banned], [3, 4]], "repetition_penalty": 1.2})
+    )
+    with caplog.at_level(logging.WARNING):
+        ours = read_marianmt(copied)
+    assert ["1 words of several symbols are left out" in each for each in caplog.messages] == [False, True]
+    assert "repetition_penalty = 1.2 is left out" in caplog.messages[0]
+    plain = read_marianmt(opus[0]).model.output_bias
+    changed = (ours.model.output_bias - plain).nonzero().flatten().tolist()
+    assert [ours.tokenizers.target.tokens(changed)] == [
+        [name for name, index in _ids(copied).items() if index == banned]
+    ]
+    assert ours.model.output_bias[changed[0]] - plain[changed[0]] == -100
+
+
+def _ids(folder):
+    return json.loads((folder / "vocab.json").read_text())
+
+
+class TestTheVerb:
+    def test_it_writes_a_model_with_its_certificate(self, opus, tmp_path, caplog):
+        texts = tmp_path / "texts"
+        texts.write_text("\n".join(TEXTS[:3]))
+        out = tmp_path / "ours"
+        line = ["import", str(opus[0]), "--out", str(out), "--sentences", str(texts)]
+        assert main._run(line) == 0
+        assert sorted(file.name for file in out.iterdir()) == [
+            "certificate.json",
+            "config.json",
+            "generation_config.json",
+            "model.safetensors",
+            "tokenizer.source.json",
+            "tokenizer.target.json",
+        ]
+        certificate = json.loads((out / "certificate.json").read_text())
+        assert (certificate["reference"], certificate["lines"], certificate["equal"]) == ("transformers", 3, 3)
+        assert certificate["largest_difference"] < 1e-4
+        assert load_bundle(out).tokenizers.shared
+        assert main._run(line) == 2  # something stands there now
+
+    def test_the_layer_is_named_at_which_they_part(self, opus, tmp_path, monkeypatch, capsys):
+        def change_a_layer(folder):
+            bundle = read_marianmt(folder)
+            bundle.model.encoder[1].feed_forward.inner.weight.data[3, 5] += 1
+            return bundle
+
+        monkeypatch.setattr("transduce.workflows.import_model.read_marianmt", change_a_layer)
+        assert main._run(["import", str(opus[0]), "--out", str(tmp_path / "ours")]) == 1
+        assert "they part at encoder layer 2" in capsys.readouterr().err
+        assert not any(tmp_path.iterdir())
+
+    def test_the_format_can_be_named_and_is_told_else(self, opus, copied, tmp_path, capsys):
+        assert recognise(opus[0]) == "marianmt"
+        change(copied / "config.json", model_type="t5")
+        line = ["import", str(copied), "--out", str(tmp_path / "ours"), "--no-prove"]
+        assert main._run(line) == 2
+        assert "a model of transformers of kind 't5'" in capsys.readouterr().err
+        assert main._run([*line, "--from", "marianmt"]) == 2
+        assert "model_type = 't5': only 'marian' can be read" in capsys.readouterr().err
+        assert not (tmp_path / "ours").exists()
+
+
+class Hostile:
+    """Asks whoever unpickles it to make a file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (str(self.path), "w")
+
+
+class TestDamage:
+    def test_a_pickle_that_would_run_code(self, copied, tmp_path):
+        (copied / "model.safetensors").unlink()
+        torch.save({"lm_head.weight": Hostile(tmp_path / "run")}, copied / "pytorch_model.bin")
+        assert "pytorch_model.bin: asks for " in complaint(copied)
+        (copied / "pytorch_model.bin").write_bytes(pickle.dumps(Hostile(tmp_path / "run")))
+        complaint(copied)
+        assert not (tmp_path / "run").exists()
+
+    @pytest.mark.parametrize(
+        ("changes", "expected"),
+        [
+            ({"vocab_size": 10**12}, "symbols where the model has 1,000,000,000,000 rows"),
+            ({"d_model": 10**6, "encoder_attention_heads": 1, "decoder_attention_heads": 1}, "has shape"),
+            ({"encoder_layers": 10**9}, "encoder_layers"),
+            ({"encoder_layers": 9}, "is missing among the weights"),
+            ({"encoder_layers": 1}, "a part that no model of ours has"),
+            ({"encoder_ffn_dim": 2**20, "decoder_ffn_dim": 2**20}, "has shape"),
+            ({"decoder_ffn_dim": 29}, "decoder_ffn_dim = 29: ours has one for both"),
+            ({"activation_function": "tanh"}, "activation_function = 'tanh'"),
+            ({"normalize_before": True}, "normalize_before = True"),
+            ({"decoder_start_token_id": 999}, "a symbol has the id 999"),
+            ({"decoder_start_token_id": "</s>"}, "the number of a symbol belongs here"),
+            ({"dropout": "much"}, "dropout"),
+            ({"d_model": None}, "d_model"),
+            ({"encoder_attention_heads": 3, "decoder_attention_heads": 3}, "heads = 3"),
+        ],
+    )
+    def test_a_configuration_of_another_model(self, copied, changes, expected):
+        change(copied / "config.json", **changes)
+        assert expected in complaint(copied)
+
+    @pytest.mark.parametrize(
+        ("said", "expected"),
+        [
+            ({"num_beams": 0.5}, "beam size 0.5"),
+            ({"num_beams": 10**9}, "beam size 1000000000"),
+            ({"bad_words_ids": [[10**6]]}, "a symbol outside the vocabulary"),
+            ({"bad_words_ids": "x"}, "lists of symbols belong here"),
+            ({"length_penalty": 10**6}, "length penalty 1000000"),
+        ],
+    )
+    def test_settings_out_of_range(self, copied, said, expected):
+        (copied / "generation_config.json").write_text(json.dumps(said))
+        assert expected in complaint(copied)
+
+    @pytest.mark.parametrize("name", ["config.json", "vocab.json", "source.spm", "target.spm", "model.safetensors"])
+    def test_a_file_that_is_missing_cut_short_or_elsewhere(self, copied, tmp_path, name):
+        path, content = copied / name, (copied / name).read_bytes()
+        path.write_bytes(content[: len(content) // 2])
+        assert name in complaint(copied)
+        path.unlink()
+        complaint(copied)
+        (tmp_path / "elsewhere").write_bytes(content)
+        path.symlink_to(tmp_path / "elsewhere")
+        assert "a link out of its folder" in complaint(copied)
+
+    @pytest.mark.parametrize(
+        ("vocabulary", "expected"),
+        [
+            ({"</s>": 0}, "lacks <unk>"),
+            ({"</s>": 0, "<unk>": 0}, "each its own"),
+            ({"</s>": 0, "<unk>": 10**12}, "symbols have numbers from 0"),
+            ({"</s>": 0, "<unk>": "1"}, "symbols have numbers from 0"),
+            ([], "a JSON object belongs here"),
+        ],
+    )
+    def test_a_vocabulary_of_something_else(self, copied, vocabulary, expected):
+        (copied / "vocab.json").write_text(json.dumps(vocabulary))
+        change(copied / "config.json", vocab_size=2)
+        assert expected in complaint(copied)
+
+    def test_weights_that_are_no_finite_numbers(self, copied, opus):
+        state = opus[1].state_dict() | {"final_logits_bias": torch.full((1, 205), float("nan"))}
+        torch.save(state, copied / "pytorch_model.bin")
+        (copied / "model.safetensors").unlink()
+        assert "no finite numbers" in complaint(copied)
