@@ -5,6 +5,7 @@ whole, as where SentencePiece and the vocabulary are two steps, and is otherwise
 characters. No other piece of another model ever comes out of a text, though every id becomes text again.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final, assert_never, final
@@ -114,8 +115,9 @@ class _Reading:
         unknown = self._unknown
         # A BPE has no way to put several characters together that it has no pieces for.
         several = [each for each in self._strangers if len(each) == 1 or self._stored.algorithm == "unigram"]
-        spelled = rf"(?!(?:{'|'.join(map(_escape, several))})(?!{unknown}))" if several else ""
-        yield normalizers.Replace(Regex(rf"(?<!{unknown}){spelled}{unknown}+"), _NOBODY)
+        spelled = rf"(?!(?:{_any_of(several)})(?!{unknown}))" if several else ""
+        # What is known is passed over before anything is looked up.
+        yield normalizers.Replace(Regex(rf"(?<!{unknown})(?={unknown}){spelled}{unknown}+"), _NOBODY)
 
     def splits(self) -> Iterable[pre_tokenizers.PreTokenizer]:
         """Where a text is cut for good."""
@@ -123,6 +125,16 @@ class _Reading:
         if not self._reaches_beyond_words:
             # Words can be remembered.
             yield pre_tokenizers.Split(_SPACE, behavior="merged_with_next")
+
+
+def _any_of(names: Sequence[str]) -> str:
+    """A pattern of any of many names: by first characters in groups, as a long list is tried one after the other."""
+    ordered, size = sorted(names), max(1, math.isqrt(len(names)))
+    groups = [ordered[start : start + size] for start in range(0, len(ordered), size)]
+    return "|".join(
+        rf"(?=[\x{{{ord(group[0][0]):X}}}-\x{{{ord(group[-1][0]):X}}}])(?:{'|'.join(map(_escape, group))})"
+        for group in groups
+    )
 
 
 def _class(characters: Iterable[str]) -> str:
