@@ -1,0 +1,155 @@
+"""A model of OPUS-MT's kind beside its own library: the same logits, the same translations, and how fast each is.
+
+    python -m benchmarks.opus_mt FOLDER SOURCE [--lines 500] [--beam 6] [--longest 128]
+    python -m benchmarks.opus_mt --make FOLDER SOURCE TARGET
+
+FOLDER is a MarianMT folder of ``transformers``. It is imported; logits are compared by the certificate's rule, and the
+first lines of SOURCE translated by ``generate``, by ours, and by CTranslate2 in int8, with the same beam and penalty.
+``generate`` stops as "never" asks it to and has no length penalty, so that both search alike; the lines that differ are
+shown. ``--make`` writes a folder of OPUS-MT's size (6+6 layers of 512/2048, swish, vocabularies of 32,000 joined) with
+random weights, and SentencePiece models learned from SOURCE and TARGET. Writes opus_mt.md of benchmarks/results.
+"""
+
+import argparse
+import json
+import tempfile
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Final, TypeVar
+
+import torch
+
+from benchmarks.decoders.exported import ExportedModel
+from benchmarks.page import circumstances, table
+from transduce.bundle import Bundle, load_bundle
+from transduce.data import read_lines
+from transduce.inference import Translation, Translator
+from transduce.interop import certify, export_ctranslate2, open_marianmt
+from transduce.workflows.import_model import import_model
+
+RESULT: Final = Path(__file__).parent / "results" / "opus_mt.md"
+BATCH: Final = 32
+PIECES: Final = 32_000
+SIZES: Final[dict[str, Any]] = {
+    **dict.fromkeys(("encoder_layers", "decoder_layers"), 6),
+    **dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim"), 2048),
+    **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 8),
+    "d_model": 512,
+    "activation_function": "swish",
+    "scale_embedding": True,
+    "max_position_embeddings": 512,
+    "eos_token_id": 0,
+    "forced_eos_token_id": 0,
+}
+T = TypeVar("T")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Make a folder, or compare one."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--make", action="store_true")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("source", type=Path)
+    parser.add_argument("target", type=Path, nargs="?")
+    parser.add_argument("--lines", type=int, default=500)
+    parser.add_argument("--beam", type=int, default=6)
+    parser.add_argument("--longest", type=int, default=128, help="symbols of an output")
+    options = parser.parse_args(arguments)
+    if options.make:
+        make(options.folder, (options.source, options.target or options.source))
+        return
+    lines = list(islice(read_lines(options.source), options.lines))
+    report = compare(options.folder, lines, options.beam, options.longest)
+    text = "\n".join(
+        [f"# {options.folder.name}, beam {options.beam}, {len(lines)} lines", "", *report, "", circumstances()]
+    )
+    RESULT.write_text(text + "\n", encoding="utf-8")
+    print(text)
+
+
+def make(folder: Path, texts: tuple[Path, Path], pieces: int = PIECES) -> None:
+    """A folder of OPUS-MT's size."""
+    transformers, spm = import_module("transformers"), import_module("sentencepiece")
+    folder.mkdir(parents=True)
+    names: dict[str, None] = dict.fromkeys(("</s>", "<unk>"))
+    for side, text in zip(("source", "target"), texts, strict=True):
+        spm.SentencePieceTrainer.train(
+            sentence_iterator=iter(read_lines(text)),
+            model_prefix=str(folder / side),
+            vocab_size=pieces,
+            hard_vocab_limit=False,
+            character_coverage=1.0,
+            minloglevel=2,
+        )
+        (folder / f"{side}.model").rename(folder / f"{side}.spm")
+        (folder / f"{side}.vocab").unlink()
+        model = spm.SentencePieceProcessor(str(folder / f"{side}.spm"))
+        names |= dict.fromkeys(model.id_to_piece(i) for i in range(len(model)) if not model.is_control(i))
+    vocabulary = {name: index for index, name in enumerate([*names, "<pad>"])}
+    pad = len(vocabulary) - 1
+    (folder / "vocab.json").write_text(json.dumps(vocabulary), encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "MarianTokenizer"}))
+    config = transformers.MarianConfig(
+        **SIZES, vocab_size=len(vocabulary), pad_token_id=pad, decoder_start_token_id=pad
+    )
+    torch.manual_seed(1)
+    model = transformers.MarianMTModel(config)
+    model.generation_config = transformers.GenerationConfig(
+        num_beams=6, max_length=512, bad_words_ids=[[pad]], pad_token_id=pad, decoder_start_token_id=pad, eos_token_id=0
+    )
+    model.save_pretrained(folder)
+    print(f"{folder}: {len(vocabulary):,} symbols")
+
+
+def compare(folder: Path, lines: Sequence[str], beam: int, longest: int) -> list[str]:
+    """The report on a folder."""
+    with tempfile.TemporaryDirectory() as place:
+        import_model(folder, Path(place) / "ours", prove=False)
+        bundle = load_bundle(Path(place) / "ours")
+        weights = [Path(place) / "ours" / "model.safetensors"]
+        reference = open_marianmt(folder)
+        certificate = certify(bundle, reference, lines[:8], weights=weights)
+        export_ctranslate2(bundle, Path(place) / "ct2")
+        theirs, generate = timed(lambda: reference.translate(lines, beam, longest))
+        exact, _ = timed(lambda: translate(bundle, lines, beam, longest, "float32"))
+        _, ours = timed(lambda: translate(bundle, lines, beam, longest, "auto"))
+        threads = torch.get_num_threads()
+        runtime = ExportedModel(Path(place) / "ct2", "int8", 1, threads)
+        sources = bundle.tokenizers.source.encode(lines)
+        _, ct2 = timed(lambda: runtime.search(sources, beam, longest, BATCH))
+    free = [row for row, each in enumerate(exact) if not each.at_limit]
+    equal = sum(exact[row].text == theirs[row] for row in free)
+    speeds = {"transduce": ours, "CTranslate2, int8": ct2, "generate, float32": generate}
+    return [
+        *certificate.describe(),
+        "",
+        f"translations in float32: {equal} of {len(free)} that end are equal, {len(lines) - len(free)} reach the limit",
+        *(f"- {lines[row]!r}: {exact[row].text!r}, {theirs[row]!r}" for row in free if exact[row].text != theirs[row]),
+        "",
+        *table(
+            ["", "lines a second", "times generate"],
+            [[name, f"{len(lines) / each:.2f}", f"{generate / each:.1f}"] for name, each in speeds.items()],
+        ),
+    ]
+
+
+def translate(bundle: Bundle, lines: Sequence[str], beam: int, longest: int, precision: str) -> list[Translation]:
+    """Ours, as the others search."""
+    translator = Translator(bundle, precision, torch.device("cpu"))
+    found = translator.translate(
+        list(lines), beam, length_penalty_kind="none", max_length=longest - 1, first_number=None
+    )
+    return list(found)
+
+
+def timed(work: Callable[[], T]) -> tuple[T, float]:
+    """What it gives, and how many seconds it takes."""
+    began = perf_counter()
+    return work(), perf_counter() - began
+
+
+if __name__ == "__main__":
+    main()
