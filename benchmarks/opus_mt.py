@@ -25,6 +25,7 @@ import torch
 from benchmarks.decoders.exported import ExportedModel
 from benchmarks.page import circumstances, table
 from transduce.bundle import Bundle, load_bundle
+from transduce.config import Precision
 from transduce.data import read_lines
 from transduce.inference import Translation, Translator
 from transduce.interop import certify, export_ctranslate2, open_marianmt
@@ -136,7 +137,7 @@ def compare(folder: Path, lines: Sequence[str], beam: int, longest: int) -> list
     ]
 
 
-def translate(bundle: Bundle, lines: Sequence[str], beam: int, longest: int, precision: str) -> list[Translation]:
+def translate(bundle: Bundle, lines: Sequence[str], beam: int, longest: int, precision: Precision) -> list[Translation]:
     """Ours, as the others search."""
     translator = Translator(bundle, precision, torch.device("cpu"))
     found = translator.translate(
