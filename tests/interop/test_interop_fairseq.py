@@ -253,3 +253,31 @@ def test_words_are_cut_by_the_merges(tmp_path):
     assert tokenizer.decode([tokenizer.encode(["low low"])[0]]) == ["low low"]
     found = our_logits(bundle, [ids[3], 2], [1])
     assert found[0, TARGETS + 1] < -50
+
+
+def test_words_are_cut_by_a_sentencepiece_model(tmp_path):
+    """Its pieces have the dictionary's ids; one that the dictionary lacks has the unknown symbol's row."""
+    sentencepiece = pytest.importorskip("sentencepiece", reason="pip install 'transduce[sentencepiece]'")
+    lines = [f"the {word} of the {word}s runs" for word in ("low", "slow", "new", "renewal")]
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_prefix=str(tmp_path / "spm"),
+        vocab_size=26,
+        hard_vocab_limit=False,
+        minloglevel=3,
+    )
+    theirs = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "spm.model"))
+    text = "the slow renewal runs"
+    *_, missing = dict.fromkeys(theirs.encode(text, out_type=str))
+    pieces = [theirs.id_to_piece(index) for index in range(3, theirs.vocab_size())]
+    names = [piece for piece in reversed(pieces) if piece != missing]
+    weights = random_weights(targets=4 + len(names), shared=True, tied=True)
+    path = write(tmp_path, state_dict(weights), shared=True)
+    for language in ("de", "en"):
+        (tmp_path / f"dict.{language}.txt").write_text("".join(f"{name} 1\n" for name in names))
+    bundle = read_fairseq(path)
+    (ids,) = bundle.tokenizers.source.encode([text])
+    known = {name: ours(4 + index) for index, name in enumerate(names)}
+    assert ids == [known.get(piece, 5 + len(names)) for piece in theirs.encode(text, out_type=str)]
+    assert torch.equal(bundle.model.embedding.weight[5 + len(names)], weights["target"][3])
+    assert bundle.tokenizers.target.decode([ids]) == [text]

@@ -247,7 +247,7 @@ def test_what_ours_cannot_say_is_refused_by_name(tmp_path, options, message):
         (['"a": 2', '"b": 9'], "not numbered from 0"),
         (['"a": two'], r"target\.yml:3: a symbol and its id"),
         (["a"], r"target\.yml:3: a symbol and its id"),
-        (['"▁a": 2'], "pieces of a SentencePiece model"),
+        (['"▁aa": 2'], r"it has parts of words \(▁aa\)"),
     ],
 )
 def test_damaged_vocabularies(tmp_path, content, message):

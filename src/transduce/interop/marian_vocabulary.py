@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Final
 
 from transduce.config import BadInputError
+from transduce.config.files import check_place
 from transduce.interop.renumbering import Renumbering
 from transduce.interop.vocabularies import Sides, Vocabulary, find_codes, index_of, read_lines
 from transduce.text import TokenizerPair, import_sentencepiece
 from transduce.text.sentencepiece_file import PieceKind, read_sentencepiece
 
-_SPACE: Final = "▁"
 _END, _UNKNOWN = "</s>", "<unk>"
 _ESCAPED: Final = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
 _LETTERS: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "a": "\a", "e": "\x1b", "f": "\f", "v": "\v"}
@@ -29,7 +29,13 @@ def read_marian_sides(paths: tuple[Path, Path], codes: Path | None) -> Sides:
             return Sides(TokenizerPair.of(import_sentencepiece(paths[0])), numbers[0], numbers[0])
         return Sides(TokenizerPair(*map(import_sentencepiece, paths)), numbers[0], numbers[1])
     source, target = (_read_yml(path) for path in paths)
-    codes = find_codes(paths[1].parent) if codes is None else codes
+    folder = paths[1].parent
+    models = (folder / "source.spm", folder / "target.spm")  # as OPUS-MT has them beside its vocabulary
+    if codes is None and all(path.is_file() for path in models):
+        for path in models:
+            check_place(path)
+        return Sides.of(source, target, models, paths)
+    codes = find_codes(folder) if codes is None else codes
     return Sides.of(source, target, (codes, codes), paths)
 
 
@@ -56,11 +62,6 @@ def _read_yml(path: Path) -> Vocabulary:
     if sorted(entries) != [*range(len(entries))]:
         raise BadInputError(f"{path}: its symbols are not numbered from 0, each once: it is damaged")
     names = [entries[index] for index in range(len(entries))]
-    if pieces := [name for name in names if name.startswith(_SPACE)]:
-        raise BadInputError(
-            f"{path}: its symbols are pieces of a SentencePiece model ({pieces[0]}) with ids of their own: such a "
-            f"model comes in from its Hugging Face folder"
-        )
     end, unknown = (index_of(names, name, path) for name in (_END, _UNKNOWN))
     return Vocabulary.of(names, pad=None, begin=None, end=end, unknown=unknown)
 

@@ -1,6 +1,6 @@
 """Another library's vocabulary: which of its symbols mean what, and the tokenizer of ours that gives its symbols."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
@@ -8,13 +8,32 @@ from typing import Final, final
 from transduce.config import BadInputError
 from transduce.config.files import check_place, check_size
 from transduce.interop.renumbering import Renumbering
-from transduce.text import Tokenizer, TokenizerPair
-from transduce.text.subword_nmt import CONTINUES, made_by, read_codes, subword_tokenizer, word_tokenizer
+from transduce.text import (
+    StoredModel,
+    Tokenizer,
+    TokenizerPair,
+    read_sentencepiece,
+    sentencepiece_over,
+    text_pieces,
+)
+from transduce.text.subword_nmt import CONTINUES, Merge, made_by, read_codes, subword_tokenizer, word_tokenizer
 from transduce.text.tokenizer import SPECIAL_SYMBOLS
 
 _MOST_BYTES: Final = 2**28
-# What files of merges are called beside models.
-_CODES: Final = ("bpecodes", "bpe.codes", "codes.bpe", "code", "codes", "bpe")
+# What files that say how words are cut are called beside models: merges, and SentencePiece models.
+_CODES: Final = (
+    "bpecodes",
+    "bpe.codes",
+    "codes.bpe",
+    "code",
+    "codes",
+    "bpe",
+    "sentencepiece.bpe.model",
+    "sentencepiece.model",
+    "spm.model",
+)
+_PIECES: Final = (".model", ".spm")  # the endings of SentencePiece models
+_SPACE: Final = "▁"
 
 
 @final
@@ -47,43 +66,68 @@ class Vocabulary:
             called[index] = f"[{names[index].strip('<>')}]"
         return cls(tuple(called), pad, begin, end, unknown, tuple(others))
 
-    def tokenize(self, codes: Path | None, place: Path) -> tuple[Tokenizer, Renumbering]:
-        """The tokenizer by the merges of ``codes``, or of words where there are none; and how its ids are others.
+    def number(self, made: Iterable[str]) -> tuple[list[str], Renumbering]:
+        """Our symbols, and how they are numbered there, where text is cut into the symbols ``made``.
 
-        What the merges make and the vocabulary lacks is unknown to the model: such symbols are copies of that row.
+        What is made and the vocabulary lacks is unknown to the model: such symbols are copies of that row.
 
         Raises:
-            BadInputError: The vocabulary at ``place`` has parts of words and there are no merges; or it is damaged.
+            BadInputError: Two symbols are one, or one lies outside the vocabulary.
         """
-        special = tuple(self.names[index] for index in self.special)
-        merges = None if codes is None else read_codes(codes)
-        made = [] if merges is None else made_by(merges)
         known = set(self.names)
-        copies = [name for name in made if name not in known]
-        try:
-            numbers = Renumbering.of(
-                len(self.names),
-                pad=self.pad,
-                begin=self.begin,
-                end=self.end,
-                unknown=self.unknown,
-                copies=[self.unknown] * len(copies),
-            )
-            symbols = numbers.symbols(self.names, copies)
-            if merges is None:
-                self._check_whole_words(place)
-                return word_tokenizer(symbols, special), numbers
-            return subword_tokenizer(symbols, merges, special), numbers
-        except BadInputError as error:
-            raise BadInputError(str(error) if str(error).startswith(str(place)) else f"{place}: {error}") from error
+        copies = [name for name in dict.fromkeys(made) if name not in known]
+        numbers = Renumbering.of(
+            len(self.names),
+            pad=self.pad,
+            begin=self.begin,
+            end=self.end,
+            unknown=self.unknown,
+            copies=[self.unknown] * len(copies),
+        )
+        return numbers.symbols(self.names, copies), numbers
 
-    def _check_whole_words(self, place: Path) -> None:
-        parts = [name for name in self.names if name.endswith(CONTINUES) and name != CONTINUES]
+
+@final
+@dataclass(frozen=True)
+class _Cut:
+    """How text is cut: by a SentencePiece model, by merges, or at spaces."""
+
+    model: StoredModel | None = None
+    merges: tuple[Merge, ...] | None = None
+
+    @classmethod
+    def read(cls, path: Path | None) -> "_Cut":
+        """What a file says; without one, words are cut at spaces."""
+        if path is None:
+            return cls()
+        if path.suffix in _PIECES:
+            return cls(model=read_sentencepiece(path))
+        return cls(merges=read_codes(path))
+
+    def makes(self) -> list[str]:
+        """The symbols that text may be cut into, where that is known."""
+        if self.model is not None:
+            return text_pieces(self.model)
+        return [] if self.merges is None else made_by(self.merges)
+
+    def tokenizer(self, symbols: Sequence[str], vocabulary: Vocabulary) -> Tokenizer:
+        """The tokenizer of these symbols, which are the vocabulary's and what else is made.
+
+        Raises:
+            BadInputError: The vocabulary has parts of words, and nothing says how words are cut.
+        """
+        special = tuple(vocabulary.names[index] for index in vocabulary.special)
+        if self.model is not None:
+            return sentencepiece_over(self.model, symbols, special=special)
+        if self.merges is not None:
+            return subword_tokenizer(symbols, self.merges, special)
+        parts = [name for name in vocabulary.names if len(name) > 2 and (name.endswith(CONTINUES) or name[0] == _SPACE)]
         if parts:
             raise BadInputError(
-                f"{place}: it has parts of words ({parts[0]}), and no file of BPE codes is there: put it beside the "
-                f"model as {_CODES[0]}, or name it"
+                f"it has parts of words ({parts[0]}), and no file says how words are cut: put BPE codes or a "
+                f"SentencePiece model beside it as {_CODES[0]} or {_CODES[-1]}, or name the file"
             )
+        return word_tokenizer(symbols, special)
 
 
 @final
@@ -99,16 +143,25 @@ class Sides:
     def of(
         cls, source: Vocabulary, target: Vocabulary, codes: tuple[Path | None, Path | None], places: tuple[Path, Path]
     ) -> "Sides":
-        """Those of two vocabularies, which may be equal, with the files of merges and where they come from.
+        """Those of two vocabularies, which may be equal; of each, the file by which text is cut, and where it is from.
 
         Raises:
-            BadInputError: As ``Vocabulary.tokenize``.
+            BadInputError: A file is missing or damaged, or a vocabulary has parts of words and there is no such file.
         """
-        tokenizer, numbers = source.tokenize(codes[0], places[0])
-        if source == target and codes[0] == codes[1]:
-            return cls(TokenizerPair.of(tokenizer), numbers, numbers)
-        other, others = target.tokenize(codes[1], places[1])
-        return cls(TokenizerPair(tokenizer, other), numbers, others)
+        cuts = [_Cut.read(code) for code in dict.fromkeys(codes)]
+        try:
+            if source == target:
+                symbols, numbers = source.number(name for cut in cuts for name in cut.makes())
+                made = [cut.tokenizer(symbols, source) for cut in cuts]
+                return cls(TokenizerPair(made[0], made[-1]), numbers, numbers)
+            place = places[0]
+            symbols, numbers = source.number(cuts[0].makes())
+            tokenizer = cuts[0].tokenizer(symbols, source)
+            place = places[1]
+            symbols, others = target.number(cuts[-1].makes())
+            return cls(TokenizerPair(tokenizer, cuts[-1].tokenizer(symbols, target)), numbers, others)
+        except BadInputError as error:
+            raise BadInputError(f"{places[0] if source == target else place}: {error}") from error
 
     def sizes(self, *, shared: bool) -> dict[str, int]:
         """Our vocabularies' sizes; ``shared`` is whether source and target have one matrix of embeddings."""
@@ -117,7 +170,7 @@ class Sides:
 
 
 def find_codes(folder: Path) -> Path | None:
-    """The file of BPE codes in a model's folder, by the names that such files have; None where there is none."""
+    """The file in a model's folder that says how words are cut, by the names that such files have, if there is one."""
     found = [folder / name for name in _CODES if (folder / name).is_file()]
     if not found:
         return None
