@@ -13,8 +13,16 @@ def import_(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A folder or file of another library's model.")],
     out: Annotated[Path, typer.Option("--out", metavar="MODEL", help="A new model directory.")],
     format_: Annotated[
-        Literal["marianmt", "marian", "ctranslate2", "fairseq"] | None,
+        Literal["marianmt", "marian", "ctranslate2", "fairseq", "opennmt", "joeynmt", "torch"] | None,
         typer.Option("--from", help="Its format. [default: as the files say]"),
+    ] = None,
+    codes: Annotated[
+        Path | None,
+        typer.Option(
+            "--codes",
+            metavar="FILE",
+            help="BPE codes or a SentencePiece model, by which words are cut. [default: as in the model's folder]",
+        ),
     ] = None,
     sentences: Annotated[
         Path | None,
@@ -31,7 +39,7 @@ def import_(
     """Make a model directory of another library's model, such as OPUS-MT's, and prove that it computes the same."""
     from transduce.workflows.import_model import import_model
 
-    certificate = import_model(path, out, format_, sentences, prove=prove)
+    certificate = import_model(path, out, format_, sentences, codes, prove=prove)
     _log.info(f"{out}: a model directory")
     for line in [] if certificate is None else certificate.describe():
         _log.info(line)

@@ -6,7 +6,7 @@ from typing import Final, Literal, get_args
 from transduce.config import BadInputError
 from transduce.interop.json_files import read_json
 
-Format = Literal["marianmt", "marian", "ctranslate2", "fairseq"]
+Format = Literal["marianmt", "marian", "ctranslate2", "fairseq", "opennmt", "joeynmt", "torch"]
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 
 
@@ -19,13 +19,7 @@ def recognise(path: Path) -> Format:
     if not path.exists():
         raise BadInputError(f"{path}: no such model")
     if path.is_file():
-        if path.suffix == ".npz":
-            return "marian"
-        if path.suffix == ".pt" and any(path.parent.glob("dict.*.txt")):
-            return "fairseq"
-        raise BadInputError(
-            f"{path}: {_none()}. A checkpoint of fairseq has dict.SOURCE.txt and dict.TARGET.txt beside it"
-        )
+        return _recognise_file(path)
     if (path / "model.bin").is_file():
         return "ctranslate2"
     if (path / "config.json").is_file():
@@ -38,11 +32,26 @@ def recognise(path: Path) -> Format:
             )
         if "architecture" in config:
             raise BadInputError(f"{path}: is a model directory of ours already")
+    if (path / "config.yaml").is_file() and any(path.glob("*.ckpt")):
+        return "joeynmt"
     if any(path.glob("dict.*.txt")):
         raise BadInputError(
             f"{path}: a folder of fairseq: name the checkpoint in it, such as {path}/checkpoint_best.pt"
         )
     raise BadInputError(f"{path}: {_none()}")
+
+
+def _recognise_file(path: Path) -> Format:
+    match path.suffix:
+        case ".npz":
+            return "marian"
+        case ".toml":
+            return "torch"
+        case ".pt":
+            # OpenNMT-py's checkpoints hold their vocabularies.
+            return "fairseq" if any(path.parent.glob("dict.*.txt")) else "opennmt"
+        case _:
+            raise BadInputError(f"{path}: {_none()}")
 
 
 def _none() -> str:

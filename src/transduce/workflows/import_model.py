@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import assert_never
 
 from transduce.bundle import Bundle, save_bundle, weights_file
+from transduce.config import BadInputError
 from transduce.config.disk import whole_directory
 from transduce.config.files import check_vacant
 from transduce.data import read_lines
@@ -18,8 +19,11 @@ from transduce.interop import (
     open_marianmt,
     read_ctranslate2,
     read_fairseq,
+    read_joeynmt,
     read_marian,
     read_marianmt,
+    read_opennmt,
+    read_torch_nn,
     recognise,
 )
 
@@ -27,12 +31,20 @@ _log = logging.getLogger(__name__)
 
 
 def import_model(
-    path: Path, out: Path, format_: Format | None = None, sentences: Path | None = None, *, prove: bool = True
+    path: Path,
+    out: Path,
+    format_: Format | None = None,
+    sentences: Path | None = None,
+    codes: Path | None = None,
+    *,
+    prove: bool = True,
 ) -> Certificate | None:
     """Write a model directory with what another library's folder or file holds.
 
     Where that library is installed, ``certificate.json`` in it says that both compute the same, compared on the lines
     of ``sentences`` or on built-in ones; without ``prove`` there is none.
+
+    Words are cut by ``codes``, BPE codes or a SentencePiece model, where they are not by the model's own files.
 
     Raises:
         BadInputError: ``path`` is no such model, or a damaged one, or one that ours cannot say, which is named; or
@@ -41,7 +53,7 @@ def import_model(
     """
     check_vacant(out)
     found = recognise(path) if format_ is None else format_
-    bundle = _read(path, found)
+    bundle = _read(path, found, codes)
     lines = SENTENCES if sentences is None else [*read_lines(sentences)]
     with whole_directory(out) as folder:
         save_bundle(bundle, folder)
@@ -53,18 +65,28 @@ def import_model(
     return certificate
 
 
-def _read(path: Path, format_: Format) -> Bundle:
+def _read(path: Path, format_: Format, codes: Path | None) -> Bundle:
+    """The model; ``codes`` say how words are cut where its own files do not, or say it otherwise."""
     match format_:
         case "marianmt":
-            return read_marianmt(path)
+            if codes is not None:
+                raise BadInputError(f"--codes {codes}: a MarianMT folder cuts words by its own models: leave it out")
+            bundle = read_marianmt(path)
         case "marian":
-            return read_marian(path)
+            bundle = read_marian(path, codes=codes)
         case "ctranslate2":
-            return read_ctranslate2(path)
+            bundle = read_ctranslate2(path, codes)
         case "fairseq":
-            return read_fairseq(path)
+            bundle = read_fairseq(path, codes)
+        case "opennmt":
+            bundle = read_opennmt(path, codes)
+        case "joeynmt":
+            bundle = read_joeynmt(path, codes)
+        case "torch":
+            bundle = read_torch_nn(path, codes)
         case _:
             assert_never(format_)
+    return bundle
 
 
 def _open(path: Path, format_: Format) -> Reference | None:
@@ -75,7 +97,7 @@ def _open(path: Path, format_: Format) -> Reference | None:
                 return open_marianmt(path)
             _log.warning("transformers is not installed, so nothing proves that both compute the same: see [interop]")
             return None
-        case "marian" | "ctranslate2" | "fairseq":
+        case "marian" | "ctranslate2" | "fairseq" | "opennmt" | "joeynmt" | "torch":
             return None
         case _:
             assert_never(format_)

@@ -1,0 +1,122 @@
+"""``transduce import`` of every format but MarianMT: told from the files, read, or refused with nothing written."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.interop import (
+    test_interop_fairseq,
+    test_joeynmt,
+    test_marian_npz,
+    test_opennmt,
+    test_torch_nn,
+)
+from tests.plain_transformer import TARGETS, random_weights
+from tests.random_bundle import random_bundle
+from transduce.bundle import load_bundle
+from transduce.cli import main
+from transduce.config import BadInputError
+from transduce.interop import export_ctranslate2, recognise
+
+
+def fairseq(folder: Path) -> Path:
+    return test_interop_fairseq.write(folder, test_interop_fairseq.state_dict(random_weights()))
+
+
+def marian(folder: Path) -> Path:
+    path = test_marian_npz.write(folder, test_marian_npz.arrays(random_weights(output_bias=True)))
+    (folder / "model.npz.decoder.yml").write_text("vocabs: [source.yml, target.yml]\n")
+    return path
+
+
+def ctranslate2(folder: Path) -> Path:
+    pytest.importorskip("ctranslate2", reason="CTranslate2 is missing: pip install 'transduce[interop]'")
+
+    export_ctranslate2(random_bundle(), folder / "out")
+    return folder / "out"
+
+
+def opennmt(folder: Path) -> Path:
+    return test_opennmt.write(folder, random_weights(output_bias=True))
+
+
+def joeynmt(folder: Path) -> Path:
+    return test_joeynmt.write(folder, random_weights())
+
+
+def torch_nn(folder: Path) -> Path:
+    return test_torch_nn.write(folder, test_torch_nn.make().state_dict())
+
+
+FORMATS = {
+    "fairseq": fairseq,
+    "marian": marian,
+    "ctranslate2": ctranslate2,
+    "opennmt": opennmt,
+    "joeynmt": joeynmt,
+    "torch": torch_nn,
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_model_comes_in_by_its_files(tmp_path, name):
+    (tmp_path / "theirs").mkdir()
+    path = FORMATS[name](tmp_path / "theirs")
+    assert recognise(path) == name
+    assert main._run(["import", str(path), "--out", str(tmp_path / "ours")]) == 0
+    assert load_bundle(tmp_path / "ours").config.d_model == 20
+
+
+class Hostile:
+    def __init__(self, path):
+        self.call = os.system, (f"touch {path}",)
+
+    def __reduce__(self):
+        return self.call
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("fairseq", "checkpoint_best.pt"),
+        ("opennmt", "model.pt"),
+        ("joeynmt", "700.ckpt"),
+        ("torch", "model.pt"),
+    ],
+)
+def test_a_pickle_that_would_run_code_writes_nothing(tmp_path, capsys, name, file):
+    (tmp_path / "theirs").mkdir()
+    path = FORMATS[name](tmp_path / "theirs")
+    torch.save({"model": Hostile(tmp_path / "run")}, tmp_path / "theirs" / file)
+    assert main._run(["import", str(path), "--out", str(tmp_path / "ours")]) == 2
+    error = capsys.readouterr().err
+    assert f": asks for {os.name}.system" in error
+    assert len(error.strip().splitlines()) == 1
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["theirs"]
+
+
+def test_words_are_cut_by_the_file_that_is_named(tmp_path):
+    (tmp_path / "theirs").mkdir()
+    symbols = ["<unk>", "<blank>", "<s>", "</s>", "lo@@", "w"]
+    symbols += [f"w{number}" for number in range(len(symbols), TARGETS)]
+    weights = random_weights(sources=TARGETS, output_bias=True, shared=True, tied=True)
+    path = test_opennmt.write(tmp_path / "theirs", weights, vocab={"src": symbols, "tgt": symbols})
+    (tmp_path / "merges").write_text("#version: 0.2\nl o\n")
+    line = ["import", str(path), "--out", str(tmp_path / "ours"), "--from", "opennmt"]
+    assert main._run(line) == 2
+    assert main._run([*line, "--codes", str(tmp_path / "merges")]) == 0
+    tokenizer = load_bundle(tmp_path / "ours").tokenizers.source
+    assert tokenizer.tokens(tokenizer.encode(["low"])[0]) == ["lo", "w</w>"]
+
+
+def test_what_is_no_model(tmp_path):
+    (tmp_path / "model.bin.txt").write_text("none")
+    for path, message in (
+        (tmp_path, r"no model of a format.*\(marianmt, marian, ctranslate2, fairseq, opennmt, joeynmt, torch\)"),
+        (tmp_path / "model.bin.txt", "no model of a format"),
+        (tmp_path / "missing.pt", "no such model"),
+    ):
+        with pytest.raises(BadInputError, match=message):
+            recognise(path)
