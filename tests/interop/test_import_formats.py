@@ -1,7 +1,6 @@
 """``transduce import`` of every format but MarianMT: told from the files, read, or refused with nothing written."""
 
 import os
-from pathlib import Path
 
 import pytest
 import torch
@@ -21,32 +20,32 @@ from transduce.config import BadInputError
 from transduce.interop import export_ctranslate2, recognise
 
 
-def fairseq(folder: Path) -> Path:
+def fairseq(folder):
     return test_interop_fairseq.write(folder, test_interop_fairseq.state_dict(random_weights()))
 
 
-def marian(folder: Path) -> Path:
+def marian(folder):
     path = test_marian_npz.write(folder, test_marian_npz.arrays(random_weights(output_bias=True)))
     (folder / "model.npz.decoder.yml").write_text("vocabs: [source.yml, target.yml]\n")
     return path
 
 
-def ctranslate2(folder: Path) -> Path:
+def ctranslate2(folder):
     pytest.importorskip("ctranslate2", reason="CTranslate2 is missing: pip install 'transduce[interop]'")
 
     export_ctranslate2(random_bundle(), folder / "out")
     return folder / "out"
 
 
-def opennmt(folder: Path) -> Path:
+def opennmt(folder):
     return test_opennmt.write(folder, random_weights(output_bias=True))
 
 
-def joeynmt(folder: Path) -> Path:
+def joeynmt(folder):
     return test_joeynmt.write(folder, random_weights())
 
 
-def torch_nn(folder: Path) -> Path:
+def torch_nn(folder):
     return test_torch_nn.write(folder, test_torch_nn.make().state_dict())
 
 
