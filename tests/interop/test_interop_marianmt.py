@@ -10,7 +10,7 @@ import torch
 
 import transduce
 from tests.interop.marianmt import CODE, put_back, train, vocabulary, write
-from tests.two_spm import sentences
+from tests.two_spm import SIDES, sentences
 from transduce.bundle import load_bundle
 from transduce.cli import main
 from transduce.config import BadInputError, GenerationConfig
@@ -359,3 +359,26 @@ class TestDamage:
         torch.save(state, copied / "pytorch_model.bin")
         (copied / "model.safetensors").unlink()
         assert "no finite numbers" in complaint(copied)
+
+
+def test_what_came_in_is_fine_tuned_with_its_own_vocabulary(spm_folder, tmp_path, capsys):
+    """Imported, trained on, and out again: two tokenizers of one vocabulary and one matrix all the way."""
+    write(tmp_path / "opus", spm_folder)
+    assert main._run(["import", str(tmp_path / "opus"), "--out", str(tmp_path / "in"), "--no-prove"]) == 0
+    for side in SIDES:
+        (tmp_path / f"text.{side}").write_text("\n".join(sentences(side, 13, seed=2)) + "\n", encoding="utf-8")
+    corpus = '{ source = "text.source", target = "text.target" }'
+    steps = "batch_tokens = 200\nmax_steps = 3\nwarmup_steps = 1\nlearning_rate = 1e-4\nvalidate_every = 3\n"
+    (tmp_path / "domain.toml").write_text(f"[data]\ntrain = {corpus}\ndev = {corpus}\n[train]\n{steps}")
+    root = tmp_path / "domain"
+    line = ["train", str(tmp_path / "domain.toml"), "--init", str(tmp_path / "in"), "--out", str(root)]
+    assert main._run([*line, "--set=generation.max_length=9"]) == 0
+    assert "its weights and its vocabulary\n" in capsys.readouterr().err
+    old, new = load_bundle(tmp_path / "in"), load_bundle(root)
+    assert new.config == old.config
+    assert new.tokenizers.shared
+    assert new.tokenizers.source.to_json() != new.tokenizers.target.to_json()
+    losses = [json.loads(each) for each in (root / "metrics.jsonl").read_text().splitlines()]
+    dev = [each["loss"] for each in losses if each["split"] == "dev"]
+    assert dev[-1] < dev[0]
+    assert main._run(["export", str(root), "--to", "marianmt", "--out", str(tmp_path / "out"), "--no-prove"]) == 0

@@ -39,7 +39,7 @@ _SAYABLE: Final[dict[str, tuple[tuple[Any, ...], str]]] = {
     "feed_forward_bias": ((True,), "maps without bias"),
     "source_end": ((True,), "sources without an end symbol"),
 }
-_ACTIVATIONS: Final[dict[Activation, str]] = {
+ACTIVATIONS: Final[dict[Activation, str]] = {
     "relu": "relu",
     "gelu": "gelu",
     "gelu_tanh": "gelu_new",
@@ -47,7 +47,7 @@ _ACTIVATIONS: Final[dict[Activation, str]] = {
 }
 # It keeps a table of positions, of so many rows where ours has no end.
 _POSITIONS: Final = 1024
-_LONGEST: Final = 512  # of an output, where ours follows the input's length
+LONGEST: Final = 512  # of an output, where ours follows the input's length
 
 
 def export_marianmt(bundle: Bundle, path: Path) -> None:
@@ -66,9 +66,9 @@ def export_marianmt(bundle: Bundle, path: Path) -> None:
     check_vacant(path)
     path.mkdir(parents=True, exist_ok=True)
     save_tensors(dict(_weights(model)), path / WEIGHTS[0])
-    _write(path / CONFIG, _configuration(bundle, model.config))
-    _write(path / GENERATION, _generation(bundle.generation))
-    _write_tokenizers(bundle.tokenizers, path)
+    write_json(path / CONFIG, _configuration(bundle, model.config))
+    write_json(path / GENERATION, generation_settings(bundle.generation))
+    write_tokenizers(bundle.tokenizers, path)
 
 
 def _check(config: TransformerConfig) -> None:
@@ -141,7 +141,7 @@ def _configuration(bundle: Bundle, config: TransformerConfig) -> dict[str, Any]:
         "decoder_ffn_dim": config.d_ff,
         "encoder_attention_heads": config.heads,
         "decoder_attention_heads": config.heads,
-        "activation_function": _ACTIVATIONS[config.activation],
+        "activation_function": ACTIVATIONS[config.activation],
         "scale_embedding": config.scale_embedding,
         "max_position_embeddings": _POSITIONS,
         "dropout": config.dropout,
@@ -155,13 +155,16 @@ def _configuration(bundle: Bundle, config: TransformerConfig) -> dict[str, Any]:
     }
 
 
-def _generation(ours: GenerationConfig) -> dict[str, Any]:
-    """Our search as it says it; GNMT's penalty it has not, and the nearest is that of the same alpha."""
+def generation_settings(ours: GenerationConfig, longest: int = LONGEST) -> dict[str, Any]:
+    """Our search as ``generation_config.json`` says it, of at most ``longest`` symbols where ours has no such limit.
+
+    GNMT's penalty it has not, and the nearest is that of the same alpha.
+    """
     if ours.length_penalty_kind == "gnmt" and ours.length_penalty:
         _log.warning("length_penalty_kind = 'gnmt': the folder says 'marian', which transformers' search has")
     said: dict[str, Any] = {
         "num_beams": ours.beam_size,
-        "max_length": _LONGEST if ours.max_length is None else ours.max_length + 2,
+        "max_length": longest if ours.max_length is None else ours.max_length + 2,
         "min_length": ours.min_length + 1 if ours.min_length else 0,
         "length_penalty": 0.0 if ours.length_penalty_kind == "none" else ours.length_penalty,
         "early_stopping": True if ours.stopping == "full_beam" else "never",
@@ -178,24 +181,27 @@ def _generation(ours: GenerationConfig) -> dict[str, Any]:
     return said
 
 
-def _write_tokenizers(tokenizers: TokenizerPair, path: Path) -> None:
+def write_tokenizers(tokenizers: TokenizerPair, path: Path) -> None:
     """Ours, and the source's once more as ``AutoTokenizer`` reads it: with the end symbol behind each text."""
     tokenizers.save(path)
     stored = json.loads(tokenizers.source.to_json())
     end, text = {"SpecialToken": {"id": END, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}
-    stored["post_processor"] = {
+    before = stored["post_processor"]
+    ending = {
         "type": "TemplateProcessing",
         "single": [text, end],
         "pair": [text, {"Sequence": {"id": "B", "type_id": 0}}, end],
         "special_tokens": {END: {"id": END, "ids": [tokenizers.special.end], "tokens": [END]}},
     }
-    _write(path / "tokenizer.json", stored)
+    stored["post_processor"] = ending if before is None else {"type": "Sequence", "processors": [before, ending]}
+    write_json(path / "tokenizer.json", stored)
     names = {"pad_token": PAD, "bos_token": BEGIN, "eos_token": END, "unk_token": UNKNOWN}
-    _write(
+    write_json(
         path / "tokenizer_config.json",
         {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **names},
     )
 
 
-def _write(path: Path, content: Mapping[str, Any]) -> None:
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a file of settings."""
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

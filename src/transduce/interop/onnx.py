@@ -1,6 +1,5 @@
 """A folder of ONNX models in the layout of Hugging Face's ``optimum`` and of ``transformers.js``."""
 
-import json
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,10 +8,18 @@ import torch
 from transduce.bundle import Bundle
 from transduce.config import BadInputError, SpecialIds
 from transduce.config.disk import flush_folder
+from transduce.interop.marianmt import CONFIG
+from transduce.interop.marianmt_export import (
+    ACTIVATIONS,
+    LONGEST,
+    generation_settings,
+    write_json,
+    write_tokenizers,
+)
+from transduce.interop.marianmt_generation import GENERATION
 from transduce.interop.onnx_graph import Graph, Shape, Value, library
 from transduce.interop.onnx_transformer import POSITIONS, Cache, KeyValues, decode, encode, width
 from transduce.models import Transformer
-from transduce.text.tokenizer import BEGIN, END, PAD, UNKNOWN, Tokenizer
 
 ENCODER: Final = "encoder_model.onnx"
 DECODER: Final = "decoder_model.onnx"
@@ -28,7 +35,6 @@ _SAYABLE: Final[dict[str, tuple[tuple[Any, ...], str]]] = {
     "decoder_self_attention": (("multi_head",), "average attention"),
     "source_end": ((True,), "sources without an end symbol"),
 }
-_ACTIVATIONS: Final = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "silu": "swish"}
 
 
 def export_onnx(bundle: Bundle, folder: Path) -> None:
@@ -51,9 +57,10 @@ def export_onnx(bundle: Bundle, folder: Path) -> None:
     with torch.no_grad():
         for name, graph in _files(model):
             library().save_model(graph.model(name.removesuffix(".onnx")), str(folder / name))
-    _write(folder / "config.json", _config(model, bundle.tokenizers.special))
-    _write(folder / "generation_config.json", _generation(bundle, model))
-    _write_tokenizers(bundle, folder)
+    write_json(folder / CONFIG, _config(model, bundle.tokenizers.special))
+    longest = min(LONGEST, model.config.longest or POSITIONS)
+    write_json(folder / GENERATION, generation_settings(bundle.generation, longest))
+    write_tokenizers(bundle.tokenizers, folder)
     flush_folder(folder)
 
 
@@ -172,26 +179,13 @@ def _config(model: Transformer, special: SpecialIds) -> dict[str, object]:
         **{f"{stack}_layers": getattr(config, f"{stack}_layers") for stack in ("encoder", "decoder")},
         **{f"{stack}_attention_heads": config.heads for stack in ("encoder", "decoder")},
         **{f"{stack}_ffn_dim": config.d_ff for stack in ("encoder", "decoder")},
-        "activation_function": _ACTIVATIONS[config.activation],
+        "activation_function": ACTIVATIONS[config.activation],
         "vocab_size": config.source_vocab_size or config.vocab_size,
         "decoder_vocab_size": config.vocab_size,
         "share_encoder_decoder_embeddings": config.source_vocab_size is None,
         "max_position_embeddings": config.longest or POSITIONS,
         "scale_embedding": model.embedding.scale != 1,
         "use_cache": True,
-        **_special_ids(special),
-    }
-
-
-def _generation(bundle: Bundle, model: Transformer) -> dict[str, object]:
-    """How to search: theirs divides by |y|^alpha, which is our ``marian``; GNMT's penalty they have not."""
-    ours, special = bundle.generation, bundle.tokenizers.special
-    return {
-        "num_beams": ours.beam_size,
-        "early_stopping": True if ours.stopping == "full_beam" else "never",
-        "length_penalty": ours.length_penalty if ours.length_penalty_kind == "marian" else 0.0,
-        "max_length": min(512, model.config.longest or POSITIONS),
-        "bad_words_ids": [[special.pad], [special.begin], [special.unknown]],  # what our search never writes
         **_special_ids(special),
     }
 
@@ -203,39 +197,3 @@ def _special_ids(special: SpecialIds) -> dict[str, int]:
         "eos_token_id": special.end,
         "decoder_start_token_id": special.begin,
     }
-
-
-def _write_tokenizers(bundle: Bundle, folder: Path) -> None:
-    """``tokenizer.json``, which ends a source with the end symbol; or a file for each side where they differ."""
-    tokenizers = bundle.tokenizers
-    if tokenizers.source is tokenizers.target:
-        _write(folder / "tokenizer.json", _ending(tokenizers.source))
-    else:
-        _write(folder / "tokenizer.source.json", _ending(tokenizers.source))
-        _write(folder / "tokenizer.target.json", json.loads(tokenizers.target.to_json()))
-    names = {"pad_token": PAD, "bos_token": BEGIN, "eos_token": END, "unk_token": UNKNOWN}
-    longest = bundle.config.longest or POSITIONS
-    kind = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": longest}
-    _write(folder / "tokenizer_config.json", {**kind, **names, "clean_up_tokenization_spaces": False})
-    _write(folder / "special_tokens_map.json", names)
-
-
-def _ending(tokenizer: Tokenizer) -> dict[str, object]:
-    """A tokenizer's file by which the end symbol is written behind a text."""
-    values: dict[str, Any] = json.loads(tokenizer.to_json())
-    text = [{"Sequence": {"id": "A", "type_id": 0}}]
-    other = [{"Sequence": {"id": "B", "type_id": 0}}]
-    end = {"SpecialToken": {"id": END, "type_id": 0}}
-    template = {
-        "type": "TemplateProcessing",
-        "single": [*text, end],
-        "pair": [*text, *other, end],
-        "special_tokens": {END: {"id": END, "ids": [tokenizer.special.end], "tokens": [END]}},
-    }
-    before = values["post_processor"]
-    values["post_processor"] = template if before is None else {"type": "Sequence", "processors": [before, template]}
-    return values
-
-
-def _write(path: Path, values: object) -> None:
-    path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
