@@ -6,8 +6,8 @@
 FOLDER is a MarianMT folder of ``transformers``. It is imported; logits are compared by the certificate's rule, and the
 first lines of SOURCE translated by ``generate``, by ours, and by CTranslate2 in int8, with the same beam and penalty.
 ``generate`` stops as "never" asks it to and has no length penalty, so that both search alike; the lines that differ are
-shown. ``--make`` writes a folder of OPUS-MT's size (6+6 layers of 512/2048, swish, vocabularies of 32,000 joined) with
-random weights, and SentencePiece models learned from SOURCE and TARGET. Writes opus_mt.md of benchmarks/results.
+shown. ``--make`` writes a folder of OPUS-MT's size (6+6 layers of 512/2048, swish, 58,101 symbols) with random weights,
+and SentencePiece models learned from SOURCE and TARGET. Writes opus_mt.md of benchmarks/results.
 """
 
 import argparse
@@ -34,6 +34,7 @@ from transduce.workflows.import_model import import_model
 RESULT: Final = Path(__file__).parent / "results" / "opus_mt.md"
 BATCH: Final = 32
 PIECES: Final = 32_000
+SYMBOLS: Final = 58_101
 SIZES: Final[dict[str, Any]] = {
     **dict.fromkeys(("encoder_layers", "decoder_layers"), 6),
     **dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim"), 2048),
@@ -71,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(text)
 
 
-def make(folder: Path, texts: tuple[Path, Path], pieces: int = PIECES) -> None:
+def make(folder: Path, texts: tuple[Path, Path], pieces: int = PIECES, symbols: int = SYMBOLS) -> None:
     """A folder of OPUS-MT's size."""
     transformers, spm = import_module("transformers"), import_module("sentencepiece")
     folder.mkdir(parents=True)
@@ -89,6 +90,8 @@ def make(folder: Path, texts: tuple[Path, Path], pieces: int = PIECES) -> None:
         (folder / f"{side}.vocab").unlink()
         model = spm.SentencePieceProcessor(str(folder / f"{side}.spm"))
         names |= dict.fromkeys(model.id_to_piece(i) for i in range(len(model)) if not model.is_control(i))
+    # Few texts are large enough for as many pieces as OPUS-MT has: the others are of no text.
+    names |= {f"▁filler {number}": None for number in range(max(0, symbols - 1 - len(names)))}
     vocabulary = {name: index for index, name in enumerate([*names, "<pad>"])}
     pad = len(vocabulary) - 1
     (folder / "vocab.json").write_text(json.dumps(vocabulary), encoding="utf-8")

@@ -36,7 +36,8 @@ def test_a_folder_of_its_kind_can_be_made(tmp_path, monkeypatch):
         "scale_embedding": True,
     }
     monkeypatch.setattr(opus_mt, "SIZES", opus_mt.SIZES | small)
-    opus_mt.make(tmp_path / "made", (tmp_path / "source", tmp_path / "target"), 90)
+    opus_mt.make(tmp_path / "made", (tmp_path / "source", tmp_path / "target"), 90, 1009)
     assert {"source.spm", "target.spm", "vocab.json", "model.safetensors"} <= {
         each.name for each in (tmp_path / "made").iterdir()
     }
+    assert opus_mt.json.loads((tmp_path / "made" / "vocab.json").read_text())["<pad>"] == 1008
