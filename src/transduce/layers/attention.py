@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from transduce.config import TransformerConfig
+from transduce.config.model import Compatibility
 from transduce.kernels import (
     Heads,
     Mask,
@@ -39,7 +40,7 @@ class MultiHeadAttention(nn.Module):
     def __init__(self, config: TransformerConfig, number: int = 0, *, relative: bool = False) -> None:
         super().__init__()
         self.heads = Heads(config.heads, config.d_k, config.d_v)
-        self.dropout, self.scale = Dropout(config.attention_dropout, number), attention_scale(config)
+        self.dropout, self.compatibility = Dropout(config.attention_dropout, number), config.compatibility
         inputs, bias, initializer = config.d_model, config.attention_bias, config.initializer
         queries, keys, values = self.heads.widths
         self.query = make_linear(inputs, queries, bias=bias, initializer=initializer)
@@ -92,15 +93,16 @@ class MultiHeadAttention(nn.Module):
     def scoring(self) -> Scoring:
         """How queries and keys are compared."""
         relative = None if self.relative is None else self.relative.vectors()
-        return Scoring(scale=self.scale, bilinear=self.bilinear, additive=self.additive, relative=relative)
+        scale = attention_scale(self.compatibility, self.heads.d_k)
+        return Scoring(scale=scale, bilinear=self.bilinear, additive=self.additive, relative=relative)
 
     def _split(self, x: Float[Tensor, "batch length heads_width"]) -> Float[Tensor, "batch heads length width"]:
         return x.view(*x.shape[:-1], self.heads.number, -1).transpose(1, 2)
 
 
-def attention_scale(config: TransformerConfig) -> float:
+def attention_scale(compatibility: Compatibility, d_k: int) -> float:
     """What products of queries and keys are multiplied by: 1 / sqrt(d_k) (section 3.2.1), or 1."""
-    return 1 / math.sqrt(config.d_k) if config.compatibility == "scaled_dot_product" else 1.0
+    return 1 / math.sqrt(d_k) if compatibility == "scaled_dot_product" else 1.0
 
 
 def _project(x: Float[Tensor, "tokens model"], *layers: nn.Module) -> Float[Tensor, "tokens widths"]:

@@ -69,7 +69,7 @@ def _stack(
         d_v=config.d_v,
         d_ff=config.d_ff,
         epsilon=config.norm_epsilon,
-        scale=attention_scale(config),
+        scale=attention_scale(config.compatibility, config.d_k),
         pre=config.norm == "pre",
         activation=config.activation,
         gated=config.feed_forward == "gated",
