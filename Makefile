@@ -12,7 +12,7 @@ install: $(VENV)/.installed
 # The stamp makes every other target cheap once the environment stands.
 $(VENV)/.installed: pyproject.toml constraints.txt setup.py $(wildcard src/transduce/kernels/*.cpp src/transduce/kernels/*.h)
 	$(PYTHON) -m venv $(VENV)
-	TRANSDUCE_KERNELS=$(KERNELS) $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,dev]'
+	TRANSDUCE_KERNELS=$(KERNELS) $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[demo,dev]'
 	touch $@
 
 demo: install
