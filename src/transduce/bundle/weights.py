@@ -39,7 +39,7 @@ def load_weights(model: torch.nn.Module, path: Path, part: Callable[[Tensor, Ten
     with path.open("rb") as file:
         entries = _read_header(file)
         for name, place in wanted.items():
-            tensor = _read_tensor(file, entries[name], place if part is None else None)
+            tensor = _read_tensor(file, entries[name], place if part is None else None, path)
             if not bool(tensor.to(place.dtype).isfinite().all()):
                 raise BadInputError(f"{path}: {name} has entries that are no finite numbers: the file is damaged")
             if tensor is not place:
@@ -106,15 +106,17 @@ def _read_header(file: BufferedReader) -> dict[str, _Entry]:
     }
 
 
-def _read_tensor(file: BufferedReader, entry: _Entry, place: Tensor | None) -> Tensor:
+def _read_tensor(file: BufferedReader, entry: _Entry, place: Tensor | None, path: Path) -> Tensor:
     """One tensor's numbers, in ``place`` where that can take them as they are.
 
     The library would map the file: all that was read of it counts as memory of the process.
     """
     fits = place is not None and place.device.type == "cpu" and place.dtype == entry.dtype and place.is_contiguous()
     numbers = place if place is not None and fits else torch.empty(entry.shape, dtype=entry.dtype)
+    content = numbers.detach().view(-1).view(torch.uint8).numpy().data
     file.seek(entry.place)
-    file.readinto(numbers.detach().view(-1).view(torch.uint8).numpy().data)
+    if file.readinto(content) < content.nbytes:
+        raise BadInputError(f"{path}: became shorter while it was read: somebody writes to it, wait and read it again")
     return numbers
 
 
