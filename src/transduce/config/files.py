@@ -52,3 +52,21 @@ def check_place(path: Path) -> None:
         raise BadInputError(f"{path}: a link that leads nowhere: put the file itself there") from error
     if not target.is_relative_to(folder):
         raise BadInputError(f"{path}: a link out of its folder, to {target}: put the file itself there")
+
+
+def read_text(path: Path, most: int, what: str = "file") -> str:
+    """The text of a stranger's file of at most so many bytes, which lies in its folder; ``what`` it is, for people.
+
+    Raises:
+        BadInputError: It is missing, a link out of its folder, too large, cannot be read, or is no text.
+    """
+    check_place(path)
+    check_size(path, most)
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise BadInputError(f"{path}: no such {what}") from error
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise BadInputError(f"{path}: no text in UTF-8: {error}") from error

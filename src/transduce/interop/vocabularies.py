@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, final
 
 from transduce.config import BadInputError
-from transduce.config.files import check_place, check_size
+from transduce.config.files import check_place, read_text
 from transduce.interop.renumbering import Renumbering
 from transduce.text import (
     StoredModel,
@@ -184,16 +184,7 @@ def read_lines(path: Path) -> list[str]:
     Raises:
         BadInputError: It is missing, too large, a link out of its folder, or no text.
     """
-    check_place(path)
-    check_size(path, _MOST_BYTES)
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except FileNotFoundError as error:
-        raise BadInputError(f"{path}: no such file of a vocabulary") from error
-    except OSError as error:
-        raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise BadInputError(f"{path}: no text in UTF-8: {error}") from error
+    lines = read_text(path, _MOST_BYTES, "file of a vocabulary").split("\n")
     return lines[:-1] if lines[-1] == "" else lines
 
 

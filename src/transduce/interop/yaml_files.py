@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from transduce.config import BadInputError, TransduceError
-from transduce.config.files import check_place, check_size
+from transduce.config.files import read_text
 
 _MOST_BYTES: Final = 2**20
 
@@ -16,15 +16,7 @@ def read_yaml_file(path: Path) -> dict[str, Any]:
         BadInputError: It is missing, a link out of its folder, too large, or no such file.
         TransduceError: PyYAML is not installed.
     """
-    check_place(path)
-    check_size(path, _MOST_BYTES)
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError as error:
-        raise BadInputError(f"{path}: no such file of the model") from error
-    except OSError as error:
-        raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error
-    return read_yaml(text, str(path))
+    return read_yaml(read_text(path, _MOST_BYTES, "file of the model"), str(path))
 
 
 def read_yaml(text: str, place: str) -> dict[str, Any]:

@@ -59,6 +59,10 @@ def import_model(
         save_bundle(bundle, folder)
         reference = _open(path, found) if prove else None
         if reference is None:
+            if prove:
+                _log.warning(
+                    f"nothing here proves that both compute the same, and there is no certificate: {_why(found)}"
+                )
             return None
         certificate = certify(bundle, reference, lines, weights=[weights_file(folder)])
         certificate.write(folder)
@@ -93,11 +97,15 @@ def _open(path: Path, format_: Format) -> Reference | None:
     """The model in its own library, where that can be had."""
     match format_:
         case "marianmt":
-            if find_spec("transformers") is not None:
-                return open_marianmt(path)
-            _log.warning("transformers is not installed, so nothing proves that both compute the same: see [interop]")
-            return None
+            return None if find_spec("transformers") is None else open_marianmt(path)
         case "marian" | "ctranslate2" | "fairseq" | "opennmt" | "joeynmt" | "torch":
             return None
         case _:
             assert_never(format_)
+
+
+def _why(format_: Format) -> str:
+    """Why a model is not compared with its own library."""
+    if format_ == "marianmt":
+        return "transformers is not installed, pip install 'transduce[interop]'"
+    return f"models of format {format_} are not run by their own library here; translate some lines that you know"
