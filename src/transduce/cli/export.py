@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from transduce.cli.options import ModelPath
+from transduce.cli.options import ComparedSentences, ModelPath
 
 _log = logging.getLogger(__name__)
 _CARD: Final = "The card of --to safetensors"
@@ -19,14 +19,7 @@ def export(
         typer.Option("--to", help="What will run it; safetensors: this program elsewhere, with a model card."),
     ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new directory.")],
-    sentences: Annotated[
-        Path | None,
-        typer.Option(
-            "--sentences",
-            metavar="FILE",
-            help="Lines to compare both on, which certificate.json tells of. [default: built-in ones]",
-        ),
-    ] = None,
+    sentences: ComparedSentences = None,
     licence: Annotated[
         str | None,
         typer.Option(

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from transduce.cli.options import ComparedSentences
+
 _log = logging.getLogger(__name__)
 
 
@@ -24,14 +26,7 @@ def import_(
             help="BPE codes or a SentencePiece model, by which words are cut. [default: as in the model's folder]",
         ),
     ] = None,
-    sentences: Annotated[
-        Path | None,
-        typer.Option(
-            "--sentences",
-            metavar="FILE",
-            help="Lines to compare both on, which certificate.json tells of. [default: built-in ones]",
-        ),
-    ] = None,
+    sentences: ComparedSentences = None,
     prove: Annotated[
         bool, typer.Option("--prove/--no-prove", help="Whether to compare the model with its own library.")
     ] = True,

@@ -26,6 +26,14 @@ Settings = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the run file; may be given several times."),
 ]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A model or run directory.")]
+ComparedSentences = Annotated[
+    Path | None,
+    typer.Option(
+        "--sentences",
+        metavar="FILE",
+        help="Lines to compare both on, which certificate.json tells of. [default: built-in ones]",
+    ),
+]
 BeamSize = Annotated[
     int | None,
     typer.Option(metavar="N", help="Hypotheses kept open by beam search; 1 is greedy search.", rich_help_panel=SEARCH),
