@@ -148,6 +148,12 @@ def test_an_old_one(tmp_path):
     check(write(tmp_path, state), plain_logits(Plain(), weights, FAIRSEQ_POSITIONS, SOURCE, TARGET))
 
 
+def test_learned_positions_that_are_missing_are_named(tmp_path):
+    path = write(tmp_path, state_dict(random_weights()), encoder_learned_pos=True, decoder_learned_pos=True)
+    with pytest.raises(BadInputError, match=r"decoder\.embed_positions\.weight"):
+        read_fairseq(path)
+
+
 def test_learned_positions_begin_behind_those_of_padding(tmp_path):
     weights, table = random_weights(), 0.3 * torch.randn(2 + 11, D_MODEL, generator=torch.Generator().manual_seed(2))
     state = state_dict(weights) | {f"{side}.embed_positions.weight": table for side in ("encoder", "decoder")}

@@ -205,15 +205,18 @@ def _settings(weights: Mapping[str, Tensor], options: Mapping[str, Any], path: P
         "embedding_norm": "decoder.layernorm_embedding.weight" in weights,
         "label_smoothing": options.get("label_smoothing", 0.0),
         **{name: rate if isinstance(rate, float) else 0.0 for name, rate in rates.items()},
-        **_positions(weights, options, learned=learned),
+        **_positions(weights, options, path, learned=learned),
     }
 
 
-def _positions(weights: Mapping[str, Tensor], options: Mapping[str, Any], *, learned: bool) -> dict[str, Any]:
+def _positions(
+    weights: Mapping[str, Tensor], options: Mapping[str, Any], path: Path, *, learned: bool
+) -> dict[str, Any]:
     if options.get("no_token_positional_embeddings"):
         return {"positions": "none"}
     if learned:
-        return {"positions": "learned", "max_positions": len(weights["decoder.embed_positions.weight"])}
+        longest, _ = shape_of(weights, "decoder.embed_positions.weight", path)
+        return {"positions": "learned", "max_positions": longest}
     return {
         "positions": "sinusoidal",
         "sinusoid_layout": "concatenated",
