@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # The kernels of this processor; all: those of every kind of processor, as a wheel has them.
 KERNELS ?= own
+# Libraries are compiled to bytecode as they are first imported (--no-compile below), which this variable would forbid for good.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: install demo test check bench
 
