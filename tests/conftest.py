@@ -23,6 +23,14 @@ settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
 
 
+# Files of minutes: begun last, one process would run them while the other has nothing left.
+LONGEST = ("test_recipes.py", "test_serving_lifecycle.py", "test_workflows_flops.py", "test_other_architectures.py")
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+
+
 def pytest_collection_finish():
     """What is there now stays to the end: the garbage collector, which every training calls, need not look at it."""
     gc.collect()

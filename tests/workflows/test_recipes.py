@@ -33,7 +33,8 @@ def _shortened(config: RunConfig) -> RunConfig:
             "test": config.data.test and config.data.test.model_copy(update=some),
         }
     )
-    steps = {"max_steps": 2, "validate_every": 2, "checkpoint_every": 1, "precision": "float32", "max_minutes": None}
+    steps = {"max_steps": 2, "validate_every": 2, "checkpoint_every": 2, "precision": "float32", "max_minutes": None}
+    steps["batch_tokens"] = min(config.train.batch_tokens, 512)
     # What has learned nothing finds no end.
     brief = config.generation.model_copy(update={"max_extra_length": 2})
     if config.train.objective != "likelihood":
