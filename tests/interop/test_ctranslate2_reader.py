@@ -132,6 +132,12 @@ def test_other_symbols_in_another_order(ct2, tmp_path):
         ({"add_source_bos": True}, "sources with a begin symbol"),
         ({"multi_query_attention": True}, "one key for several heads"),
         ({"decoder_start_token": "w9"}, "its tokenizer files are not of this model"),
+        ({"decoder_start_token": 3}, r"config\.json: decoder_start_token = 3: text belongs here"),
+        ({"add_source_bos": "yes"}, r"config\.json: add_source_bos = 'yes': true or false belongs here"),
+        ({"add_source_eos": [1]}, r"add_source_eos = \[1\]: true or false belongs here"),
+        ({"layer_norm_epsilon": "1e-6"}, "layer_norm_epsilon = '1e-6': a number from 0 belongs here"),
+        ({"layer_norm_epsilon": -1}, "layer_norm_epsilon = -1: a number from 0 belongs here"),
+        ({"layer_norm_epsilon": 10**20}, "layer_norm_epsilon = 100000000000000000000: a number from 0 belongs here"),
     ],
 )
 def test_settings_that_ours_has_not(ct2, tmp_path, config, message):
@@ -152,8 +158,16 @@ def test_models_that_ours_has_not(ct2, tmp_path):
     def heads(spec):
         spec.encoder.num_heads = np.int16(4)
 
+    def none(spec):
+        spec.encoder.num_heads = spec.decoder.num_heads = np.int16(-4)
+
     for number, (change, message) in enumerate(
-        ((gelu, "activation 4"), (alibi, "decoder/alibi = 1"), (heads, "num_heads is another one"))
+        (
+            (gelu, "decoder/activation = 4: GELUSigmoid"),
+            (alibi, "decoder/alibi = 1"),
+            (heads, "encoder/num_heads = 4, decoder/num_heads = 5: ours has one for both"),
+            (none, "encoder/num_heads = -4: a whole number from 1"),
+        )
     ):
         folder = save(tmp_path / str(number), random_bundle(), change=change)
         with pytest.raises(BadInputError, match=message):

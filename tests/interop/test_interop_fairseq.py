@@ -1,7 +1,11 @@
 """fairseq's models compute here what plain functions make of their weights; its port is in ``tests/oracle``."""
 
 import argparse
+import collections
 import re
+import sys
+import types
+import typing
 
 import pytest
 import torch
@@ -174,14 +178,108 @@ def test_no_positions(tmp_path):
     check(path, plain_logits(Plain(), weights, torch.zeros(9, D_MODEL), SOURCE, TARGET))
 
 
-def test_options_as_its_newer_versions_keep_them(tmp_path):
+MODEL = {name: each for name, each in OPTIONS.items() if not name.endswith("_lang") and name not in ("arch", "task")}
+NEWER: dict[str, dict[str, typing.Any]] = {
+    "common": {"seed": 1, "log_format": None},
+    "model": MODEL | {"_name": "transformer_wmt_en_de", "decoder_input_dim": "${model.decoder_embed_dim}"},
+    "task": {"_name": "translation", "source_lang": "de", "target_lang": "en", "left_pad": [True, False]},
+    "criterion": {"_name": "label_smoothed_cross_entropy", "label_smoothing": 0.2},
+}
+
+
+class Configuration:
+    """Classes of omegaconf's names, which hold what they hold under its names."""
+
+    def __init__(self, monkeypatch):
+        self.kinds = {}
+        for module, names in (
+            ("base", ("Metadata", "ContainerMetadata")),
+            ("dictconfig", ("DictConfig",)),
+            ("listconfig", ("ListConfig",)),
+            ("nodes", ("AnyNode", "FloatNode")),
+        ):
+            made = types.ModuleType(f"omegaconf.{module}")
+            for name in names:
+                self.kinds[name] = type(name, (), {"__module__": made.__name__})
+                setattr(made, name, self.kinds[name])
+            monkeypatch.setitem(sys.modules, made.__name__, made)
+        monkeypatch.setitem(sys.modules, "omegaconf", types.ModuleType("omegaconf"))
+
+    def make(self, value, parent=None):
+        about = self.kinds["ContainerMetadata"]()
+        about.__dict__ |= {"ref_type": typing.Any, "object_type": dict, "key_type": int, "text": str}
+        about._resolver_cache = collections.defaultdict(dict, {"env": {"a": 1}})
+        name = {dict: "DictConfig", list: "ListConfig", float: "FloatNode"}.get(type(value), "AnyNode")
+        node = self.kinds[name]()
+        node.__dict__ |= {"_metadata": about, "_parent": parent}
+        if isinstance(value, dict):
+            node._content = {key: self.make(each, node) for key, each in value.items()}
+        elif isinstance(value, list):
+            node._content = [self.make(each, node) for each in value]
+        else:
+            node._val = value
+        return node
+
+
+def as_omegaconf_has_it(_monkeypatch):
+    omegaconf = pytest.importorskip("omegaconf", reason="no extra has it: pip install omegaconf")
+    return omegaconf.OmegaConf.create(NEWER)
+
+
+def in_sections(monkeypatch):
+    """As its model's dataclass has some options, and its oldest way of a namespace in a node."""
+    sides = {side: {"attention_heads": HEADS, "normalize_before": False} for side in ("encoder", "decoder")}
+    model = {name: each for name, each in NEWER["model"].items() if not name.startswith(("encoder", "decoder"))}
+    task = argparse.Namespace(**NEWER["task"])
+    return Configuration(monkeypatch).make(NEWER | {"model": model | sides, "task": task})
+
+
+CONFIGURATIONS = {
+    "plain": lambda _: NEWER,
+    "namespaces": lambda _: {name: argparse.Namespace(**each) for name, each in NEWER.items()},
+    "nodes": lambda monkeypatch: Configuration(monkeypatch).make(NEWER),
+    "nodes in sections": in_sections,
+    "omegaconf": as_omegaconf_has_it,
+}
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_options_as_its_newer_versions_keep_them(tmp_path, monkeypatch, name):
     weights = random_weights()
     path = write(tmp_path, state_dict(weights))
-    model = {name: each for name, each in OPTIONS.items() if not name.endswith("_lang") and name != "arch"}
-    task = {"_name": "translation", "source_lang": "de", "target_lang": "en"}
-    model["_name"] = "transformer_wmt_en_de"
-    torch.save({"args": None, "cfg": {"model": model, "task": task}, "model": state_dict(weights)}, path)
-    check(path, plain_logits(Plain(), weights, FAIRSEQ_POSITIONS, SOURCE, TARGET))
+    configuration = CONFIGURATIONS[name](monkeypatch)
+    torch.save({"args": None, "cfg": configuration, "model": state_dict(weights)}, path)
+    for module in [each for each in sys.modules if each.partition(".")[0] == "omegaconf"]:
+        monkeypatch.delitem(sys.modules, module)  # it is not asked for
+    bundle = check(path, plain_logits(Plain(), weights, FAIRSEQ_POSITIONS, SOURCE, TARGET))
+    assert bundle.config.label_smoothing == 0.2
+    assert "omegaconf" not in sys.modules
+
+
+def test_what_newer_options_ask_for_besides_is_refused_by_name(tmp_path, monkeypatch):
+    path = write(tmp_path, state_dict(random_weights()))
+    for wrong, message in (
+        (
+            {"encoder_attention_heads": "${task.heads}"},
+            r"cfg\.model\.encoder_attention_heads = '\$\{task\.heads\}': a w",
+        ),
+        ({"_name": "fconv"}, "architecture 'fconv'"),
+        ({"encoder_attention_heads": collections.deque([1])}, "asks for collections.deque"),
+    ):
+        stored = Configuration(monkeypatch).make(NEWER | {"model": NEWER["model"] | wrong})
+        torch.save({"cfg": stored, "model": state_dict(random_weights())}, path)
+        with pytest.raises(BadInputError, match=message):
+            read_fairseq(path)
+    # A node that leads to itself.
+    configuration = Configuration(monkeypatch).make(NEWER)
+    endless = configuration._content["model"]._content
+    endless["dropout"]._val = endless["dropout"]
+    torch.save({"cfg": configuration, "model": state_dict(random_weights())}, path)
+    with pytest.raises(BadInputError, match=r"cfg\.model\.dropout = an object: a rate belongs here"):
+        read_fairseq(path)
+    torch.save({"cfg": 3, "model": state_dict(random_weights())}, path)
+    with pytest.raises(BadInputError, match="neither 'args' nor 'cfg'"):
+        read_fairseq(path)
 
 
 @pytest.mark.parametrize(
@@ -190,13 +288,13 @@ def test_options_as_its_newer_versions_keep_them(tmp_path):
         ({"arch": "fconv"}, "architecture 'fconv'"),
         ({"arch": "transformer_lm_big"}, "architecture 'transformer_lm_big'"),
         ({"adaptive_softmax_cutoff": [4, 9]}, "adaptive_softmax_cutoff"),
-        ({"encoder_normalize_before": True}, "decoder_normalize_before"),
-        ({"decoder_attention_heads": 4}, "decoder_attention_heads = 4"),
-        ({"activation_fn": "tanh"}, "activation_fn = 'tanh'"),
+        ({"encoder_normalize_before": True}, "encoder_normalize_before = True, args.decoder_normalize_before = False"),
+        ({"decoder_attention_heads": 4}, "decoder_attention_heads = 4: ours has one for both"),
+        ({"activation_fn": "tanh"}, "activation_fn = 'tanh': no model of ours has it, only 'relu' or"),
         ({"encoder_attention_heads": 3, "decoder_attention_heads": 3}, "heads = 3 does not divide d_model = 20"),
-        ({"encoder_attention_heads": None, "decoder_attention_heads": None}, "heads = None"),
-        ({"source_lang": None}, "names no languages"),
-        ({"source_lang": "../../etc/passwd"}, "names no languages"),
+        ({"encoder_attention_heads": None}, "args.encoder_attention_heads is missing: a whole number from 1"),
+        ({"source_lang": None}, "args.source_lang is missing"),
+        ({"source_lang": "../../etc/passwd"}, "passwd' is no language"),
         ({"source_lang": "fr"}, r"dict\.fr\.txt: no such file"),
     ],
 )
@@ -204,6 +302,31 @@ def test_what_ours_cannot_say_is_refused_by_name(tmp_path, options, message):
     path = write(tmp_path, state_dict(random_weights()), **options)
     with pytest.raises(BadInputError, match=message):
         read_fairseq(path)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"arch": 3}, "args.arch = 3: text belongs here"),
+        ({"encoder_attention_heads": "5"}, r"args.encoder_attention_heads = '5': a whole number from 1 to 1,048,576 b"),
+        ({"encoder_attention_heads": [5]}, r"args.encoder_attention_heads = \[5\]: a whole number"),
+        ({"encoder_attention_heads": -5}, "args.encoder_attention_heads = -5: a whole number from 1"),
+        ({"encoder_attention_heads": 2**70}, "args.encoder_attention_heads = 1180591620717411303424: a whole number"),
+        ({"encoder_attention_heads": torch.ones(3)}, "args.encoder_attention_heads = an object: a whole number"),
+        ({"encoder_normalize_before": "yes"}, "args.encoder_normalize_before = 'yes': true or false belongs here"),
+        ({"activation_fn": ["relu"]}, r"args.activation_fn = \['relu'\]: no model of ours has it"),
+        ({"dropout": "0.1"}, "args.dropout = '0.1': a rate belongs here"),
+        ({"dropout": 1.5}, "args.dropout = 1.5: a rate belongs here"),
+        ({"label_smoothing": float("nan")}, "args.label_smoothing = nan: a rate belongs here"),
+        ({"adaptive_input": torch.ones(3)}, "args.adaptive_input = an object: no model of ours has it"),
+        ({"source_lang": ["de"]}, r"args.source_lang = \['de'\]: text belongs here"),
+    ],
+)
+def test_options_of_the_wrong_type_are_named(tmp_path, options, message):
+    path = write(tmp_path, state_dict(random_weights()), **options)
+    with pytest.raises(BadInputError, match=rf"checkpoint_best\.pt: {message}") as refused:
+        read_fairseq(path)
+    assert len(str(refused.value).splitlines()) == 1
 
 
 @pytest.mark.parametrize(

@@ -105,16 +105,26 @@ def test_unscaled_embeddings_and_another_activation(tmp_path):
     [
         ({"encoder": {"type": "recurrent"}}, "model.encoder.type = 'recurrent'"),
         ({"decoder": {"alpha": 0.5}}, "model.decoder.alpha = 0.5"),
-        ({"decoder": {"layer_norm": "post"}}, "layer_norm is 'pre' in the encoder and 'post' in the decoder"),
-        ({"decoder": {"num_heads": 4}}, "num_heads is 5 in the encoder"),
+        ({"decoder": {"layer_norm": "post"}}, "encoder.layer_norm = 'pre', model.decoder.layer_norm = 'post': ours"),
+        ({"decoder": {"num_heads": 4}}, "model.encoder.num_heads = 5, model.decoder.num_heads = 4: ours has one"),
         ({"decoder": {"activation": "tanh"}}, "model.decoder.activation = 'tanh'"),
-        ({"decoder": {"embeddings": 3}}, "the section 'embeddings' is missing"),
+        ({"decoder": {"embeddings": 3}}, "model.decoder.embeddings = 3: a section with options by name belongs here"),
+        ({"decoder": {"embeddings": None}}, "the section model.decoder.embeddings is missing"),
+        ({"encoder": {"type": None}}, "model.encoder.type = 'recurrent'"),
+        ({"encoder": {"num_heads": "5"}}, "model.encoder.num_heads = '5': a whole number from 1 to 1,048,576 belongs"),
+        ({"encoder": {"num_heads": 0}}, "model.encoder.num_heads = 0: a whole number from 1"),
+        ({"encoder": {"num_heads": 5.0}}, "model.encoder.num_heads = 5.0: a whole number from 1"),
+        ({"encoder": {"alpha": "1"}}, "model.encoder.alpha = '1': a number belongs here"),
+        ({"encoder": {"layer_norm": True}}, "model.encoder.layer_norm = True: no model of ours has it, only 'pre' or"),
+        ({"encoder": {"embeddings": {"scale": "no"}}}, "embeddings.scale = 'no': true or false belongs here"),
+        ({"decoder": {"dropout": -0.5}}, "model.decoder.dropout = -0.5: a rate belongs here"),
         ({"more": {"decoder.ctc_output_layer.weight": torch.ones(3)}}, "ctc_output_layer.weight among the weights"),
     ],
 )
 def test_what_ours_cannot_say_is_refused_by_name(tmp_path, changes, message):
-    with pytest.raises(BadInputError, match=message):
+    with pytest.raises(BadInputError, match=message) as refused:
         read_joeynmt(write(tmp_path, random_weights(), **changes))
+    assert len(str(refused.value).splitlines()) == 1
 
 
 def test_damaged_folders(tmp_path):
@@ -129,6 +139,19 @@ def test_damaged_folders(tmp_path):
     (folder / "best.ckpt").unlink()
     (folder / "800.ckpt").write_bytes((folder / "700.ckpt").read_bytes())
     with pytest.raises(BadInputError, match=r"has 2 checkpoints and no best\.ckpt"):
+        read_joeynmt(folder)
+    (folder / "best.ckpt").symlink_to("700.ckpt")
+    for text, message in (
+        ("model: 5", "model = 5: a section with options by name belongs here"),
+        ("name: x", "the section model is missing"),
+        ("model: [", "not readable YAML"),
+    ):
+        (folder / "config.yaml").write_text(text)
+        with pytest.raises(BadInputError, match=rf"config\.yaml: {message}"):
+            read_joeynmt(folder)
+    special = json.dumps({"data": {"special_symbols": {"pad_token": 3}}, "model": {"encoder": SIDE, "decoder": SIDE}})
+    (folder / "config.yaml").write_text(special)
+    with pytest.raises(BadInputError, match=r"data\.special_symbols\.pad_token = 3: text belongs here"):
         read_joeynmt(folder)
     (folder / "config.yaml").write_text("model: [")
     with pytest.raises(BadInputError, match="not readable YAML"):

@@ -46,8 +46,11 @@ def what_is_wrong(error: ErrorDetails, section: type[BaseModel]) -> str:
 
 
 def shorten(value: object) -> str:
-    """A value for a message: its beginning, where it is long."""
-    shown = repr(value)
+    """A value for a message, on one line: its beginning, where it is long."""
+    try:
+        shown = " ".join(line.strip() for line in repr(value).splitlines())
+    except (RecursionError, ValueError):  # of a stranger: nested too deep, or an integer of thousands of digits
+        return f"{type(value).__name__} of no end"
     return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
 
 

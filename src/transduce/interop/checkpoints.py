@@ -24,6 +24,7 @@ _MOST_BYTES: Final = 2**42
 _MOST_PICKLED: Final = 2**28  # of the part that names and places tensors
 # What starts a file that torch wrote before it wrote zip archives.
 _OLD_MAGIC: Final = 0x1950A86A20F9469CFC6C
+_MOST_NODES: Final = 3  # one in another: a node of omegaconf that holds a namespace
 _OLD_PICKLES: Final = 5  # magic number, version, system, content, order of the storages
 
 # What tensors and plain containers are made of. torch would allow more, and some of it takes memory for the asking.
@@ -44,8 +45,9 @@ _STORAGES: Final = frozenset(
     f"torch.{kind}Storage"
     for kind in ("BFloat16", "Bool", "Byte", "Char", "Double", "Float", "Half", "Int", "Long", "Short")
 )
-# As Python 2 called its modules, in files that are so old.
-_RENAMED: Final = {"__builtin__": "builtins"}
+# As Python 2 called what Python 3 has, in pickles that it could read, which torch's are.
+_RENAMED: Final = {"__builtin__.long": "builtins.int", "__builtin__.unicode": "builtins.str"}
+_RENAMED_MODULES: Final = {"__builtin__": "builtins"}
 
 
 @final
@@ -68,6 +70,24 @@ Allowed = Mapping[str, Callable[..., object]]
 def stand_ins(*names: str) -> dict[str, Callable[..., object]]:
     """Let the classes of these names pass, as things without behaviour."""
     return dict.fromkeys(names, StandIn)
+
+
+def opened(stored: object) -> object:
+    """What a stand-in holds, as far as it is known: a namespace its options, one of omegaconf's nodes its content.
+
+    A list's members are opened too. What they hold in turn is not: a stranger's may have no end.
+    """
+    held = _held(stored)
+    return [_held(each) for each in held] if isinstance(held, list) else held
+
+
+def _held(stored: object) -> object:
+    for _ in range(_MOST_NODES):
+        if not isinstance(stored, StandIn):
+            break
+        held = vars(stored)
+        stored = held.get("_val", held.get("_content", held))
+    return stored
 
 
 def load_checkpoint(path: Path, allowed: Allowed | None = None) -> Any:  # noqa: ANN401 - whatever was saved
@@ -168,8 +188,7 @@ def _check_names(operations: Iterable[tuple[str, object]], path: Path, allowed: 
     for operation, argument in operations:
         match operation:
             case "GLOBAL":
-                module, _, name = str(argument).partition(" ")
-                full = f"{_RENAMED.get(module, module)}.{name}"
+                full = _full_name(str(argument))
                 if full not in _PLAIN and full not in _STORAGES and full not in allowed and not _is_type(full):
                     raise BadInputError(
                         f"{path}: asks for {full}, which a model's weights have no need of: refused. If you trust it, "
@@ -179,6 +198,11 @@ def _check_names(operations: Iterable[tuple[str, object]], path: Path, allowed: 
                 raise BadInputError(f"{path}: a pickle with {operation}, which torch.save never writes: refused")
             case _:
                 pass
+
+
+def _full_name(argument: str) -> str:
+    module, _, name = argument.partition(" ")
+    return _RENAMED.get(f"{module}.{name}") or f"{_RENAMED_MODULES.get(module, module)}.{name}"
 
 
 def _is_type(name: str) -> bool:

@@ -36,7 +36,7 @@ class Stored:
 
     kind: str
     variables: dict[str, Tensor]
-    numbers: dict[str, float]
+    numbers: dict[str, int | float]
 
 
 def read_binary(path: Path) -> Stored:
@@ -63,7 +63,7 @@ def read_binary(path: Path) -> Stored:
     return Stored(
         kind,
         {name: _multiply_out(name, tensor, scales, path) for name, tensor in plain.items() if tensor.dim()},
-        {name: float(tensor) for name, tensor in plain.items() if not tensor.dim()},
+        {name: tensor.item() for name, tensor in plain.items() if not tensor.dim()},
     )
 
 

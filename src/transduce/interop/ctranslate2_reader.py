@@ -1,20 +1,20 @@
 """Models of CTranslate2: a folder of ``model.bin``, ``config.json`` and vocabularies, ours or anyone's."""
 
-import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from torch import Tensor
 
 from transduce.bundle import Bundle
 from transduce.config import BadInputError, GenerationConfig
-from transduce.config.files import check_place, check_size
 from transduce.config.model import Activation, Compatibility
-from transduce.interop.ctranslate2_binary import Stored, read_binary
+from transduce.interop.ctranslate2_binary import read_binary
 from transduce.interop.filling import Names, convert, count_layers, drop_equal, shape_of
+from transduce.interop.json_files import read_json, read_json_value
+from transduce.interop.options import Options, same
 from transduce.interop.position_tables import sinusoidal, take_positions
 from transduce.interop.renumbering import Renumbering
 from transduce.interop.vocabularies import Sides, Vocabulary, find_codes, index_of, read_lines
@@ -25,12 +25,12 @@ from transduce.text.tokenizer import BEGIN
 OUR_TOKENIZERS: Final = (SHARED, *SIDES)
 _SIDES: Final = ("source", "target")
 _KIND: Final = "TransformerSpec"
-_MOST_BYTES: Final = 2**28
 _ACTIVATIONS: Final[tuple[Activation | None, ...]] = ("relu", "gelu_tanh", "silu", "gelu", None, None, None)
 _EPSILON: Final = 1e-5  # where its configuration names none
-# Single numbers that say nothing of what is computed, and those that ours has only one value of.
-_SETTINGS: Final = ("num_heads", "pre_norm", "activation", "scale_embeddings", "start_from_zero_embedding")
-_IGNORED: Final = ("alignment_layer", "alignment_heads", "embeddings_merge", "alibi_use_positive_positions")
+# Single numbers of a stack that are read, or that say nothing of what is computed; any other belongs to something that
+# ours has not.
+_READ: Final = ("num_heads", "pre_norm", "activation", "scale_embeddings", "start_from_zero_embedding", "queries_scale")
+_IGNORED: Final = ("alignment_layer", "alignment_heads", "embeddings_merge", "alibi_use_positive_positions", "head_dim")
 _ATTENTION: Final = ("query", "key", "value", "output")
 _PARTS: Final = {
     **{f"self_attention.{part}": f"/self_attention/{part}" for part in _ATTENTION},
@@ -74,6 +74,8 @@ _NAMES: Final = Names(
     tensor=_tensor_name,
 )
 
+T = TypeVar("T")
+
 
 def read_ctranslate2(folder: Path, codes: Path | None = None) -> Bundle:
     """The model of a directory of CTranslate2, in float32 whatever the number format that it is stored in.
@@ -86,11 +88,13 @@ def read_ctranslate2(folder: Path, codes: Path | None = None) -> Bundle:
     """
     path = folder / "model.bin"
     stored, settings = read_binary(path), _read_settings(folder / "config.json")
+    numbers = Options.of(stored.numbers, path)
     if stored.kind != _KIND:
         raise BadInputError(f"{path}: a model of kind {stored.kind}: only encoder-decoders, {_KIND}, can be read")
-    sides = _read_sides(folder, settings, codes, zero=bool(stored.numbers.get("decoder/start_from_zero_embedding")))
+    zero = numbers.flag("decoder/start_from_zero_embedding", default=False)
+    sides = _read_sides(folder, settings, codes, zero=zero)
     weights = _split(dict(stored.variables), path)
-    values = _settings(stored, weights, settings, path)
+    values = _settings(numbers, weights, settings, path)
     tied = drop_equal(weights, "decoder/projection/weight", "decoder/embeddings/weight")
     shared = sides.tokenizers.shared and drop_equal(weights, "encoder/embeddings/weight", "decoder/embeddings/weight")
     if (bias := weights.pop("decoder/projection/bias", None)) is not None:
@@ -101,33 +105,18 @@ def read_ctranslate2(folder: Path, codes: Path | None = None) -> Bundle:
     return Bundle(model, sides.tokenizers, generation)
 
 
-def _read_json(path: Path) -> Any:  # noqa: ANN401 - whatever JSON holds
-    check_place(path)
-    check_size(path, _MOST_BYTES)
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise BadInputError(f"{path}: no such file of the model") from error
-    except OSError as error:
-        raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise BadInputError(f"{path}: not readable JSON: {error}") from error
-
-
-def _read_settings(path: Path) -> dict[str, Any]:
-    settings = _read_json(path)
-    if not isinstance(settings, dict):
-        raise BadInputError(f"{path}: a JSON object belongs here")
-    for name, wanted, meaning in (
-        ("add_source_bos", False, "sources with a begin symbol"),
-        ("multi_query_attention", False, "attention with one key for several heads"),
+def _read_settings(path: Path) -> Options:
+    settings = Options.of(read_json(path), path)
+    for name, meaning in (
+        ("add_source_bos", "sources with a begin symbol"),
+        ("multi_query_attention", "attention with one key for several heads"),
     ):
-        if bool(settings.get(name)) != wanted:
-            raise BadInputError(f"{path}: {name} = {settings.get(name)!r} ({meaning}): no model of ours has it")
+        if settings.flag(name, default=False):
+            raise settings.refuse(name, f"{meaning}: no model of ours has it")
     return settings
 
 
-def _read_sides(folder: Path, settings: Mapping[str, Any], codes: Path | None, *, zero: bool) -> Sides:
+def _read_sides(folder: Path, settings: Options, codes: Path | None, *, zero: bool) -> Sides:
     """The vocabularies; ``zero`` is whether the decoder begins with a vector of zeros, whatever symbol it is given."""
     shared = _find_vocabulary(folder, "shared")
     places = [shared or _find_vocabulary(folder, side) or folder / f"{side}_vocabulary.json" for side in _SIDES]
@@ -135,16 +124,19 @@ def _read_sides(folder: Path, settings: Mapping[str, Any], codes: Path | None, *
     if any((folder / name).exists() for name in OUR_TOKENIZERS):
         return _our_sides(folder, names, settings)
     codes = find_codes(folder) if codes is None else codes
-    begin = settings.get("decoder_start_token", settings.get("bos_token", "<s>"))
-    if begin is None:
-        raise BadInputError(f"{folder}: its callers choose what the decoder begins with: no model of ours has that")
+    if "decoder_start_token" in settings.names and settings.given("decoder_start_token") is None:
+        raise settings.refuse(
+            "decoder_start_token", "its callers choose what the decoder begins with: no model of ours has that"
+        )
+    begin = settings.text("decoder_start_token", settings.text("bos_token", "<s>"))
+    end, unknown = settings.text("eos_token", "</s>"), settings.text("unk_token", "<unk>")
     source, target = (
         Vocabulary.of(
             each,
             pad=next((each.index(name) for name in ("<pad>", "<blank>") if name in each), None),
             begin=None if zero else index_of(each, begin, place),
-            end=index_of(each, settings.get("eos_token", "</s>"), place),
-            unknown=index_of(each, settings.get("unk_token", "<unk>"), place),
+            end=index_of(each, end, place),
+            unknown=index_of(each, unknown, place),
         )
         for each, place in zip(names, places, strict=True)
     )
@@ -157,17 +149,17 @@ def _find_vocabulary(folder: Path, side: str) -> Path | None:
 
 
 def _read_vocabulary(path: Path) -> list[str]:
-    names = read_lines(path) if path.suffix == ".txt" else _read_json(path)
+    names = read_lines(path) if path.suffix == ".txt" else read_json_value(path)
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
         raise BadInputError(f"{path}: a list of symbols belongs here")
     return names
 
 
-def _our_sides(folder: Path, names: list[list[str]], settings: Mapping[str, Any]) -> Sides:
+def _our_sides(folder: Path, names: list[list[str]], settings: Options) -> Sides:
     """Our own tokenizers, which have the same symbols in the same order."""
     tokenizers = TokenizerPair.load(folder)
     pair = (tokenizers.source, tokenizers.target)
-    begin = settings.get("decoder_start_token")
+    begin = settings.text("decoder_start_token", "")
     if begin != BEGIN or any([*side.vocabulary] != each for side, each in zip(pair, names, strict=True)):
         raise BadInputError(f"{folder}: its tokenizer files are not of this model: remove them, or put its own there")
     special = tokenizers.special
@@ -205,22 +197,21 @@ def _parts(place: str, which: str, *, gated: bool) -> tuple[str, ...]:
     return {"linear_0": _ATTENTION[:1], "linear_1": _ATTENTION[1:3], "linear_2": _ATTENTION[3:]}.get(which, (which,))
 
 
-def _settings(stored: Stored, weights: dict[str, Tensor], settings: Mapping[str, Any], path: Path) -> dict[str, Any]:
+def _settings(numbers: Options, weights: dict[str, Tensor], settings: Options, path: Path) -> dict[str, Any]:
     """Our settings of it, without what follows from its vocabularies; what they say is taken out of the weights."""
-    numbers = {name: value for name, value in stored.numbers.items() if not name.endswith("/queries_scale")}
-    for name, value in numbers.items():
-        if value and name.rpartition("/")[2] not in (*_SETTINGS, *_IGNORED, "head_dim"):
-            raise BadInputError(f"{path}: {name} = {value:g}: no model of ours has it")
-    for name in _SETTINGS[:4]:
-        if numbers.get(f"encoder/{name}") != numbers.get(f"decoder/{name}"):
-            raise BadInputError(f"{path}: {name} is another one in its encoder than in its decoder: ours has one")
-    heads = int(numbers.get("decoder/num_heads", 8))
+    numbers.check_unset(name for name in numbers.names if name.rpartition("/")[2] not in (*_READ, *_IGNORED))
+
+    def both(name: str, take: Callable[[str], T]) -> T:
+        return same(path, {each: take(each) for each in (f"encoder/{name}", f"decoder/{name}")})
+
+    heads = both("num_heads", lambda name: numbers.size(name, 8))
+    activation = both("activation", lambda name: numbers.integer(name, 0, least=0, most=len(_ACTIVATIONS) - 1))
+    if _ACTIVATIONS[activation] is None:
+        raise numbers.refuse("decoder/activation", "GELUSigmoid, Tanh or Sigmoid: no model of ours has it")
+    pre = both("pre_norm", lambda name: numbers.flag(name, default=True))
+    scale = both("scale_embeddings", lambda name: numbers.flag(name, default=True))
     queries, d_model = shape_of(weights, "decoder/layer_0/self_attention/query/weight", path)
-    activation = int(numbers.get("decoder/activation", 0))
-    if not 0 <= activation < len(_ACTIVATIONS) or _ACTIVATIONS[activation] is None:
-        raise BadInputError(f"{path}: activation {activation} (GELUSigmoid, Tanh, Sigmoid are 4 to 6): ours has none")
-    pre = bool(numbers.get("decoder/pre_norm", True))
-    width = queries // heads if heads > 0 else 0
+    width = queries // heads
     return {
         "encoder_layers": count_layers(weights, "encoder/layer_", "/"),
         "decoder_layers": count_layers(weights, "decoder/layer_", "/"),
@@ -233,20 +224,20 @@ def _settings(stored: Stored, weights: dict[str, Tensor], settings: Mapping[str,
         "feed_forward": "gated" if "decoder/layer_0/ffn/gate/weight" in weights else "mlp",
         "feed_forward_bias": "decoder/layer_0/ffn/inner/bias" in weights,
         "activation": _ACTIVATIONS[activation],
-        "source_end": bool(settings.get("add_source_eos")),
+        "source_end": settings.flag("add_source_eos", default=False),
         "norm": "pre" if pre else "post",
         "final_norm": "decoder/layer_norm/gamma" in weights,
-        "scale_embedding": bool(numbers.get("decoder/scale_embeddings", True)),
-        "norm_epsilon": settings.get("layer_norm_epsilon") or _EPSILON,
+        "scale_embedding": scale,
+        "norm_epsilon": settings.number("layer_norm_epsilon", _EPSILON, least=0),
         "embedding_norm": "decoder/layernorm_embedding/gamma" in weights,
-        "compatibility": _rescale(stored.numbers, weights, width),
+        "compatibility": _rescale(numbers, weights, width),
         **_positions(weights, d_model),
     }
 
 
-def _rescale(numbers: Mapping[str, float], weights: dict[str, Tensor], width: int) -> Compatibility:
+def _rescale(numbers: Options, weights: dict[str, Tensor], width: int) -> Compatibility:
     """How queries and keys are compared; a scale of one layer's own becomes part of its queries' map."""
-    scales = {name: value for name, value in numbers.items() if name.endswith("/queries_scale")}
+    scales = {name: numbers.number(name) for name in numbers.names if name.endswith("/queries_scale")}
     usual = 1 / math.sqrt(max(width, 1))
     if scales and all(value == 1 for value in scales.values()) and width > 1:
         return "dot_product"

@@ -1,9 +1,9 @@
 """Models of fairseq (Ott et al. 2019): a checkpoint of its ``transformer``, dictionaries, and BPE codes."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import torch
 from torch import Tensor
@@ -11,23 +11,13 @@ from torch import Tensor
 from transduce.bundle import Bundle
 from transduce.config import BadInputError, GenerationConfig
 from transduce.config.model import Activation
-from transduce.interop.checkpoints import StandIn, load_checkpoint, stand_ins, tensors_of
+from transduce.interop.checkpoints import load_checkpoint, tensors_of
+from transduce.interop.fairseq_options import ALLOWED, read_options
 from transduce.interop.filling import Names, convert, count_layers, drop_equal, shape_of
+from transduce.interop.options import Options, same
+from transduce.interop.position_tables import sinusoidal
 from transduce.interop.vocabularies import Sides, Vocabulary, find_codes, read_lines
 
-# Beside the weights it keeps its options, and how far the training was.
-_ALLOWED: Final = stand_ins(
-    "argparse.Namespace",
-    "numpy.core.multiarray.scalar",
-    "numpy._core.multiarray.scalar",
-    "numpy.dtype",
-    "fairseq.meters.AverageMeter",
-    "fairseq.meters.StopwatchMeter",
-    "fairseq.meters.TimeMeter",
-    "fairseq.logging.meters.AverageMeter",
-    "fairseq.logging.meters.StopwatchMeter",
-    "fairseq.logging.meters.TimeMeter",
-)
 _ACTIVATIONS: Final[dict[str, Activation]] = {
     "relu": "relu",
     "gelu": "gelu",
@@ -88,6 +78,7 @@ _PAD, _END, _UNKNOWN = 1, 2, 3
 _FIRST_POSITION: Final = _PAD + 1  # what is padded has position 1
 _EPSILON: Final = 1e-5
 _FIRST: Final = torch.ones(1)  # the version of weights that say none
+T = TypeVar("T")
 
 
 def read_fairseq(checkpoint: Path, codes: Path | None = None) -> Bundle:
@@ -103,11 +94,11 @@ def read_fairseq(checkpoint: Path, codes: Path | None = None) -> Bundle:
         BadInputError: A file is missing or damaged, asks for a class that is no part of a model, or the model is one
             that ours cannot say, which is named.
     """
-    stored = load_checkpoint(checkpoint, _ALLOWED)
+    stored = load_checkpoint(checkpoint, ALLOWED)
     if not isinstance(stored, Mapping) or "model" not in stored:
         raise BadInputError(f"{checkpoint}: no checkpoint of fairseq: it has no 'model'")
-    options = _options(stored, checkpoint)
-    _refuse_unsayable(options, checkpoint)
+    options = read_options(stored, checkpoint)
+    _refuse_unsayable(options)
     weights = tensors_of(stored["model"], checkpoint)
     weights = _modernize(weights)
     sides = _read_sides(options, checkpoint.parent, codes)
@@ -123,53 +114,23 @@ def read_fairseq(checkpoint: Path, codes: Path | None = None) -> Bundle:
     return Bundle(model, sides.tokenizers, generation)
 
 
-def _options(stored: Mapping[str, object], path: Path) -> dict[str, Any]:
-    """Its options by name, wherever it keeps them: ``args`` until 2020, ``cfg`` since."""
-    options: dict[str, Any] = {}
-    sections = [stored.get("args")]
-    if isinstance(configuration := stored.get("cfg"), Mapping):
-        sections += [configuration.get("task"), configuration.get("model")]
-    for section in sections:
-        values = vars(section) if isinstance(section, StandIn) else section
-        for name, value in values.items() if isinstance(values, Mapping) else ():
-            if isinstance(value, Mapping):
-                options |= {f"{name}_{inner}": each for inner, each in value.items()}
-            else:
-                options[str(name)] = value
-    if not options:
-        raise BadInputError(f"{path}: no checkpoint of fairseq: it has neither 'args' nor 'cfg'")
-    return options
-
-
-def _refuse_unsayable(options: Mapping[str, Any], path: Path) -> None:
-    architecture = options.get("arch") or options.get("_name") or "transformer"
-    if not str(architecture).startswith("transformer") or "_lm" in str(architecture):
+def _refuse_unsayable(options: Options) -> None:
+    architecture = options.text("arch", options.text("_name", "transformer"))
+    if not architecture.startswith("transformer") or "_lm" in architecture:
         raise BadInputError(
-            f"{path}: a model of fairseq's architecture {architecture!r}: only encoder-decoder transformers can be read"
+            f"{options.place}: a model of fairseq's architecture {architecture!r}: only encoder-decoder transformers "
+            f"can be read"
         )
-    for name in _UNSAYABLE:
-        if options.get(name):
-            raise BadInputError(f"{path}: {name} = {options[name]!r}: fairseq can do so, and no model of ours can")
-    for one, other in (
-        ("encoder_normalize_before", "decoder_normalize_before"),
-        ("encoder_learned_pos", "decoder_learned_pos"),
-        ("encoder_attention_heads", "decoder_attention_heads"),
-    ):
-        if options.get(one) != options.get(other):
-            raise BadInputError(
-                f"{path}: {one} = {options.get(one)!r}, {other} = {options.get(other)!r}: ours has one for both"
-            )
-    if options.get("activation_fn", "relu") not in _ACTIVATIONS:
-        raise BadInputError(f"{path}: activation_fn = {options['activation_fn']!r}: no model of ours has it")
+    options.check_unset(_UNSAYABLE)
 
 
-def _read_sides(options: Mapping[str, Any], folder: Path, codes: Path | None) -> Sides:
+def _read_sides(options: Options, folder: Path, codes: Path | None) -> Sides:
     """The dictionaries of both languages."""
     codes = find_codes(folder) if codes is None else codes
-    languages = [options.get("source_lang"), options.get("target_lang")]
+    languages = [options.text(name) for name in ("source_lang", "target_lang")]
     for language in languages:
-        if not isinstance(language, str) or not re.fullmatch(r"[\w.-]+", language):
-            raise BadInputError(f"{folder}: the checkpoint names no languages, by which dictionaries are found")
+        if not re.fullmatch(r"[\w.-]+", language):
+            raise BadInputError(f"{options.place}: {language[:80]!r} is no language, by which a dictionary is found")
     places = (folder / f"dict.{languages[0]}.txt", folder / f"dict.{languages[1]}.txt")
     return Sides.of(_read_dictionary(places[0]), _read_dictionary(places[1]), (codes, codes), places)
 
@@ -185,44 +146,42 @@ def _read_dictionary(path: Path) -> Vocabulary:
     return Vocabulary.of(names, pad=_PAD, begin=_END, end=_END, unknown=_UNKNOWN)
 
 
-def _settings(weights: Mapping[str, Tensor], options: Mapping[str, Any], path: Path) -> dict[str, Any]:
+def _settings(weights: Mapping[str, Tensor], options: Options, path: Path) -> dict[str, Any]:
     """Our settings of it, without what follows from its vocabularies: sizes as its weights have them."""
-    first = shape_of(weights, "decoder.layers.0.fc1.weight", path)
-    pre, learned = bool(options.get("encoder_normalize_before")), bool(options.get("encoder_learned_pos"))
-    rates = {name: options.get(name, 0.0) for name in ("dropout", "attention_dropout", "activation_dropout")}
+    d_ff, d_model = shape_of(weights, "decoder.layers.0.fc1.weight", path)
+    pre = _both(options, "normalize_before", lambda name: options.flag(name, default=False))
+    rates = ("dropout", "attention_dropout", "activation_dropout", "label_smoothing")
     return {
         "encoder_layers": count_layers(weights, "encoder.layers."),
         "decoder_layers": count_layers(weights, "decoder.layers."),
-        "d_model": first[1],
-        "d_ff": first[0],
-        "heads": options.get("encoder_attention_heads"),
+        "d_model": d_model,
+        "d_ff": d_ff,
+        "heads": _both(options, "attention_heads", options.size),
         "attention_bias": "decoder.layers.0.self_attn.q_proj.bias" in weights,
-        "activation": _ACTIVATIONS[options.get("activation_fn", "relu")],
+        "activation": options.choice("activation_fn", _ACTIVATIONS, "relu"),
         "norm": "pre" if pre else "post",
         "final_norm": "decoder.layer_norm.weight" in weights,
-        "scale_embedding": not options.get("no_scale_embedding"),
+        "scale_embedding": not options.flag("no_scale_embedding", default=False),
         "norm_epsilon": _EPSILON,
         "embedding_norm": "decoder.layernorm_embedding.weight" in weights,
-        "label_smoothing": options.get("label_smoothing", 0.0),
-        **{name: rate if isinstance(rate, float) else 0.0 for name, rate in rates.items()},
-        **_positions(weights, options, path, learned=learned),
+        **{name: options.rate(name, 0.0) for name in rates},
+        **_positions(weights, options, path),
     }
 
 
-def _positions(
-    weights: Mapping[str, Tensor], options: Mapping[str, Any], path: Path, *, learned: bool
-) -> dict[str, Any]:
-    if options.get("no_token_positional_embeddings"):
+def _both(options: Options, name: str, take: Callable[[str], T]) -> T:
+    """An option that the encoder and the decoder have each."""
+    return same(options.place, {options.key(each): take(each) for each in (f"encoder_{name}", f"decoder_{name}")})
+
+
+def _positions(weights: Mapping[str, Tensor], options: Options, path: Path) -> dict[str, Any]:
+    learned = _both(options, "learned_pos", lambda name: options.flag(name, default=False))
+    if options.flag("no_token_positional_embeddings", default=False):
         return {"positions": "none"}
     if learned:
         longest, _ = shape_of(weights, "decoder.embed_positions.weight", path)
         return {"positions": "learned", "max_positions": longest}
-    return {
-        "positions": "sinusoidal",
-        "sinusoid_layout": "concatenated",
-        "sinusoid_range": "closed",
-        "sinusoid_start": _FIRST_POSITION,
-    }
+    return sinusoidal("concatenated", "closed", _FIRST_POSITION)
 
 
 def _modernize(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

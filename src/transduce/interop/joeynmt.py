@@ -2,16 +2,17 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from torch import Tensor
 
 from transduce.bundle import Bundle
 from transduce.config import BadInputError, GenerationConfig
 from transduce.config.files import check_place
-from transduce.config.model import Activation
+from transduce.config.model import Activation, NormPosition
 from transduce.interop.checkpoints import load_checkpoint, stand_ins, tensors_of
 from transduce.interop.filling import Names, convert, count_layers, drop_equal, shape_of
+from transduce.interop.options import Options, same
 from transduce.interop.position_tables import take_positions
 from transduce.interop.vocabularies import Sides, Vocabulary, find_codes, index_of, read_lines
 from transduce.interop.yaml_files import read_yaml_file
@@ -20,6 +21,7 @@ from transduce.text.tokenizer import BEGIN, END, PAD, UNKNOWN
 # Scores of its training may be NumPy's numbers.
 _ALLOWED: Final = stand_ins("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar", "numpy.dtype")
 _ACTIVATIONS: Final[dict[str, Activation]] = {"relu": "relu", "gelu": "gelu", "swish": "silu"}
+_NORMS: Final[dict[str, NormPosition]] = {"pre": "pre", "post": "post"}
 _EPSILON: Final = 1e-6
 # Of its special symbols, the option that names one, and the name where it does not.
 _SPECIAL: Final = {"pad_token": PAD, "bos_token": BEGIN, "eos_token": END, "unk_token": UNKNOWN}
@@ -53,6 +55,8 @@ _NAMES: Final = Names(
     },
 )
 
+T = TypeVar("T")
+
 
 def read_joeynmt(folder: Path, codes: Path | None = None) -> Bundle:
     """The model of a folder: its best checkpoint, or the only one.
@@ -64,14 +68,13 @@ def read_joeynmt(folder: Path, codes: Path | None = None) -> Bundle:
         TransduceError: PyYAML is not installed.
     """
     place = folder / "config.yaml"
-    settings = read_yaml_file(place)
+    settings = Options.of(read_yaml_file(place), place)
     checkpoint = _find_checkpoint(folder)
     stored = load_checkpoint(checkpoint, _ALLOWED)
     if not isinstance(stored, Mapping) or "model_state" not in stored:
         raise BadInputError(f"{checkpoint}: no checkpoint of JoeyNMT: it has no 'model_state'")
     weights = tensors_of(stored["model_state"], checkpoint)
-    model = _section(settings, "model", place)
-    values = _settings(weights, model, place)
+    values = _settings(weights, settings.section("model"), checkpoint)
     sides = _read_sides(folder, settings, codes)
     tied = drop_equal(weights, "decoder.output_layer.weight", "trg_embed.lut.weight")
     shared = sides.tokenizers.shared and drop_equal(weights, "src_embed.lut.weight", "trg_embed.lut.weight")
@@ -87,33 +90,21 @@ def _find_checkpoint(folder: Path) -> Path:
     return found[0]
 
 
-def _section(settings: Mapping[str, Any], name: str, path: Path) -> dict[str, Any]:
-    section = settings.get(name)
-    if not isinstance(section, dict):
-        raise BadInputError(f"{path}: the section {name!r} is missing: no configuration of JoeyNMT")
-    return section
+def _settings(weights: dict[str, Tensor], model: Options, path: Path) -> dict[str, Any]:
+    encoder, decoder = model.section("encoder"), model.section("decoder")
+    for side in (encoder, decoder):
+        side.choice("type", {"transformer": True}, "recurrent")
+        if side.number("alpha", 1.0) != 1:
+            raise side.refuse("alpha", "ours has residual sums alone")
 
+    def both(name: str, of_encoder: T, of_decoder: T) -> T:
+        return same(model.place, {encoder.key(name): of_encoder, decoder.key(name): of_decoder})
 
-def _settings(weights: dict[str, Tensor], model: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    encoder, decoder = _section(model, "encoder", path), _section(model, "decoder", path)
-    for name, section in (("encoder", encoder), ("decoder", decoder)):
-        if section.get("type", "recurrent") != "transformer":
-            raise BadInputError(f"{path}: model.{name}.type = {section.get('type', 'recurrent')!r}: only transformers")
-        if section.get("alpha", 1.0) != 1:
-            raise BadInputError(f"{path}: model.{name}.alpha = {section['alpha']!r}: ours has residual sums alone")
-        if section.get("activation", "relu") not in _ACTIVATIONS:
-            raise BadInputError(f"{path}: model.{name}.activation = {section['activation']!r}: ours has none")
     # Where nothing is said, its encoder's layers are pre-norm and its decoder's post-norm.
-    norms = encoder.get("layer_norm", "pre"), decoder.get("layer_norm", "post")
-    scales = [bool(_section(each, "embeddings", path).get("scale")) for each in (encoder, decoder)]
-    for what, (one, other) in (
-        ("layer_norm", norms),
-        ("num_heads", (encoder.get("num_heads", 4), decoder.get("num_heads", 8))),
-        ("activation", (encoder.get("activation", "relu"), decoder.get("activation", "relu"))),
-        ("embeddings.scale", tuple(scales)),
-    ):
-        if one != other:
-            raise BadInputError(f"{path}: {what} is {one!r} in the encoder and {other!r} in the decoder: ours has one")
+    norms = encoder.choice("layer_norm", _NORMS, "pre"), decoder.choice("layer_norm", _NORMS, "post")
+    heads = encoder.size("num_heads", 4), decoder.size("num_heads", 8)
+    activations = (side.choice("activation", _ACTIVATIONS, "relu") for side in (encoder, decoder))
+    scales = (side.section("embeddings").flag("scale", default=False) for side in (encoder, decoder))
     d_ff, d_model = shape_of(weights, "decoder.layers.0.feed_forward.pwff_layer.0.weight", path)
     tables = ["encoder.pe.pe", "decoder.pe.pe"]
     weights |= {name: weights[name].squeeze(0) for name in tables if name in weights}
@@ -122,23 +113,21 @@ def _settings(weights: dict[str, Tensor], model: Mapping[str, Any], path: Path) 
         "decoder_layers": count_layers(weights, "decoder.layers."),
         "d_model": d_model,
         "d_ff": d_ff,
-        "heads": decoder.get("num_heads", 8),
+        "heads": both("num_heads", *heads),
         "attention_bias": True,
-        "activation": _ACTIVATIONS[decoder.get("activation", "relu")],
-        "norm": norms[0],
+        "activation": both("activation", *activations),
+        "norm": both("layer_norm", *norms),
         "final_norm": "decoder.layer_norm.weight" in weights,
         "norm_epsilon": _EPSILON,
-        "scale_embedding": scales[0],
-        "dropout": decoder.get("dropout", 0.1),
+        "scale_embedding": both("embeddings.scale", *scales),
+        "dropout": decoder.rate("dropout", 0.1),
         **take_positions(weights, tables, d_model),
     }
 
 
-def _read_sides(folder: Path, settings: Mapping[str, Any], codes: Path | None) -> Sides:
-    data = settings.get("data")
-    special = data.get("special_symbols") if isinstance(data, dict) else None
-    special = special if isinstance(special, dict) else {}
-    called = {name: str(special.get(name, usual)) for name, usual in _SPECIAL.items()}
+def _read_sides(folder: Path, settings: Options, codes: Path | None) -> Sides:
+    special = settings.section("data", optional=True).section("special_symbols", optional=True)
+    called = {name: special.text(name, usual) for name, usual in _SPECIAL.items()}
     codes = find_codes(folder) if codes is None else codes
     places = (folder / "src_vocab.txt", folder / "trg_vocab.txt")
     source, target = (_read_vocabulary(place, called) for place in places)

@@ -16,11 +16,20 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises:
         BadInputError: It is missing, too large, a link out of its folder, or no object.
     """
-    text = read_text(path, _MOST_BYTES)
-    try:
-        stored = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise BadInputError(f"{path}: not readable JSON: {error}") from error
+    stored = read_json_value(path)
     if not isinstance(stored, dict):
         raise BadInputError(f"{path}: a JSON object belongs here")
     return stored
+
+
+def read_json_value(path: Path) -> Any:  # noqa: ANN401 - whatever JSON holds
+    """What a file holds.
+
+    Raises:
+        BadInputError: It is missing, too large, a link out of its folder, or no JSON.
+    """
+    text = read_text(path, _MOST_BYTES, "file of the model")
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadInputError(f"{path}: not readable JSON: {error}") from error

@@ -10,8 +10,9 @@ from torch import Tensor
 from transduce.bundle import Bundle
 from transduce.config import BadInputError, GenerationConfig
 from transduce.config.model import Activation, FeedForwardKind
-from transduce.interop.checkpoints import StandIn, load_checkpoint, stand_ins, tensors_of
+from transduce.interop.checkpoints import load_checkpoint, opened, stand_ins, tensors_of
 from transduce.interop.filling import Names, convert, count_layers, drop_equal, shape_of
+from transduce.interop.options import Options
 from transduce.interop.position_tables import take_positions
 from transduce.interop.vocabularies import Sides, Vocabulary, find_codes, index_of
 from transduce.text.tokenizer import BEGIN, END, UNKNOWN
@@ -91,11 +92,10 @@ def read_opennmt(checkpoint: Path, codes: Path | None = None) -> Bundle:
     stored = load_checkpoint(checkpoint, _ALLOWED)
     if not isinstance(stored, Mapping) or not {"model", "generator", "vocab", "opt"} <= stored.keys():
         raise BadInputError(f"{checkpoint}: no checkpoint of OpenNMT-py: it lacks model, generator, vocab or opt")
-    options = vars(stored["opt"]) if isinstance(stored["opt"], StandIn) else stored["opt"]
-    if not isinstance(options, Mapping):
-        raise BadInputError(f"{checkpoint}: no checkpoint of OpenNMT-py: its 'opt' are no options")
-    _refuse_unsayable(options, checkpoint)
-    sides = _read_sides(stored["vocab"], checkpoint, codes)
+    parts = Options.of({name: opened(stored[name]) for name in ("opt", "vocab")}, checkpoint)
+    options = parts.section("opt")
+    _refuse_unsayable(options)
+    sides = _read_sides(parts.section("vocab"), checkpoint, codes)
     weights = _gather(tensors_of(stored["model"], checkpoint), tensors_of(stored["generator"], checkpoint))
     values = _settings(weights, options, checkpoint)
     source, target = (f"{_NAMES.whole[name]}.weight" for name in ("source_embedding", "embedding"))
@@ -106,26 +106,18 @@ def read_opennmt(checkpoint: Path, codes: Path | None = None) -> Bundle:
     return Bundle(model, sides.tokenizers, GenerationConfig(beam_size=5, length_penalty=0.0))
 
 
-def _refuse_unsayable(options: Mapping[str, Any], path: Path) -> None:
-    for name, values in _SAYABLE.items():
-        if options.get(name) is not None and options[name] not in values:
-            raise BadInputError(f"{path}: {name} = {options[name]!r}: no model of ours has it")
-    if options.get("pos_ffn_activation_fn", "relu") not in _ACTIVATIONS:
-        raise BadInputError(f"{path}: pos_ffn_activation_fn = {options['pos_ffn_activation_fn']!r}: ours has none")
-    if (distance := options.get("max_relative_positions", 0)) < 0:
+def _refuse_unsayable(options: Options) -> None:
+    options.check(_SAYABLE)
+    if (distance := options.integer("max_relative_positions", 0)) < 0:
         kind = {-1: "rotary positions", -2: "ALiBi"}.get(distance, "positions of another kind")
-        raise BadInputError(f"{path}: max_relative_positions = {distance} ({kind}): no model of ours has them")
+        raise options.refuse("max_relative_positions", f"{kind}: no model of ours has them")
 
 
-def _read_sides(stored: object, path: Path, codes: Path | None) -> Sides:
+def _read_sides(stored: Options, path: Path, codes: Path | None) -> Sides:
     """The vocabularies: lists of symbols, as versions from 3 on have them."""
-    lists = [stored.get(side) for side in ("src", "tgt")] if isinstance(stored, Mapping) else []
-    if not isinstance(stored, Mapping) or not all(
-        isinstance(each, list) and all(isinstance(name, str) for name in each) for each in lists
-    ):
-        raise BadInputError(f"{path}: its 'vocab' is no list of symbols for each side, as OpenNMT-py 3 writes them")
+    lists = [stored.texts(side) for side in ("src", "tgt")]
     codes = find_codes(path.parent) if codes is None else codes
-    begin = stored.get("decoder_start_token", BEGIN)
+    begin = stored.text("decoder_start_token", BEGIN)
     source, target = (
         Vocabulary.of(
             names,
@@ -135,7 +127,6 @@ def _read_sides(stored: object, path: Path, codes: Path | None) -> Sides:
             unknown=index_of(names, UNKNOWN, path),
         )
         for names in lists
-        if names is not None
     )
     return Sides.of(source, target, (codes, codes), (path, path))
 
@@ -165,10 +156,9 @@ def _complete_biases(weights: dict[str, Tensor]) -> None:
             weights.setdefault(f"{name}.bias", torch.zeros(len(weights[f"{name}.weight"])))
 
 
-def _settings(weights: dict[str, Tensor], options: Mapping[str, Any], path: Path) -> dict[str, Any]:
+def _settings(weights: dict[str, Tensor], options: Options, path: Path) -> dict[str, Any]:
     d_ff, d_model = shape_of(weights, "decoder.transformer_layers.0.feed_forward.inner.weight", path)
-    activation, kind = _ACTIVATIONS[options.get("pos_ffn_activation_fn", "relu")]
-    dropout, attention_dropout = (options.get(name) for name in ("dropout", "attention_dropout"))
+    activation, kind = options.choice("pos_ffn_activation_fn", _ACTIVATIONS, "relu")
     tables = [f"{side}.embeddings.make_embedding.pe.pe" for side in ("encoder", "decoder")]
     vectors = weights.get("encoder.transformer.0.self_attn.relative_positions_embeddings.weight")
     positions = take_positions(weights, tables, d_model)
@@ -179,24 +169,16 @@ def _settings(weights: dict[str, Tensor], options: Mapping[str, Any], path: Path
         "decoder_layers": count_layers(weights, "decoder.transformer_layers."),
         "d_model": d_model,
         "d_ff": d_ff,
-        "heads": options.get("heads", 8),
+        "heads": options.size("heads", 8),
         "attention_bias": "decoder.transformer_layers.0.self_attn.linear_query.bias" in weights,
         "feed_forward": kind,
         "feed_forward_bias": "decoder.transformer_layers.0.feed_forward.inner.bias" in weights,
         "activation": activation,
         "norm": "pre",
-        "norm_epsilon": options.get("norm_eps", _EPSILON),
+        "norm_epsilon": options.number("norm_eps", _EPSILON, least=0),
         # The factor comes with the table of positions.
         "scale_embedding": positions["positions"] == "sinusoidal",
         "source_end": False,
-        "dropout": _first(dropout),
-        "attention_dropout": _first(attention_dropout),
-        "label_smoothing": options.get("label_smoothing", 0.0),
+        **{name: options.rate(name, 0.0) for name in ("dropout", "attention_dropout", "label_smoothing")},
         **positions,
     }
-
-
-def _first(rate: object) -> float:
-    """A rate, or the first of a schedule of rates."""
-    rate = rate[0] if isinstance(rate, list | tuple) and rate else rate
-    return float(rate) if isinstance(rate, int | float) else 0.0

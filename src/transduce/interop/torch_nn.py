@@ -16,46 +16,49 @@ positions = "positional_encoding.pos_embedding"
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final, Literal, final
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
 from transduce.bundle import Bundle
 from transduce.config import BadInputError, GenerationConfig
-from transduce.config.files import check_place, check_size
+from transduce.config.files import check_place, read_text
 from transduce.config.model import Activation
-from transduce.config.values import what_is_wrong
 from transduce.interop.checkpoints import load_checkpoint, tensors_of
 from transduce.interop.filling import Names, convert, count_layers, drop_equal, shape_of
+from transduce.interop.options import Options
 from transduce.interop.position_tables import sinusoidal, take_positions
 from transduce.interop.vocabularies import Sides, Vocabulary, find_codes, index_of, read_lines
 
 _MOST_BYTES: Final = 2**20
-_NAME: Final = r"^[^/\\]+$"  # of a file in the same folder
-
-
-class _Described(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-@final
-class _Places(_Described):
-    """What the state dict calls its parts; the defaults are those of PyTorch's tutorial on translation."""
-
-    transformer: str = Field("transformer", description="the nn.Transformer")
-    source_embedding: str = Field("src_tok_emb.embedding.weight", description="embeddings of the source")
-    target_embedding: str = Field("tgt_tok_emb.embedding.weight", description="embeddings of the target")
-    output: str = Field("generator.weight", description="the matrix of the logits; left out of the state dict: tied")
-    output_bias: str = Field("generator.bias", description="the bias of the logits, where there is one")
-    positions: str = Field("positional_encoding.pos_embedding", description="table of positions, where there is one")
+_ACTIVATIONS: Final[dict[str, Activation]] = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_tanh", "silu": "silu"}
+Positions = Literal["table", "sinusoidal", "none"]
+_POSITIONS: Final[dict[str, Positions]] = {"table": "table", "sinusoidal": "sinusoidal", "none": "none"}
 
 
 @final
-class _Symbols(_Described):
-    """What the vocabularies call their special symbols."""
+@dataclass(frozen=True)
+class Places:
+    """What the state dict calls its parts; the defaults are those of PyTorch's tutorial on translation.
+
+    Without ``output``, scores are by the target's embeddings; ``output_bias`` and ``positions`` may be missing there.
+    """
+
+    transformer: str = "transformer"
+    source_embedding: str = "src_tok_emb.embedding.weight"
+    target_embedding: str = "tgt_tok_emb.embedding.weight"
+    output: str = "generator.weight"
+    output_bias: str = "generator.bias"
+    positions: str = "positional_encoding.pos_embedding"
+
+
+@final
+@dataclass(frozen=True)
+class Symbols:
+    """What the vocabularies call their special symbols; ``pad`` may be missing there."""
 
     pad: str = "<pad>"
     begin: str = "<bos>"
@@ -64,23 +67,28 @@ class _Symbols(_Described):
 
 
 @final
-class _Settings(_Described):
-    """What the file says."""
+@dataclass(frozen=True)
+class Description:
+    """What the file says. ``weights`` and vocabularies are files in its folder.
 
-    weights: str = Field("model.pt", pattern=_NAME, description="the state dict, in the same folder")
-    source_vocabulary: str = Field("source.txt", pattern=_NAME, description="symbols of the source, one a line")
-    target_vocabulary: str = Field("target.txt", pattern=_NAME, description="symbols of the target, one a line")
-    heads: int = Field(ge=1, description="nhead")
-    norm_first: bool = Field(False, description="norm_first")
-    activation: Activation = Field("relu", description="activation; torch's gelu is gelu")
-    norm_epsilon: float = Field(1e-5, gt=0, description="layer_norm_eps")
-    scale_embedding: bool = Field(True, description="whether embeddings are multiplied by sqrt(d_model)")
-    source_end: bool = Field(True, description="whether sources end with the end symbol")
-    positions: Literal["table", "sinusoidal", "none"] = Field(
-        "table", description="table: as the state dict has it; sinusoidal: the paper's, which it does not hold; none"
-    )
-    names: _Places = _Places()
-    symbols: _Symbols = _Symbols()
+    ``heads``, ``norm_first``, ``activation`` and ``norm_epsilon`` are torch's nhead, norm_first, activation and
+    layer_norm_eps; ``positions`` are "table", as the state dict has it, "sinusoidal", the paper's, which it does not
+    hold, or "none". ``scale_embedding`` is whether embeddings are multiplied by sqrt(d_model), ``source_end`` whether
+    sources end with the end symbol.
+    """
+
+    weights: str
+    source_vocabulary: str
+    target_vocabulary: str
+    heads: int
+    norm_first: bool
+    activation: Activation
+    norm_epsilon: float
+    scale_embedding: bool
+    source_end: bool
+    positions: Positions
+    names: Places
+    symbols: Symbols
 
 
 _ATTENTION: Final = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
@@ -118,7 +126,7 @@ def read_torch_nn(description: Path, codes: Path | None = None) -> Bundle:
     Raises:
         BadInputError: A file is missing or damaged, or the model is one that ours cannot say.
     """
-    settings = _read(description)
+    settings = read_description(description)
     path = description.with_name(settings.weights)
     check_place(path)
     stored = load_checkpoint(path)
@@ -132,23 +140,48 @@ def read_torch_nn(description: Path, codes: Path | None = None) -> Bundle:
     return Bundle(model, sides.tokenizers, GenerationConfig())
 
 
-def _read(path: Path) -> _Settings:
-    check_size(path, _MOST_BYTES)
+def read_description(path: Path) -> Description:
+    """What a file says of a model.
+
+    Raises:
+        BadInputError: It is missing, no TOML, or an option is missing, unknown or of another type.
+    """
+    text = read_text(path, _MOST_BYTES, "description of a model")
     try:
-        return _Settings.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError as error:
-        raise BadInputError(f"{path}: no such description of a model") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        raise BadInputError(f"{path}: {key} {what_is_wrong(first, _Settings)}") from error
+        options = Options.of(tomllib.loads(text), path)
     except (ValueError, RecursionError) as error:
         raise BadInputError(f"{path}: not readable TOML: {error}") from error
-    except OSError as error:
-        raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error
+    options.check_known([field.name for field in fields(Description)])
+    return Description(
+        weights=_file(options, "weights", "model.pt"),
+        source_vocabulary=_file(options, "source_vocabulary", "source.txt"),
+        target_vocabulary=_file(options, "target_vocabulary", "target.txt"),
+        heads=options.size("heads"),
+        norm_first=options.flag("norm_first", default=False),
+        activation=options.choice("activation", _ACTIVATIONS, "relu"),
+        norm_epsilon=options.number("norm_epsilon", 1e-5, least=0),
+        scale_embedding=options.flag("scale_embedding", default=True),
+        source_end=options.flag("source_end", default=True),
+        positions=options.choice("positions", _POSITIONS, "table"),
+        names=Places(**_texts(options.section("names", optional=True), asdict(Places()))),
+        symbols=Symbols(**_texts(options.section("symbols", optional=True), asdict(Symbols()))),
+    )
 
 
-def _gather(stored: Mapping[str, Tensor], names: _Places, path: Path) -> dict[str, Tensor]:
+def _file(options: Options, name: str, usual: str) -> str:
+    """The name of a file in the same folder."""
+    file = options.text(name, usual)
+    if not file or Path(file).name != file or "\\" in file:
+        raise options.refuse(name, "the name of a file in the same folder belongs here")
+    return file
+
+
+def _texts(section: Options, usual: Mapping[str, str]) -> dict[str, str]:
+    section.check_known(usual)
+    return {name: section.text(name, default) for name, default in usual.items()}
+
+
+def _gather(stored: Mapping[str, Tensor], names: Places, path: Path) -> dict[str, Tensor]:
     """The nn.Transformer's weights under its own names, its fused maps apart; the other parts under ours."""
     outside = {
         names.source_embedding: (_SOURCE,),
@@ -179,7 +212,7 @@ def _gather(stored: Mapping[str, Tensor], names: _Places, path: Path) -> dict[st
     return weights
 
 
-def _values(weights: dict[str, Tensor], settings: _Settings, path: Path) -> dict[str, Any]:
+def _values(weights: dict[str, Tensor], settings: Description, path: Path) -> dict[str, Any]:
     d_ff, d_model = shape_of(weights, "decoder.layers.0.linear1.weight", path)
     match settings.positions:
         case "table":
@@ -211,7 +244,7 @@ def _values(weights: dict[str, Tensor], settings: _Settings, path: Path) -> dict
     }
 
 
-def _read_sides(folder: Path, settings: _Settings, codes: Path | None) -> Sides:
+def _read_sides(folder: Path, settings: Description, codes: Path | None) -> Sides:
     codes = find_codes(folder) if codes is None else codes
     places = (folder / settings.source_vocabulary, folder / settings.target_vocabulary)
     vocabularies = []
