@@ -4,19 +4,25 @@ import json
 import logging
 import pickle
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import transduce
 from tests.interop.marianmt import CODE, put_back, train, vocabulary, write
+from tests.random_bundle import random_bundle
 from tests.two_spm import SIDES, sentences
-from transduce.bundle import load_bundle
+from transduce.bundle import load_bundle, save_bundle
 from transduce.cli import main
 from transduce.config import BadInputError, GenerationConfig
-from transduce.interop import read_marianmt, recognise
+from transduce.interop import export_marianmt, read_marianmt, recognise
+from transduce.interop.json_files import read_json
 from transduce.interop.marianmt_vocabulary import read_sides
+from transduce.interop.options import Options
 from transduce.models import Tokens
+from transduce.text import TokenizerPair, import_sentencepiece
 
 pytest_plugins = ["two_spm"]
 
@@ -105,7 +111,8 @@ def trained(library, spm_folder, tmp_path_factory):
     model = write(folder, spm_folder)
     ours = read_marianmt(folder)
     train(ours.model, ours.tokenizers.source.encode(short(sentences("source", 200, seed=2))), 120)
-    put_back(ours.model, read_sides(folder, json.loads((folder / "config.json").read_text())).target, model)
+    options = Options.of(read_json(folder / "config.json"), folder)
+    put_back(ours.model, read_sides(folder, options).target, model)
     model.save_pretrained(folder)
     return folder, model
 
@@ -229,6 +236,74 @@ def _ids(folder):
     return json.loads((folder / "vocab.json").read_text())
 
 
+class TestBack:
+    """What came from OPUS-MT goes back as it came, and MarianTokenizer reads it."""
+
+    CASES = {  # noqa: RUF012
+        "OPUS-MT": {},
+        "two vocabularies": {"own": True},
+        "matrices of their own": {"tie_word_embeddings": False},
+        "a piece that the vocabulary lacks": {"lacks": True},
+    }
+
+    @pytest.mark.parametrize("name", CASES)
+    def test_the_same_to_the_last_bit(self, library, spm_folder, tmp_path, name):
+        changes = dict(self.CASES[name])
+        pieces = [each for each in vocabulary(spm_folder) if each.startswith("▁") and len(each) > 2]
+        lost = tuple(pieces[:2]) if changes.pop("lacks", False) else ()
+        there = tmp_path / "there"
+        write(there, spm_folder, left_out=lost, **changes)
+        ours = read_marianmt(there)
+        export_marianmt(ours, tmp_path / "back")
+        for file in {"vocab.json", "target_vocab.json"} & {each.name for each in there.iterdir()}:
+            assert json.loads((tmp_path / "back" / file).read_text()) == json.loads((there / file).read_text())
+        stored, back = (load_file(each / "model.safetensors") for each in (there, tmp_path / "back"))
+        if name == "matrices of their own":
+            del stored["model.shared.weight"]  # which nothing reads
+        assert {*stored} <= {*back}
+        assert all(torch.equal(tensor, back[key].view_as(tensor)) for key, tensor in stored.items())
+        texts = [*TEXTS, " ".join(each.lstrip("▁") for each in lost)]
+        theirs, again = (their_tokenizer(library, each) for each in (there, tmp_path / "back"))
+        assert type(again).__name__ == "MarianTokenizer"
+        assert again(texts)["input_ids"] == theirs(texts)["input_ids"]
+        rows = [[5, 9, 30, 4, 0], [77, 12, 0]]
+        assert again.batch_decode(rows) == theirs.batch_decode(rows)
+        told = json.loads((tmp_path / "back" / "config.json").read_text())
+        expected = json.loads((there / "config.json").read_text())
+        for key in ("pad_token_id", "decoder_start_token_id", "eos_token_id", "vocab_size", "decoder_vocab_size"):
+            assert told[key] == expected[key], key
+        second = read_marianmt(tmp_path / "back")
+        assert second.tokenizers.source.to_json() == ours.tokenizers.source.to_json()
+        assert all(torch.equal(each, second.model.state_dict()[key]) for key, each in ours.model.state_dict().items())
+
+    def test_what_has_been_trained_on_keeps_its_begin_symbol(self, library, opus, tmp_path):
+        """It is no copy of padding any longer, so that symbols keep our numbers."""
+        ours = read_marianmt(opus[0])
+        with torch.no_grad():
+            ours.model.embedding.weight[1] += 0.25
+        save_bundle(ours, tmp_path / "ours")
+        (tmp_path / "texts").write_text("\n".join(TEXTS[:4]))
+        line = ["export", str(tmp_path / "ours"), "--to", "marianmt", "--out", str(tmp_path / "back")]
+        assert main._run([*line, "--sentences", str(tmp_path / "texts")]) == 0
+        certificate = json.loads((tmp_path / "back" / "certificate.json").read_text())
+        assert certificate["reference"] == "transformers"
+        assert {each["reason"] for each in certificate["differing"]} <= {"at the length limit"}
+        assert _ids(tmp_path / "back")["<s>"] == 1
+        second = read_marianmt(tmp_path / "back")
+        assert second.tokenizers.source.encode(TEXTS) == ours.tokenizers.source.encode(TEXTS)
+        assert torch.equal(second.model.embedding.weight, ours.model.embedding.weight)
+
+    def test_a_sentencepiece_model_of_a_model_that_was_made_here(self, library, spm_folder, tmp_path):
+        tokenizer = import_sentencepiece(spm_folder / "source.spm")
+        bundle = random_bundle(norm_epsilon=1e-5, vocab_size=tokenizer.vocab_size)
+        export_marianmt(replace(bundle, tokenizers=TokenizerPair.of(tokenizer)), tmp_path / "out")
+        theirs = their_tokenizer(library, tmp_path / "out")
+        texts = sentences("source", 9, seed=4)
+        assert theirs(texts)["input_ids"] == [[*ids, 2] for ids in tokenizer.encode(texts)]
+        assert theirs.batch_decode(tokenizer.encode(texts)) == texts
+        assert read_marianmt(tmp_path / "out").tokenizers.source.encode(texts) == tokenizer.encode(texts)
+
+
 class TestTheVerb:
     def test_it_writes_a_model_with_its_certificate(self, opus, tmp_path, caplog):
         texts = tmp_path / "texts"
@@ -301,10 +376,16 @@ class TestDamage:
             ({"encoder_layers": 1}, "a part that no model of ours has"),
             ({"encoder_ffn_dim": 2**20, "decoder_ffn_dim": 2**20}, "has shape"),
             ({"decoder_ffn_dim": 29}, "decoder_ffn_dim = 29: ours has one for both"),
+            ({"encoder_layers": "two"}, "config.json: encoder_layers = 'two': a whole number"),
+            ({"scale_embedding": "no"}, "config.json: scale_embedding = 'no': true or false"),
+            ({"tie_word_embeddings": [1]}, "config.json: tie_word_embeddings = "),
+            ({"vocab_size": "205"}, "config.json: vocab_size = '205': a whole number"),
+            ({"activation_function": ["swish"]}, "config.json: activation_function = "),
+            ({"d_model": 20.5}, "config.json: d_model = 20.5: a whole number"),
             ({"activation_function": "tanh"}, "activation_function = 'tanh'"),
             ({"normalize_before": True}, "normalize_before = True"),
             ({"decoder_start_token_id": 999}, "a symbol has the id 999"),
-            ({"decoder_start_token_id": "</s>"}, "the number of a symbol belongs here"),
+            ({"decoder_start_token_id": "</s>"}, "config.json: decoder_start_token_id = '</s>': a whole number"),
             ({"dropout": "much"}, "dropout"),
             ({"d_model": None}, "d_model"),
             ({"encoder_attention_heads": 3, "decoder_attention_heads": 3}, "heads = 3"),
@@ -317,7 +398,9 @@ class TestDamage:
     @pytest.mark.parametrize(
         ("said", "expected"),
         [
-            ({"num_beams": 0.5}, "beam size 0.5"),
+            ({"num_beams": 0.5}, "generation_config.json: num_beams = 0.5: a whole number"),
+            ({"max_length": "long"}, "max_length = 'long': a whole number"),
+            ({"do_sample": "yes"}, "do_sample = 'yes': true or false"),
             ({"num_beams": 10**9}, "beam size 1000000000"),
             ({"bad_words_ids": [[10**6]]}, "a symbol outside the vocabulary"),
             ({"bad_words_ids": "x"}, "lists of symbols belong here"),

@@ -2,6 +2,7 @@
 
 import io
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,11 +22,15 @@ from tests.plain_transformer import (
     sinusoid_table,
 )
 from tests.random_bundle import random_bundle
+from tests.two_spm import learn, sentences
 from transduce.bundle import save_bundle
 from transduce.cli import main
 from transduce.config import BadInputError
+from transduce.interop.logits import as_tokens, known_logits
 from transduce.interop.marian_export import export_marian
-from transduce.interop.marian_npz import read_marian, read_npz
+from transduce.interop.marian_npz import read_marian
+from transduce.interop.npz import read_npz
+from transduce.text import TokenizerPair, import_sentencepiece, learn_bpe
 
 OPTIONS = {
     "type": "transformer",
@@ -85,7 +90,7 @@ def arrays(weights, *, pre=False, top=False, shared=False):
         if shared and name in ("source", "output"):
             continue
         place, array = marian_item(name, tensor.numpy(), pre=pre)
-        stored["Wemb" if shared and name == "target" else place] = array
+        stored["Wemb" if shared and name == "target" else place] = np.ascontiguousarray(array)
     return stored
 
 
@@ -146,6 +151,98 @@ def test_trained_positions_come_with_unscaled_embeddings(tmp_path, name):
     path = write(tmp_path, arrays(weights) | {"Wpos": table.numpy()}, **{name: "true"})
     bundle = check(path, Plain(epsilon=1e-6, scale=1.0), weights, table)
     assert bundle.config.max_positions == 11
+
+
+def test_positions_that_were_to_be_trained_and_are_not_stored_are_sinusoids(tmp_path):
+    """As version 1.12 has them, whatever it is told."""
+    weights = random_weights()
+    path = write(tmp_path, arrays(weights), **{"transformer-train-position-embeddings": "true"})
+    assert check(path, Plain(epsilon=1e-6), weights).config.positions == "sinusoidal"
+
+
+def test_without_positions_embeddings_are_unscaled(tmp_path):
+    weights = random_weights()
+    path = write(tmp_path, arrays(weights), **{"transformer-disable-position-embeddings": "true"})
+    check(path, Plain(epsilon=1e-6, scale=1.0), weights, torch.zeros(9, D_MODEL))
+
+
+@pytest.mark.parametrize(
+    ("version", "activation"),
+    [("v1.12.42 b7be0e9", F.gelu), ("v1.12.0 65bf82f", lambda x: x * torch.sigmoid(1.702 * x)), ("", F.gelu)],
+)
+def test_gelu_is_that_of_the_version(tmp_path, version, activation):
+    weights = random_weights()
+    options = {"transformer-ffn-activation": "gelu", "version": f'"{version}"'}
+    check(write(tmp_path, arrays(weights), **options), Plain(epsilon=1e-6, activation=activation), weights)
+
+
+def test_layers_that_are_one(tmp_path):
+    weights = random_weights()
+    stored = {name: each for name, each in arrays(weights).items() if not name.startswith("decoder_l3")}
+    path = write(tmp_path, stored, **{"transformer-tied-layers": "[1, 2, 1]"})
+    again = {name.replace("decoder.0.", "decoder.2."): each for name, each in weights.items() if "decoder.0." in name}
+    check(path, Plain(epsilon=1e-6), weights | again)
+
+
+def test_heads_whose_outputs_are_not_mapped(tmp_path):
+    weights = random_weights()
+    stored = {name: each for name, each in arrays(weights).items() if not name.endswith(("_Wo", "_bo"))}
+    path = write(tmp_path, stored, **{"transformer-no-projection": "true"})
+    one = {name: torch.eye(D_MODEL) for name in weights if name.endswith(".o.weight")}
+    zero = {name: torch.zeros(D_MODEL) for name in weights if name.endswith(".o.bias")}
+    check(path, Plain(epsilon=1e-6), weights | one | zero)
+
+
+def test_narrower_networks_in_the_decoder(tmp_path):
+    weights = random_weights()
+    narrow = {
+        name: each[:19] if name.endswith("ffn.1.bias") else each[:19] if ".ffn.1." in name else each[:, :19]
+        for name, each in weights.items()
+        if name.startswith("decoder") and (".ffn.1." in name or name.endswith("ffn.2.weight"))
+    }
+    path = write(tmp_path, arrays(weights | narrow), **{"transformer-decoder-dim-ffn": 19})
+    assert check(path, Plain(epsilon=1e-6), weights | narrow).config.d_ff == D_FF
+
+
+def test_without_biases(tmp_path):
+    weights = random_weights(bias=False)
+    check(write(tmp_path, arrays(weights)), Plain(epsilon=1e-6), weights)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"transformer-heads": "five"}, "transformer-heads = 'five': a whole number"),
+        ({"transformer-heads": "null"}, "transformer-heads is missing"),
+        ({"transformer-preprocess": 7}, "transformer-preprocess = 7: text belongs here"),
+        ({"transformer-dropout": "much"}, "transformer-dropout = 'much': a rate belongs here"),
+        ({"transformer-ffn-activation": "[relu]"}, "transformer-ffn-activation = "),
+        ({"transformer-tied-layers": "[1, 2, 9]"}, "transformer-tied-layers = "),
+        ({"transformer-tied-layers": "one"}, "transformer-tied-layers = 'one'"),
+        ({"transformer-disable-position-embeddings": "perhaps"}, "true or false belongs here"),
+        ({"label-smoothing": "{a: 1}"}, "label-smoothing = "),
+    ],
+)
+def test_an_option_of_a_wrong_type(tmp_path, options, message):
+    with pytest.raises(BadInputError, match=rf"model\.npz: special:model\.yml: .*{message}") as refused:
+        read(write(tmp_path, arrays(random_weights()), **options), shared=False)
+    assert len(str(refused.value).splitlines()) == 1
+
+
+def test_numbers_that_yaml_takes_for_text(tmp_path):
+    path = write(tmp_path, arrays(random_weights()), **{"label-smoothing": "1e-05"})
+    assert read(path, shared=False).config.label_smoothing == 1e-5
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [("beam-size: many", "beam-size = 'many': a whole number"), ("normalize: [1]", "normalize = .*: a number")],
+)
+def test_a_setting_of_its_search_of_a_wrong_type(tmp_path, settings, message):
+    path = write(tmp_path, arrays(random_weights()))
+    (tmp_path / "model.npz.decoder.yml").write_text(settings + "\n")
+    with pytest.raises(BadInputError, match=rf"model\.npz\.decoder\.yml: {message}"):
+        read(path, shared=False)
 
 
 def test_an_older_output_matrix(tmp_path):
@@ -220,10 +317,10 @@ def test_symbols_of_a_yml(tmp_path, entries, expected):
         ({"type": "s2s"}, "type = 's2s'"),
         ({"transformer-decoder-autoreg": "average-attention"}, "transformer-decoder-autoreg"),
         ({"transformer-decoder-autoreg": "rnn"}, "transformer-decoder-autoreg = 'rnn'"),
-        ({"transformer-ffn-activation": "gelu"}, "transformer-ffn-activation = 'gelu'"),
+        ({"transformer-ffn-activation": "tanh"}, "transformer-ffn-activation = 'tanh'"),
         ({"transformer-ffn-depth": 3}, "transformer-ffn-depth = 3"),
-        ({"transformer-decoder-dim-ffn": 99}, "transformer-decoder-dim-ffn"),
-        ({"transformer-tied-layers": "[1, 1, 2]"}, "transformer-tied-layers"),
+        ({"transformer-attention-mask": "alibi"}, "transformer-attention-mask = 'alibi'"),
+        ({"transformer-postprocess": "dar"}, "-postprocess = 'ar'"),
         ({"transformer-postprocess": "dhn"}, "-postprocess = 'hn'"),
         ({"transformer-preprocess": "n"}, "transformer-preprocess = 'n'"),
         ({"right-left": "true"}, "right-left = True"),
@@ -354,19 +451,106 @@ def test_there_and_back_bit_for_bit(tmp_path, shared, kind):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({}, "sinusoid_layout = 'interleaved'"),
-        ({"positions": "learned", "scale_embedding": False}, "one table of positions"),
-        ({"positions": "learned"}, "scale_embedding = True with learned positions"),
-        ({"activation": "gelu"}, "activation = 'gelu'"),
-        ({"sinusoid_layout": "concatenated", "sinusoid_range": "closed"}, "begins with zeros"),
+        ({}, "sinusoid_range = 'open' .*train with sinusoid_range = 'closed'"),
+        ({"sinusoid_start": 2, "sinusoid_range": "closed"}, "sinusoid_start = 2"),
+        ({"positions": "learned"}, "one table of positions"),
+        ({"positions": "relative"}, "positions = 'relative'"),
+        ({"activation": "gelu_tanh"}, "activation = 'gelu_tanh'"),
+        ({"norm": "pre", "positions": "none"}, "norm = 'pre' .*begin symbol that has an embedding"),
+        ({"embedding_norm": True, "positions": "none"}, "embedding_norm = True .*begin symbol"),
+        ({"norm_epsilon": 1e-5}, "norm_epsilon = 1e-05"),
         ({"d_k": 3}, "d_k = 3"),
-        ({"attention_bias": False}, "attention without biases"),
+        ({"feed_forward": "gated"}, "feed_forward = 'gated'"),
+        ({"decoder_self_attention": "average"}, "decoder_self_attention = 'average'"),
     ],
 )
 def test_what_marian_cannot_say_is_refused_by_name(tmp_path, changes, message):
     with pytest.raises(BadInputError, match=message):
-        export_marian(random_bundle(**({"norm_epsilon": 1e-6, "attention_bias": True} | changes)), tmp_path)
+        export_marian(random_bundle(**({"norm_epsilon": 1e-6} | changes)), tmp_path)
     assert not any(tmp_path.iterdir())
+
+
+OURS = {
+    "as the base model is": {},
+    "sines first, biases": {"sinusoid_layout": "concatenated", "attention_bias": True, "output_bias": True},
+    "a vocabulary for each side": {"source_vocab_size": 37, "activation": "gelu"},
+    "an output matrix of its own": {"tied_projection": False, "activation": "silu"},
+    "unscaled embeddings": {"scale_embedding": False},
+    "no biases at all": {"feed_forward_bias": False},
+    "no positions": {"positions": "none", "sinusoid_range": "open"},
+}
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_model_that_was_trained_here(tmp_path, name):
+    """Its begin symbol has an embedding, and it gives padding and begin symbol a share of the softmax."""
+    ours = random_bundle(**({"sinusoid_range": "closed"} | OURS[name]))
+    export_marian(ours, tmp_path)
+    stored = read_npz(tmp_path / "model.npz")
+    assert stored["decoder_ff_logit_out_Wt"].shape == (31, 20)
+    begins = stored["decoder_Wemb"][3]  # behind </s>, <unk>, <pad>
+    assert not begins.any()
+    back = read_marian(tmp_path / "model.npz")
+    special = ours.tokenizers.special
+    for pair in (([5, 9, 20], [7, 30, 11, 6]), ([4], [])):
+        found, expected = (known_logits(each.model, *as_tokens(pair, special)) for each in (back, ours))
+        torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-5)
+    assert back.tokenizers.source.to_json() == ours.tokenizers.source.to_json()
+
+
+def test_a_symbol_with_a_space_goes_there_and_back(tmp_path):
+    """No symbol of Marian's has one, as spaces part them; a sign that stands for one is another symbol."""
+    tokenizer = learn_bpe([f"the low slow {word} ▁new renewal" for word in ("row", "grow")] * 20, 320)
+    assert " the" in tokenizer.vocabulary
+    assert "▁" in tokenizer.vocabulary
+    size = tokenizer.vocab_size
+    ours = replace(random_bundle(sinusoid_range="closed", vocab_size=size), tokenizers=TokenizerPair.of(tokenizer))
+    export_marian(ours, tmp_path)
+    lines = (tmp_path / "source.yml").read_text().splitlines()
+    assert len(lines) == size
+    assert f'"▁the": {tokenizer.vocabulary[" the"]}' in lines
+    back = read_marian(tmp_path / "model.npz").tokenizers
+    assert back.source.encode(["the ▁ new"]) == tokenizer.encode(["the ▁ new"])
+    assert back.source is back.target
+    (tmp_path / "source.yml").write_text("\n".join([*lines[:-1], f'"other": {size - 1}']))
+    with pytest.raises(BadInputError, match="its tokenizer has other symbols than its vocabulary"):
+        read_marian(tmp_path / "model.npz")
+
+
+def test_a_vocabulary_that_is_a_sentencepiece_model_cuts_text_there(tmp_path):
+    import sentencepiece
+
+    learn(tmp_path)
+    tokenizer = import_sentencepiece(tmp_path / "source.spm")
+    size = tokenizer.vocab_size
+    ours = replace(random_bundle(sinusoid_range="closed", vocab_size=size), tokenizers=TokenizerPair.of(tokenizer))
+    (tmp_path / "out").mkdir()
+    export_marian(ours, tmp_path / "out")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"model.npz", "model.npz.decoder.yml", "vocab.spm"}
+    theirs = sentencepiece.SentencePieceProcessor(str(tmp_path / "out" / "vocab.spm"))
+    assert theirs.vocab_size() == size
+    texts = sentences("source", 9, seed=4)
+    moved = {0: 2, 1: 3, 2: 0, 3: 1}
+    assert theirs.encode(texts) == [[moved.get(each, each) for each in ids] for ids in tokenizer.encode(texts)]
+    back = read_marian(tmp_path / "out" / "model.npz")
+    pair, special = ([5, 9, 20], [7, 30, 11, 6]), ours.tokenizers.special
+    found, expected = (known_logits(each.model, *as_tokens(pair, special)) for each in (back, ours))
+    torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-5)
+    assert back.tokenizers.source.to_json() == tokenizer.to_json()
+
+
+def test_a_begin_symbol_of_its_vocabulary_keeps_its_share(tmp_path):
+    """As SentencePiece numbers by itself: <unk> 0, <s> 1, </s> 2. Marian's decoder reads zeros, and not that <s>."""
+    learn(tmp_path)
+    (tmp_path / "source.spm").rename(tmp_path / "vocab.spm")
+    weights = random_weights(targets=120, output_bias=True, shared=True, tied=True)
+    path = write(tmp_path, arrays(weights, shared=True))
+    bundle = read_marian(path)
+    begun = weights | {"target": torch.cat([weights["target"], torch.zeros(1, D_MODEL)])}
+    expected = plain_logits(Plain(epsilon=1e-6), begun, POSITIONS, [5, 16, 2], [120, 22, 7])
+    ours = [{0: 3, 1: 1, 2: 2}.get(each, each + 1) for each in range(120)]
+    found = our_logits(bundle, [6, 17, 2], [1, 23, 8])
+    torch.testing.assert_close(found[:, ours], expected, atol=2e-5, rtol=1e-5)
 
 
 def test_the_verb_writes_it_with_its_certificate(tmp_path):
@@ -376,4 +560,6 @@ def test_the_verb_writes_it_with_its_certificate(tmp_path):
     command = ["export", str(tmp_path / "model"), "--to", "marian", "--out", str(tmp_path / "out")]
     assert main._run([*command, "--sentences", str(tmp_path / "lines")]) == 0
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {"certificate.json", "model.npz", "model.npz.decoder.yml", "source.yml", "target.yml"}
+    assert names == {
+        *("certificate.json", "model.npz", "model.npz.decoder.yml", "source.yml", "target.yml", "tokenizer.json")
+    }

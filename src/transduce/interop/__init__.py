@@ -6,17 +6,19 @@ from transduce.interop.ctranslate2_reader import read_ctranslate2
 from transduce.interop.ctranslate2_reference import open_ctranslate2
 from transduce.interop.fairseq import read_fairseq
 from transduce.interop.joeynmt import read_joeynmt
+from transduce.interop.layer_walk import Export
 from transduce.interop.marian_export import export_marian
 from transduce.interop.marian_npz import read_marian
+from transduce.interop.marian_reference import cut_marian, open_marian, why_no_marian
 from transduce.interop.marianmt import read_marianmt
 from transduce.interop.marianmt_export import export_marianmt
 from transduce.interop.marianmt_reference import open_marianmt
 from transduce.interop.onnx import export_onnx
 from transduce.interop.onnx_reference import open_onnx
 from transduce.interop.opennmt import read_opennmt
-from transduce.interop.own_reference import open_marian, open_safetensors
+from transduce.interop.own_reference import open_safetensors, open_written_marian
 from transduce.interop.recognise import FORMATS, Format, recognise
-from transduce.interop.reference import Reference
+from transduce.interop.reference import Reference, Scorer
 from transduce.interop.sentences import SENTENCES
 from transduce.interop.torch_nn import read_torch_nn
 
@@ -24,9 +26,12 @@ __all__ = [
     "FORMATS",
     "SENTENCES",
     "Certificate",
+    "Export",
     "Format",
     "Reference",
+    "Scorer",
     "certify",
+    "cut_marian",
     "export_ctranslate2",
     "export_marian",
     "export_marianmt",
@@ -36,6 +41,7 @@ __all__ = [
     "open_marianmt",
     "open_onnx",
     "open_safetensors",
+    "open_written_marian",
     "read_ctranslate2",
     "read_fairseq",
     "read_joeynmt",
@@ -45,4 +51,5 @@ __all__ = [
     "read_torch_nn",
     "recognise",
     "sha256",
+    "why_no_marian",
 ]

@@ -18,8 +18,8 @@ from transduce.bundle import Bundle
 from transduce.config import BadInputError, GenerationConfig, TransduceError
 from transduce.inference import Translation, Translator
 from transduce.interop.layer_walk import Export, explain_difference
-from transduce.interop.logits import compare_logits
-from transduce.interop.reference import Ids, Pair, Reference
+from transduce.interop.logits import Quantity, compare
+from transduce.interop.reference import Ids, Pair, Reference, Scorer
 from transduce.interop.sentences import SENTENCES
 
 CERTIFICATE: Final = "certificate.json"
@@ -50,18 +50,23 @@ class Differing:
 @final
 @dataclass(frozen=True)
 class Certificate:
-    """What was compared, and what came of it. Differences and the tolerance are of logits."""
+    """What was compared, and what came of it: so many ``numbers`` that are ``compared``, logits or log-probabilities.
+
+    Differences and the tolerance are of these. ``untranslated`` is why no translations were compared, where none were.
+    """
 
     reference: str
     precision: str
     pairs: int
-    logits: int
+    compared: Quantity
+    numbers: int
     largest_difference: float
     tolerance: float
     lines: int
     equal: int
     differing: tuple[Differing, ...]
     beam: int
+    untranslated: str | None
     lines_per_second: Mapping[str, float]
     threads: int
     machine: str
@@ -75,13 +80,20 @@ class Certificate:
 
     def describe(self) -> list[str]:
         """A few lines for people."""
+        return [
+            f"{self.compared}: {self.numbers:,} of {self.pairs} pairs differ by at most {self.largest_difference:.2g} "
+            f"from {self.reference}'s in {self.precision} (rounding accounts for {self.tolerance:.2g})",
+            *self._describe_translations(),
+        ]
+
+    def _describe_translations(self) -> list[str]:
+        if self.untranslated is not None:
+            return [f"translations: not compared: {self.untranslated}"]
         ours, theirs = self.lines_per_second.values()
         others = [f"  line {each.line}: {each.reason}" for each in self.differing[:_MOST_NAMED]]
         if len(self.differing) > _MOST_NAMED:
             others.append(f"  and {len(self.differing) - _MOST_NAMED:,} more, in {CERTIFICATE}")
         return [
-            f"logits: {self.logits:,} of {self.pairs} pairs differ by at most {self.largest_difference:.2g} from "
-            f"{self.reference}'s in {self.precision} (rounding accounts for {self.tolerance:.2g})",
             f"translations: {self.equal} of {self.lines} equal, beam {self.beam}",
             *others,
             f"speed: {ours:,.1f} sentences a second here, {theirs:,.1f} there, on {self.lines} sentences",
@@ -90,7 +102,7 @@ class Certificate:
 
 def certify(
     bundle: Bundle,
-    reference: Reference,
+    reference: Reference | Scorer,
     sentences: Sequence[str] = SENTENCES,
     *,
     weights: Sequence[Path],
@@ -102,7 +114,7 @@ def certify(
     symbols: see ``tolerance`` for what is allowed. Translations are of text, and so compare tokenizers as well: where
     logits are the same, a tie may still break otherwise, or a search leave out what the other one finds, but not on
     more than a tenth of the lines. ``export`` brings a model of fewer layers to the same library: where that shows no
-    layers, it is how the one at which the two part is found.
+    layers, it is how the one at which the two part is found. Of a ``Scorer``, log-probabilities stand for logits.
 
     Raises:
         BadInputError: There is no sentence that the model can read.
@@ -114,41 +126,57 @@ def certify(
     ours, our_seconds = _translate(bundle, lines, longest)
     pairs = [(source, _ids(bundle, each)) for source, each in zip(sources, ours, strict=True)]
     pairs += _random_pairs(bundle)
-    compared = compare_logits(bundle.model, bundle.tokenizers.special, reference, pairs)
+    compared = compare(bundle.model, bundle.tokenizers.special, reference, pairs)
     if not compared.same:
         where = explain_difference(bundle.model, bundle.tokenizers.special, reference, pairs, export)
         raise TransduceError(
-            f"{reference.name} computes otherwise: logits differ by up to {compared.largest_difference:.2g}, of which "
-            f"rounding accounts for {compared.tolerance:.2g}: {where}"
+            f"{reference.name} computes otherwise: {compared.quantity} differ by up to "
+            f"{compared.largest_difference:.2g}, of which rounding accounts for {compared.tolerance:.2g}: {where}"
         )
-    reference.translate(lines[:1], _BEAM, longest)
-    theirs, their_seconds = _timed(lambda: reference.translate(lines, _BEAM, longest))
-    differing = tuple(_judge(bundle, lines, ours, theirs, compared.tolerance))
-    unexplained = [each for each in differing if each.reason.endswith("more probable")]
-    if len(unexplained) > _MOST_UNEXPLAINED * len(lines):
-        first = unexplained[0]
-        raise TransduceError(
-            f"{reference.name} translates {len(unexplained)} of {len(lines)} lines otherwise, though all logits are "
-            f"the same: text becomes other symbols there, or they other text. The first is line {first.line}: "
-            f"{first.ours!r} here, {first.theirs!r} there"
-        )
+    untranslated = reference.search_differs if isinstance(reference, Scorer) else None
+    translated = 0 if untranslated is not None else len(lines)
+    speeds, differing = {"transduce": len(lines) / our_seconds}, tuple[Differing, ...]()
+    if translated:
+        reference.translate(lines[:1], _BEAM, longest)
+        theirs, their_seconds = _timed(lambda: reference.translate(lines, _BEAM, longest))
+        speeds[reference.name] = len(lines) / their_seconds
+        differing = tuple(_judge(bundle, lines, ours, theirs, compared.tolerance))
+        _refuse_other_text(reference.name, differing, len(lines))
     return Certificate(
         reference=reference.name,
         precision=str(compared.format).removeprefix("torch."),
         pairs=len(pairs),
-        logits=compared.logits,
+        compared=compared.quantity,
+        numbers=compared.count,
         largest_difference=compared.largest_difference,
         tolerance=compared.tolerance,
-        lines=len(lines),
-        equal=len(lines) - len(differing),
+        lines=translated,
+        equal=translated - len(differing),
         differing=differing,
         beam=_BEAM,
-        lines_per_second={"transduce": len(lines) / our_seconds, reference.name: len(lines) / their_seconds},
+        untranslated=untranslated,
+        lines_per_second=speeds,
         threads=torch.get_num_threads(),
         machine=platform.processor() or platform.machine(),
         versions={name: version(name) for name in ("transduce", "torch")} | dict(reference.versions),
         sha256={"transduce": _hash(weights), reference.name: _hash(reference.weights)},
     )
+
+
+def _refuse_other_text(name: str, differing: Sequence[Differing], lines: int) -> None:
+    """Let pass what searches may do otherwise.
+
+    Raises:
+        TransduceError: More lines differ than that.
+    """
+    unexplained = [each for each in differing if each.reason.endswith("more probable")]
+    if len(unexplained) > _MOST_UNEXPLAINED * lines:
+        first = unexplained[0]
+        raise TransduceError(
+            f"{name} translates {len(unexplained)} of {lines} lines otherwise, though it computes the same: text "
+            f"becomes other symbols there, or they other text. The first is line {first.line}: {first.ours!r} here, "
+            f"{first.theirs!r} there"
+        )
 
 
 def _readable(bundle: Bundle, sentences: Sequence[str]) -> tuple[list[str], list[Ids]]:

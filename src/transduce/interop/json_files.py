@@ -1,6 +1,7 @@
 """JSON files of other libraries, which may be a stranger's."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,3 +34,8 @@ def read_json_value(path: Path) -> Any:  # noqa: ANN401 - whatever JSON holds
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise BadInputError(f"{path}: not readable JSON: {error}") from error
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a file of settings."""
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -12,14 +12,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from transduce.config import SpecialIds
-from transduce.interop.logits import as_tokens, compare_logits
-from transduce.interop.reference import Pair, Reference
+from transduce.interop.logits import as_tokens, compare
+from transduce.interop.reference import Library, Pair, Reference, Scorer
 from transduce.interop.rounding import Numbers, count_terms, tolerance
 from transduce.layers import Stream
 from transduce.models import Tokens, TrainableModel, Transformer
 
 # Brings a model to the other library, for as long as the context is open.
-Export = Callable[[Transformer], AbstractContextManager[Reference]]
+Export = Callable[[Transformer], AbstractContextManager[Reference | Scorer]]
 ENCODER_INPUT: Final = "encoder input"
 ENCODER_OUTPUT: Final = "encoder output"
 DECODER_INPUT: Final = "decoder input"
@@ -40,7 +40,7 @@ class Parting:
 
 
 def explain_difference(
-    model: TrainableModel, special: SpecialIds, reference: Reference, pairs: Sequence[Pair], export: Export | None
+    model: TrainableModel, special: SpecialIds, reference: Library, pairs: Sequence[Pair], export: Export | None
 ) -> str:
     """At which layer they part, in words: by the outputs of layers where the other library shows them.
 
@@ -71,7 +71,7 @@ def _explain_by_cutting(model: Transformer, special: SpecialIds, pairs: Sequence
     for first, second in sizes:
         shorter = _cut(model, first, second)
         with export(shorter) as reference:
-            compared = compare_logits(shorter, special, reference, pairs)
+            compared = compare(shorter, special, reference, pairs)
         if not compared.same:
             if first == second == 1:
                 place = "embeddings, encoder layer 1, decoder layer 1 or the output's matrix"

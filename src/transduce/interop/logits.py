@@ -1,31 +1,34 @@
-"""How far the logits of two computations of one model are apart."""
+"""How far the logits of two computations of one model are apart, or the log-probabilities that they make."""
 
 import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Final, Literal, final
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from transduce.config import SpecialIds
-from transduce.interop.reference import Pair, Reference
+from transduce.interop.reference import Pair, Reference, Scorer
 from transduce.interop.rounding import Numbers, count_terms, tolerance
 from transduce.models import Tokens, TrainableModel, Transformer
 
 # What a bias forbids is as good as minus infinity, and no matter of rounding.
 _FORBIDDEN: Final = -1e4
 
+Quantity = Literal["logits", "log-probabilities"]
+
 
 @final
 @dataclass(frozen=True)
 class Compared:
-    """How many logits were compared, how far the furthest are apart, and how far rounding alone may bring them."""
+    """How many numbers were compared, how far the furthest are apart, and how far rounding alone may bring them."""
 
+    quantity: Quantity
     format: torch.dtype
-    logits: int
+    count: int
     largest_difference: float
     tolerance: float
 
@@ -33,6 +36,15 @@ class Compared:
     def same(self) -> bool:
         """Whether rounding accounts for all differences."""
         return self.largest_difference <= self.tolerance
+
+
+def compare(
+    model: TrainableModel, special: SpecialIds, reference: Reference | Scorer, pairs: Sequence[Pair]
+) -> Compared:
+    """Compare what the reference shows: logits, or log-probabilities."""
+    if isinstance(reference, Scorer):
+        return _compare_log_probabilities(model, special, reference, pairs)
+    return compare_logits(model, special, reference, pairs)
 
 
 def compare_logits(model: TrainableModel, special: SpecialIds, reference: Reference, pairs: Sequence[Pair]) -> Compared:
@@ -46,15 +58,43 @@ def compare_logits(model: TrainableModel, special: SpecialIds, reference: Refere
             models[kind] = copy.deepcopy(model).to(kind)
         ours = known_logits(models[kind], *as_tokens(pair, special))
         if ours.shape != theirs.shape:
-            return Compared(kind, numbers.count, math.inf, 0.0)
+            return Compared("logits", kind, numbers.count, math.inf, 0.0)
         compared = ~theirs.isnan().all(dim=0) & ~((ours < _FORBIDDEN) & (theirs < _FORBIDDEN))
-        difference = (ours - theirs)[compared].abs()
         numbers += Numbers.of(ours[compared])
-        # NaN is a difference, and so is nothing to compare.
-        largest = max(largest, float(difference.nan_to_num(math.inf).max()) if len(difference) else math.inf)
+        largest = max(largest, _furthest(ours[compared], theirs[compared]))
+    allowed = tolerance(numbers, _count_terms(model, pairs), kind)
+    return Compared("logits", kind, numbers.count, largest, allowed)
+
+
+def _compare_log_probabilities(
+    model: TrainableModel, special: SpecialIds, reference: Scorer, pairs: Sequence[Pair]
+) -> Compared:
+    """Compare those of the targets' symbols, each of which has the rounding of its logit and of the sum over all."""
+    numbers, largest, count, has = Numbers(), 0.0, 0, torch.tensor(reference.has)
+    for pair, theirs in zip(pairs, reference.log_probabilities(pairs), strict=True):
+        logits = known_logits(model, *as_tokens(pair, special))
+        numbers += Numbers.of(logits[logits > _FORBIDDEN])
+        symbols = torch.tensor([*pair[1], special.end])
+        ours = logits.log_softmax(dim=-1).gather(1, symbols.unsqueeze(1)).squeeze(1)
+        if ours.shape != theirs.shape:
+            return Compared("log-probabilities", torch.float32, count, math.inf, 0.0)
+        compared = has[symbols]
+        count += int(compared.sum())
+        largest = max(largest, _furthest(ours[compared], theirs[compared]))
+    allowed = 2 * tolerance(numbers, _count_terms(model, pairs), torch.float32) + reference.resolution
+    return Compared("log-probabilities", torch.float32, count, largest, allowed)
+
+
+def _furthest(ours: Float[Tensor, "*any"], theirs: Float[Tensor, "*any"]) -> float:
+    """The largest difference. NaN is one, and so is nothing to compare."""
+    difference = (ours - theirs).abs()
+    return float(difference.nan_to_num(math.inf).max()) if difference.numel() else math.inf
+
+
+def _count_terms(model: TrainableModel, pairs: Sequence[Pair]) -> int:
     # What reads one symbol after the other adds up as often.
     steps = 1 if isinstance(model, Transformer) else max(len(ids) for pair in pairs for ids in pair) + 1
-    return Compared(kind, numbers.count, largest, tolerance(numbers, count_terms([model]) * steps, kind))
+    return count_terms([model]) * steps
 
 
 @torch.inference_mode()

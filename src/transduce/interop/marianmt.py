@@ -4,7 +4,6 @@ Its layers are the paper's, post-norm, with biases; all sines stand before all c
 padding symbol. Each side has a SentencePiece model, and a ``vocab.json`` gives the pieces of both their ids.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from transduce.interop.filling import Names, convert, shape_of
 from transduce.interop.json_files import read_json
 from transduce.interop.marianmt_generation import forbidden_symbols, read_generation
 from transduce.interop.marianmt_vocabulary import read_sides
+from transduce.interop.options import Options, same
 from transduce.interop.renumbering import NEVER
 from transduce.layers.sinusoids import sinusoids
 
@@ -88,13 +88,13 @@ def read_marianmt(folder: Path) -> Bundle:
         TransduceError: The extra for SentencePiece models is not installed.
     """
     place = folder / CONFIG
-    config = read_json(place)
-    _check_kind(config, place)
+    options = Options.of(read_json(place), place)
+    _check_kind(options)
     path, weights = _read_weights(folder)
-    sides = read_sides(folder, config)
-    values = _settings(config, place)
-    tied, shared = _choose_matrices(weights, config, one=sides.source is sides.target)
-    generation, bad_words = read_generation(folder, config)
+    sides = read_sides(folder, options)
+    values = _settings(options)
+    tied, shared = _choose_matrices(weights, options, one=sides.source is sides.target)
+    generation, bad_words = read_generation(folder, options)
     bias = _forbid(_bias(weights, path), forbidden_symbols(bad_words, sides.target), place)
     values |= {"tied_projection": tied, "output_bias": bool(bias.any()), "attention_bias": _drop_empty(weights)}
     weights |= {"output_bias": bias} if values["output_bias"] else {}
@@ -114,28 +114,15 @@ def find_weights(folder: Path) -> Path:
     return path
 
 
-def _check_kind(config: Mapping[str, Any], place: Path) -> None:
-    if config.get("model_type") != "marian":
-        raise BadInputError(f"{place}: model_type = {config.get('model_type')!r}: only 'marian' can be read")
+def _check_kind(options: Options) -> None:
+    if options.given("model_type") != "marian":
+        raise options.refuse("model_type", "only 'marian' can be read")
     for name, usual in _UNREAD.items():
-        if config.get(name, usual) != usual:
-            raise BadInputError(
-                f"{place}: {name} = {config[name]!r}: a model of an older version of transformers, whose present one "
-                f"takes it for another: it cannot be read"
+        if options.flag(name, usual) != usual:
+            raise options.refuse(
+                name,
+                "a model of an older transformers, whose present version takes it for another: it cannot be read",
             )
-    for one, other in (
-        ("encoder_ffn_dim", "decoder_ffn_dim"),
-        ("encoder_attention_heads", "decoder_attention_heads"),
-    ):
-        if config.get(one) != config.get(other):
-            raise BadInputError(
-                f"{place}: {one} = {config.get(one)!r}, {other} = {config.get(other)!r}: ours has one for both"
-            )
-    if config.get("activation_function", "gelu") not in ACTIVATIONS:
-        raise BadInputError(
-            f"{place}: activation_function = {config['activation_function']!r}: no model of ours has it, only "
-            f"{', '.join(ACTIVATIONS)}"
-        )
 
 
 def _read_weights(folder: Path) -> tuple[Path, dict[str, Tensor]]:
@@ -161,34 +148,32 @@ def _check_sinusoids(table: Tensor, path: Path) -> None:
     raise BadInputError(f"{path}: its positions are no sinusoids: no MarianMTModel, or a damaged one")
 
 
-def _settings(config: Mapping[str, Any], place: Path) -> dict[str, Any]:
+def _settings(options: Options) -> dict[str, Any]:
     """Our settings, without what follows from vocabularies and matrices."""
-    rates = {name: config.get(name, 0.0) for name in ("dropout", "attention_dropout", "activation_dropout")}
-    needed = ("encoder_layers", "decoder_layers", "d_model", "encoder_ffn_dim", "encoder_attention_heads")
-    if missing := [name for name in needed if name not in config]:
-        raise BadInputError(f"{place}: {missing[0]} is missing: no configuration of a MarianMTModel")
+    of_both = {
+        ours: same(options.place, {name: options.size(name) for name in (f"encoder_{theirs}", f"decoder_{theirs}")})
+        for ours, theirs in (("d_ff", "ffn_dim"), ("heads", "attention_heads"))
+    }
+    rates = ("dropout", "attention_dropout", "activation_dropout")
     return {
-        "encoder_layers": config["encoder_layers"],
-        "decoder_layers": config["decoder_layers"],
-        "d_model": config["d_model"],
-        "d_ff": config["encoder_ffn_dim"],
-        "heads": config["encoder_attention_heads"],
-        "activation": ACTIVATIONS[config.get("activation_function", "gelu")],
-        "scale_embedding": bool(config.get("scale_embedding", False)),
+        **{name: options.size(name) for name in ("encoder_layers", "decoder_layers", "d_model")},
+        **of_both,
+        "activation": options.choice("activation_function", ACTIVATIONS, "gelu"),
+        "scale_embedding": options.flag("scale_embedding", default=False),
         "norm_epsilon": EPSILON,
         "sinusoid_layout": "concatenated",
-        **{name: float(rate) if isinstance(rate, int | float) else rate for name, rate in rates.items()},
+        **{name: options.rate(name, 0.0) for name in rates},
     }
 
 
-def _choose_matrices(weights: dict[str, Tensor], config: Mapping[str, Any], *, one: bool) -> tuple[bool, bool]:
+def _choose_matrices(weights: dict[str, Tensor], options: Options, *, one: bool) -> tuple[bool, bool]:
     """Leave each matrix once; whether outputs are scored by the embeddings, and whether both sides have one matrix.
 
     What is tied is stored under any of its names, or under several; ``one`` says that the sides share a vocabulary.
     """
     shared, source, target, scores = (weights.pop(f"{name}.weight", None) for name in (SHARED, SOURCE, TARGET, SCORES))
-    if config.get("tie_word_embeddings", True):
-        if config.get("share_encoder_decoder_embeddings", True):
+    if options.flag("tie_word_embeddings", default=True):
+        if options.flag("share_encoder_decoder_embeddings", default=True):
             source = target = next((each for each in (shared, target, source, scores) if each is not None), None)
         else:
             target = scores if target is None else target

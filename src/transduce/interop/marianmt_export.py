@@ -13,8 +13,12 @@ from transduce.bundle import Bundle, save_tensors
 from transduce.config import BadInputError, GenerationConfig, TransformerConfig
 from transduce.config.files import check_vacant
 from transduce.config.model import Activation
+from transduce.interop.dimension_order import sines_first
+from transduce.interop.json_files import write_json
 from transduce.interop.marianmt import BIAS, CONFIG, EPSILON, NAMES, SHARED, SOURCE, TARGET, WEIGHTS
 from transduce.interop.marianmt_generation import GENERATION
+from transduce.interop.marianmt_sentencepiece import as_numbered_here, find_pieces
+from transduce.interop.renumbering import Renumbering
 from transduce.models import Transformer
 from transduce.text import TokenizerPair
 from transduce.text.tokenizer import BEGIN, END, PAD, UNKNOWN
@@ -48,10 +52,14 @@ ACTIVATIONS: Final[dict[Activation, str]] = {
 # It keeps a table of positions, of so many rows where ours has no end.
 _POSITIONS: Final = 1024
 LONGEST: Final = 512  # of an output, where ours follows the input's length
+_AS_HERE: Final = Renumbering.of(4, pad=0, begin=1, end=2, unknown=3)
 
 
 def export_marianmt(bundle: Bundle, path: Path) -> None:
     """Write a folder that ``MarianMTModel`` and ``AutoTokenizer`` load: weights, configuration, tokenizer, search.
+
+    The tokenizer is MarianTokenizer where ours are of SentencePiece models, with OPUS-MT's numbers of symbols where the
+    model came with them; else it is ours.
 
     All is ours to the last bit, but for the order of the model's dimensions where sines and cosines stand by turns:
     Marian's sines come first, so every matrix's are permuted. Its norms add 1e-5 to the variance, whatever ours add.
@@ -65,10 +73,17 @@ def export_marianmt(bundle: Bundle, path: Path) -> None:
     _check(model.config)
     check_vacant(path)
     path.mkdir(parents=True, exist_ok=True)
-    save_tensors(dict(_weights(model)), path / WEIGHTS[0])
-    write_json(path / CONFIG, _configuration(bundle, model.config))
-    write_json(path / GENERATION, generation_settings(bundle.generation))
-    write_tokenizers(bundle.tokenizers, path)
+    weights = {name: each.detach() for name, each in sines_first(model.state_dict(), model.config).items()}
+    pieces = find_pieces(bundle.tokenizers, weights)
+    if pieces is None:
+        source, target = as_numbered_here(bundle.tokenizers)
+        write_tokenizers(bundle.tokenizers, path)
+    else:
+        source, target = pieces.source, pieces.target
+        pieces.write(bundle.tokenizers, path)
+    save_tensors(dict(_weights(model, weights, source, target)), path / WEIGHTS[0])
+    write_json(path / CONFIG, _configuration(model.config, source, target))
+    write_json(path / GENERATION, generation_settings(bundle.generation, numbers=target))
 
 
 def _check(config: TransformerConfig) -> None:
@@ -90,16 +105,16 @@ def _check(config: TransformerConfig) -> None:
         )
 
 
-def _weights(model: Transformer) -> Iterator[tuple[str, Tensor]]:
-    """Ours under its names, in its order of dimensions."""
-    config, state = model.config, model.state_dict()
-    order = torch.arange(config.d_model)
-    if config.sinusoid_layout == "interleaved":
-        order = torch.cat([order[0::2], order[1::2]])
-    for name, tensor in state.items():
+def _weights(
+    model: Transformer, weights: Mapping[str, Tensor], source: Renumbering, target: Renumbering
+) -> Iterator[tuple[str, Tensor]]:
+    """Ours under its names, with its numbers of symbols."""
+    config = model.config
+    numbered = {"embedding.weight": target, "source_embedding.weight": source, "projection.weight": target}
+    for name, stored in weights.items():
         if name == "output_bias":
             continue
-        permuted = _permute(name, tensor, order)
+        permuted = numbered[name].restore(stored) if name in numbered else stored
         if name == "embedding.weight" and model.source_embedding is None:
             yield f"{SHARED}.weight", permuted
             if model.projection is None:
@@ -110,28 +125,19 @@ def _weights(model: Transformer) -> Iterator[tuple[str, Tensor]]:
         else:
             yield NAMES.find(name), permuted
         if not config.attention_bias and "attention." in name:
-            yield NAMES.find(name.replace(".weight", ".bias")), tensor.new_zeros(len(tensor))
-    bias = state.get("output_bias")
-    yield BIAS, (torch.zeros(config.vocab_size) if bias is None else bias).unsqueeze(0)
+            yield NAMES.find(name.replace(".weight", ".bias")), permuted.new_zeros(len(permuted))
+    bias = weights.get("output_bias")
+    yield BIAS, (torch.zeros(target.size) if bias is None else target.restore(bias)).unsqueeze(0)
 
 
-def _permute(name: str, tensor: Tensor, order: Tensor) -> Tensor:
-    """A parameter's inputs or outputs that are dimensions of the model, in this order."""
-    module, _, kind = name.rpartition(".")
-    part = module.rpartition(".")[2]
-    if part in ("norm", "output", "outer"):
-        return tensor[order].contiguous()
-    return tensor if kind == "bias" else tensor[:, order].contiguous()
-
-
-def _configuration(bundle: Bundle, config: TransformerConfig) -> dict[str, Any]:
-    special, own = bundle.tokenizers.special, config.source_vocab_size
+def _configuration(config: TransformerConfig, source: Renumbering, target: Renumbering) -> dict[str, Any]:
+    own = config.source_vocab_size
     return {
         "architectures": ["MarianMTModel"],
         "model_type": "marian",
         "is_encoder_decoder": True,
-        "vocab_size": config.vocab_size if own is None else own,
-        "decoder_vocab_size": config.vocab_size,
+        "vocab_size": source.size,
+        "decoder_vocab_size": target.size,
         "share_encoder_decoder_embeddings": own is None,
         "tie_word_embeddings": config.tied_projection,
         "encoder_layers": config.encoder_layers,
@@ -147,15 +153,24 @@ def _configuration(bundle: Bundle, config: TransformerConfig) -> dict[str, Any]:
         "dropout": config.dropout,
         "attention_dropout": config.attention_dropout,
         "activation_dropout": config.activation_dropout,
-        "pad_token_id": special.pad,
-        "decoder_start_token_id": special.begin,
-        "eos_token_id": special.end,
-        "forced_eos_token_id": special.end,
+        **_special(target),
         "dtype": "float32",
     }
 
 
-def generation_settings(ours: GenerationConfig, longest: int = LONGEST) -> dict[str, Any]:
+def _special(numbers: Renumbering) -> dict[str, int]:
+    pad, begin, end, _ = numbers.rows[:4]
+    return {
+        "pad_token_id": pad,
+        "decoder_start_token_id": begin,
+        "eos_token_id": end,
+        "forced_eos_token_id": end,
+    }
+
+
+def generation_settings(
+    ours: GenerationConfig, longest: int = LONGEST, numbers: Renumbering = _AS_HERE
+) -> dict[str, Any]:
     """Our search as ``generation_config.json`` says it, of at most ``longest`` symbols where ours has no such limit.
 
     GNMT's penalty it has not, and the nearest is that of the same alpha.
@@ -170,11 +185,8 @@ def generation_settings(ours: GenerationConfig, longest: int = LONGEST) -> dict[
         "early_stopping": True if ours.stopping == "full_beam" else "never",
         "no_repeat_ngram_size": ours.no_repeat_ngram or 0,
         "do_sample": ours.sampling,
-        "bad_words_ids": [[0], [1], [3]],
-        "pad_token_id": 0,
-        "decoder_start_token_id": 1,
-        "eos_token_id": 2,
-        "forced_eos_token_id": 2,
+        "bad_words_ids": [[each] for each in sorted({*numbers.rows[:2], numbers.rows[3]})],
+        **_special(numbers),
     }
     if ours.sampling:
         said |= {"temperature": ours.temperature, "top_k": ours.top_k or 0, "top_p": ours.top_p or 1.0}
@@ -200,8 +212,3 @@ def write_tokenizers(tokenizers: TokenizerPair, path: Path) -> None:
         path / "tokenizer_config.json",
         {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **names},
     )
-
-
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a file of settings."""
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,12 +1,13 @@
 """How a MarianMT model writes, as ``transformers``' ``generate`` is told."""
 
 import logging
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from transduce.config import BadInputError, GenerationConfig
+from transduce.config.values import shorten
 from transduce.interop.json_files import read_json
+from transduce.interop.options import Options
 from transduce.interop.renumbering import Renumbering
 
 _log = logging.getLogger(__name__)
@@ -14,7 +15,6 @@ _log = logging.getLogger(__name__)
 GENERATION: Final = "generation_config.json"
 _DEFAULT_LENGTH: Final = 20  # of its outputs, where nothing is said
 _DEFAULT_TOP_K: Final = 50
-_OF_SAMPLES: Final = ("temperature", "top_k", "top_p")
 # What its search can do and ours cannot, and the value that means nothing.
 _UNSAYABLE: Final = {
     "repetition_penalty": 1.0,
@@ -27,7 +27,7 @@ _UNSAYABLE: Final = {
 }
 
 
-def read_generation(folder: Path, config: Mapping[str, Any]) -> tuple[GenerationConfig, object]:
+def read_generation(folder: Path, config: Options) -> tuple[GenerationConfig, object]:
     """Our settings of its search, and its ``bad_words_ids``.
 
     They stand in ``generation_config.json`` or, in older folders, in the configuration. Its lengths count what the
@@ -38,32 +38,31 @@ def read_generation(folder: Path, config: Mapping[str, Any]) -> tuple[Generation
         BadInputError: A value is out of range.
     """
     place = folder / GENERATION
-    said = read_json(place) if place.exists() else dict(config)
-    place = place if place.exists() else folder / "config.json"
+    said = Options.of(read_json(place), place) if place.exists() else config
     for name, nothing in _UNSAYABLE.items():
-        if said.get(name) not in (nothing, None, []):
-            _log.warning(f"{place}: {name} = {said[name]!r} is left out: no search of ours has it")
-    sampling = bool(said.get("do_sample"))
+        if (value := said.given(name)) not in (nothing, None, []):
+            _log.warning(f"{said.place}: {name} = {shorten(value)} is left out: no search of ours has it")
+    sampling = said.flag("do_sample", default=False)
     values: dict[str, object] = {
-        "beam_size": said.get("num_beams") or 1,
-        "length_penalty": said.get("length_penalty", 1.0),
+        "beam_size": said.integer("num_beams", 1),
+        "length_penalty": said.number("length_penalty", 1.0),
         "length_penalty_kind": "marian",
-        "stopping": "full_beam" if said.get("early_stopping") is True else "exact",
-        "max_length": _less(said.get("max_length") or _DEFAULT_LENGTH, 2),
-        "min_length": _less(said.get("min_length") or 0, 1),
-        "no_repeat_ngram": said.get("no_repeat_ngram_size") or None,
+        "stopping": "full_beam" if said.given("early_stopping") is True else "exact",
+        "max_length": max(0, (said.integer("max_length", 0) or _DEFAULT_LENGTH) - 2),
+        "min_length": max(0, said.integer("min_length", 0) - 1),
+        "no_repeat_ngram": said.integer("no_repeat_ngram_size", 0) or None,
         "sampling": sampling,
     }
     if sampling:
-        values |= {"top_k": _DEFAULT_TOP_K} | {name: said[name] for name in _OF_SAMPLES if said.get(name)}
+        values |= {
+            "top_k": said.integer("top_k", _DEFAULT_TOP_K) or None,
+            "top_p": None if said.given("top_p") is None else said.number("top_p"),
+            "temperature": said.number("temperature", 1.0),
+        }
     try:
-        return GenerationConfig().changed(values), said.get("bad_words_ids")
+        return GenerationConfig().changed(values), said.given("bad_words_ids")
     except BadInputError as error:
-        raise BadInputError(f"{place}: {error}") from error
-
-
-def _less(length: object, counted: int) -> object:
-    return max(0, length - counted) if isinstance(length, int) and not isinstance(length, bool) else length
+        raise BadInputError(f"{said.place}: {error}") from error
 
 
 def forbidden_symbols(bad_words: object, target: Renumbering) -> list[int]:

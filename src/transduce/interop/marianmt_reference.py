@@ -16,6 +16,7 @@ from transduce.interop.json_files import read_json
 from transduce.interop.marianmt import CONFIG, find_weights
 from transduce.interop.marianmt_generation import forbidden_symbols, read_generation
 from transduce.interop.marianmt_vocabulary import read_sides
+from transduce.interop.options import Options
 from transduce.interop.reference import Ids, Reference
 from transduce.interop.renumbering import Renumbering
 from transduce.text.tokenizer import BEGIN, END, PAD, UNKNOWN
@@ -45,10 +46,10 @@ class _MarianMT:
         transformers = _library()
         self.versions = {"transformers": version("transformers")}
         self.weights = [find_weights(folder)]
-        config = read_json(folder / CONFIG)
-        sides = read_sides(folder, config)
+        options = Options.of(read_json(folder / CONFIG), folder / CONFIG)
+        sides = read_sides(folder, options)
         self._source, self._target = sides.source, sides.target
-        self._forbidden = forbidden_symbols(read_generation(folder, config)[1], self._target)
+        self._forbidden = forbidden_symbols(read_generation(folder, options)[1], self._target)
         self._log = transformers.utils.logging
         with self._quiet():
             self._tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder), local_files_only=True)

@@ -1,12 +1,12 @@
 """The vocabulary of a MarianMT folder and the SentencePiece models of its sides."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from transduce.config import BadInputError, SpecialIds
 from transduce.config.files import check_place
 from transduce.interop.json_files import read_json
+from transduce.interop.options import Options
 from transduce.interop.renumbering import Renumbering
 from transduce.interop.vocabularies import Sides
 from transduce.text import StoredModel, Tokenizer, TokenizerPair, read_sentencepiece, sentencepiece_over, text_pieces
@@ -17,12 +17,12 @@ MODELS: Final = ("source.spm", "target.spm")
 OWN: Final = "tokenizer.json"  # as our export writes it
 END, UNKNOWN, PAD = "</s>", "<unk>", "<pad>"
 # Names that ours have for something else.
-_RENAMED: Final = {"<s>": "<bos>"}
-_UNUSED: Final = "<unused "
+RENAMED: Final = {"<s>": "<bos>"}
+UNUSED: Final = "<unused "
 _MOST_SYMBOLS: Final = 2**24
 
 
-def read_sides(folder: Path, config: Mapping[str, Any]) -> Sides:
+def read_sides(folder: Path, options: Options) -> Sides:
     """Both tokenizers, and how their ids are numbered in the model.
 
     Raises:
@@ -30,27 +30,27 @@ def read_sides(folder: Path, config: Mapping[str, Any]) -> Sides:
         TransduceError: The extra for SentencePiece models is not installed.
     """
     if (folder / OWN).exists() and not any((folder / name).exists() for name in MODELS):
-        return _read_own(folder, config)
+        return _read_own(folder, options)
     models = []
     for name in MODELS:
         check_place(folder / name)
         models.append(read_sentencepiece(folder / name))
     if (folder / TARGET_VOCABULARY).exists():
-        source, of_source = _read_side(folder / VOCABULARY, models[:1], config.get("vocab_size"), config, begin=False)
+        source, of_source = _read_side(folder / VOCABULARY, models[:1], "vocab_size", options, begin=False)
         target, of_target = _read_side(
-            folder / TARGET_VOCABULARY, models[1:], config.get("decoder_vocab_size"), config, begin=True
+            folder / TARGET_VOCABULARY, models[1:], "decoder_vocab_size", options, begin=True
         )
         return Sides(TokenizerPair(source[0], target[0]), of_source, of_target)
-    both, numbers = _read_side(folder / VOCABULARY, models, config.get("vocab_size"), config, begin=True)
+    both, numbers = _read_side(folder / VOCABULARY, models, "vocab_size", options, begin=True)
     return Sides(TokenizerPair(both[0], both[1]), numbers, numbers)
 
 
-def _read_own(folder: Path, config: Mapping[str, Any]) -> Sides:
+def _read_own(folder: Path, options: Options) -> Sides:
     """The tokenizers of a folder that we wrote, which has our ids."""
     for file in folder.glob("tokenizer*.json"):
         check_place(file)
     tokenizers = TokenizerPair.load(folder)
-    special = tuple(config.get(name) for name in ("pad_token_id", "decoder_start_token_id", "eos_token_id"))
+    special = tuple(options.given(name) for name in ("pad_token_id", "decoder_start_token_id", "eos_token_id"))
     if (*special, tokenizers.special.unknown) != (0, 1, 2, 3) or tokenizers.special != SpecialIds(0, 1, 2, 3):
         raise BadInputError(
             f"{folder / OWN}: has no {MODELS[0]} beside it, and its symbols are not numbered as ours are"
@@ -63,20 +63,20 @@ def _read_own(folder: Path, config: Mapping[str, Any]) -> Sides:
 
 
 def _read_side(
-    path: Path, models: list[StoredModel], size: object, config: Mapping[str, Any], *, begin: bool
+    path: Path, models: list[StoredModel], size: str, options: Options, *, begin: bool
 ) -> tuple[list[Tokenizer], Renumbering]:
-    """The tokenizers of models over one vocabulary, and how it is numbered."""
-    names = _read_names(path, size)
+    """The tokenizers of models over one vocabulary, and how it is numbered; ``size`` is the name of its size."""
+    names = _read_names(path, None if options.given(size) is None else options.integer(size))
     ids = {name: index for index, name in enumerate(names)}
     for name in (END, UNKNOWN):
         if name not in ids:
             raise BadInputError(f"{path}: the vocabulary lacks {name}")
     pad = ids.get(PAD)
-    start = _id(config, "decoder_start_token_id", path) if begin else None
-    if begin and start is None:
-        start = pad
+    start = pad if begin else None
+    if begin and options.given("decoder_start_token_id") is not None:
+        start = options.integer("decoder_start_token_id")
     # A begin symbol of that name which is another than what the decoder begins with.
-    names = [_RENAMED.get(name, name) if index != start else name for index, name in enumerate(names)]
+    names = [RENAMED.get(name, name) if index != start else name for index, name in enumerate(names)]
     known = set(names)
     missing = list(dict.fromkeys(each for model in models for each in text_pieces(model) if each not in known))
     try:
@@ -90,13 +90,13 @@ def _read_side(
         )
         symbols = numbers.symbols(names, missing)
         codes = [name for name in symbols if name.startswith(">>") and name.endswith("<<")]
-        special = [name for name in symbols if name in _RENAMED.values() or name.startswith(_UNUSED)]
+        special = [name for name in symbols if name in RENAMED.values() or name.startswith(UNUSED)]
         return [sentencepiece_over(model, symbols, codes, special) for model in models], numbers
     except BadInputError as error:
         raise BadInputError(f"{path}: {error}") from error
 
 
-def _read_names(path: Path, size: object) -> list[str]:
+def _read_names(path: Path, size: int | None) -> list[str]:
     """The symbols in the order of their ids; rows of the model that have no symbol are called so."""
     stored = read_json(path)
     names: dict[int, str] = {}
@@ -104,15 +104,8 @@ def _read_names(path: Path, size: object) -> list[str]:
         if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < _MOST_SYMBOLS or index in names:
             raise BadInputError(f"{path}: {name!r} has the id {index!r}: symbols have numbers from 0, each its own")
         names[index] = name
-    rows = size if isinstance(size, int) and not isinstance(size, bool) else len(names)
+    rows = len(names) if size is None else size
     # A few rows may be there to make the size a round one.
     if not max(names, default=0) < rows <= 2 * len(names) + 1024:
         raise BadInputError(f"{path}: has {len(names):,} symbols where the model has {rows:,} rows")
-    return [names.get(index, f"{_UNUSED}{index}>") for index in range(rows)]
-
-
-def _id(config: Mapping[str, Any], key: str, path: Path) -> int | None:
-    value = config.get(key)
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-        raise BadInputError(f"{path.with_name('config.json')}: {key} = {value!r}: the number of a symbol belongs here")
-    return value
+    return [names.get(index, f"{UNUSED}{index}>") for index in range(rows)]

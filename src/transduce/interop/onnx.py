@@ -8,12 +8,12 @@ import torch
 from transduce.bundle import Bundle
 from transduce.config import BadInputError, SpecialIds
 from transduce.config.disk import flush_folder
+from transduce.interop.json_files import write_json
 from transduce.interop.marianmt import CONFIG
 from transduce.interop.marianmt_export import (
     ACTIVATIONS,
     LONGEST,
     generation_settings,
-    write_json,
     write_tokenizers,
 )
 from transduce.interop.marianmt_generation import GENERATION

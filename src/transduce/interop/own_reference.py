@@ -23,8 +23,8 @@ def open_safetensors(folder: Path) -> Reference:
     return _Written(load_bundle(folder), [weights_file(folder)])
 
 
-def open_marian(folder: Path) -> Reference:
-    """A folder that ``export_marian`` wrote, read anew: Marian itself shows no logits."""
+def open_written_marian(folder: Path) -> Reference:
+    """A folder that ``export_marian`` wrote, read anew, where there is no Marian to read it."""
     path = folder / "model.npz"
     return _Written(read_marian(path), [path])
 

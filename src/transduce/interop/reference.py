@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from jaxtyping import Float
 from torch import Tensor
@@ -11,7 +11,7 @@ Ids = list[int]
 Pair = tuple[Ids, Ids]  # a source and a target, without begin and end symbols
 
 
-class Reference(Protocol):
+class Library(Protocol):
     """The same model in another library. Ids are numbered as ours are, and come without begin and end symbols."""
 
     @property
@@ -29,14 +29,6 @@ class Reference(Protocol):
         """The files that hold its weights."""
         ...
 
-    def logits(self, source: Ids, target: Ids) -> Float[Tensor, "positions vocabulary"]:
-        """Those of each symbol of a known target, and of the end behind it: (target + 1, vocabulary).
-
-        In the number format in which it computes, float32 or float64: ours are computed in the same. NaN in the whole
-        column of a symbol: it has no such symbol.
-        """
-        ...
-
     def translate(self, lines: Sequence[str], beam: int, longest: int) -> list[str]:
         """Its translations by beam search, without a length penalty, until no open hypothesis can win any more.
 
@@ -46,4 +38,40 @@ class Reference(Protocol):
 
     def layers(self, source: Ids, target: Ids) -> Mapping[str, Float[Tensor, "positions model"]]:
         """Outputs of layers for a pair, by the names of ``layer_outputs``: of all, of some, or of none."""
+        ...
+
+
+class Reference(Library, Protocol):
+    """One that shows logits."""
+
+    def logits(self, source: Ids, target: Ids) -> Float[Tensor, "positions vocabulary"]:
+        """Those of each symbol of a known target, and of the end behind it: (target + 1, vocabulary).
+
+        In the number format in which it computes, float32 or float64: ours are computed in the same. NaN in the whole
+        column of a symbol: it has no such symbol.
+        """
+        ...
+
+
+@runtime_checkable
+class Scorer(Library, Protocol):
+    """One that shows how probable the symbols of known targets are, and no logits."""
+
+    @property
+    def resolution(self) -> float:
+        """How far what it shows is rounded."""
+        ...
+
+    @property
+    def has(self) -> Sequence[bool]:
+        """Which of our target symbols it has too."""
+        ...
+
+    @property
+    def search_differs(self) -> str | None:
+        """Why its own search computes otherwise than it scores, and translations say nothing; None if not."""
+        ...
+
+    def log_probabilities(self, pairs: Sequence[Pair]) -> list[Float[Tensor, " positions"]]:
+        """Those of each symbol of known targets, and of the end behind it, in float32."""
         ...

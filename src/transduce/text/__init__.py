@@ -10,7 +10,8 @@ from transduce.text.pair import TokenizerPair
 from transduce.text.pieces import AlignedText
 from transduce.text.projection import Segment
 from transduce.text.sentencepiece import import_sentencepiece
-from transduce.text.sentencepiece_file import StoredModel, read_sentencepiece
+from transduce.text.sentencepiece_file import StoredModel, read_sentencepiece, write_sentencepiece
+from transduce.text.sentencepiece_origin import sentencepiece_in, whole_sentencepiece
 from transduce.text.sentencepiece_vocabulary import sentencepiece_over, text_pieces
 from transduce.text.sentences import check_language, find_gap, split_sentences
 from transduce.text.subtitles import Subtitles
@@ -47,9 +48,12 @@ __all__ = [
     "read_document",
     "read_sentencepiece",
     "read_trees",
+    "sentencepiece_in",
     "sentencepiece_over",
     "split_sentences",
     "text_pieces",
     "unescape",
+    "whole_sentencepiece",
     "word_at",
+    "write_sentencepiece",
 ]

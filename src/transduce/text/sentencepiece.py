@@ -66,12 +66,21 @@ def import_sentencepiece(path: Path, symbols: Iterable[str] = ()) -> Tokenizer:
     """
     stored, symbols = read_sentencepiece(path), check_symbols(symbols)
     try:
-        with guarded("its pieces make no tokenizer"):
-            tokenizer = Tokenizer(_convert(stored, symbols))
+        tokenizer = make_tokenizer(stored, symbols)
         _check_symbols_survive(tokenizer, symbols)
     except BadInputError as error:
         raise BadInputError(f"{path}: {error}") from error
     return tokenizer
+
+
+def make_tokenizer(stored: StoredModel, symbols: tuple[str, ...] = ()) -> Tokenizer:
+    """The tokenizer of a model that has been read.
+
+    Raises:
+        BadInputError: It is of a kind that cannot be expressed.
+    """
+    with guarded("its pieces make no tokenizer"):
+        return Tokenizer(_convert(stored, symbols))
 
 
 def _convert(stored: StoredModel, symbols: tuple[str, ...]) -> tokenizers.Tokenizer:

@@ -1,4 +1,4 @@
-"""What a SentencePiece ``.model`` file says, as plain data."""
+"""What a SentencePiece ``.model`` file says, as plain data; and such a file of it."""
 
 import math
 from dataclasses import dataclass
@@ -73,16 +73,49 @@ def read_sentencepiece(path: Path) -> StoredModel:
     )
 
 
-def _parse(path: Path) -> Any:  # noqa: ANN401 - protobuf makes its classes as the program runs
+def write_sentencepiece(stored: StoredModel, path: Path, *, whole: bool = False) -> None:
+    """Write a file that cuts text so: the end piece is 0, the unknown one 1, as Marian has them, the others follow.
+
+    Before them, the ``whole`` vocabulary has a padding piece, 2, and a begin piece, 3.
+
+    Raises:
+        TransduceError: The extra is not installed.
+    """
+    file = _message()
+    trainer, normalizer = file.trainer_spec, file.normalizer_spec
+    pad, begin, end = (Piece(name, 0.0, PieceKind.CONTROL) for name in stored.special)
+    unknown = next(piece for piece in stored.pieces if piece.kind is PieceKind.UNKNOWN)
+    special = [end, unknown, pad, begin] if whole else [end, unknown]
+    pieces = [*special, *(piece for piece in stored.pieces if piece.kind not in (end.kind, unknown.kind))]
+    for piece in pieces:
+        file.pieces.add(piece=piece.text, score=piece.score, type=int(piece.kind))
+    trainer.model_type = trainer.UNIGRAM if stored.algorithm == "unigram" else trainer.BPE
+    trainer.vocab_size, trainer.byte_fallback = len(pieces), stored.byte_fallback
+    trainer.eos_id, trainer.unk_id, trainer.pad_id, trainer.bos_id = (0, 1, 2, 3) if whole else (0, 1, -1, -1)
+    trainer.eos_piece, trainer.unk_piece, trainer.pad_piece, trainer.bos_piece = (
+        each.text for each in (end, unknown, pad, begin)
+    )
+    normalizer.name, normalizer.precompiled_charsmap = stored.rules, stored.charsmap
+    normalizer.add_dummy_prefix, normalizer.remove_extra_whitespaces = stored.add_space, stored.squeeze_spaces
+    normalizer.escape_whitespaces = True
+    path.write_bytes(file.SerializeToString(deterministic=True))
+
+
+def _message() -> Any:  # noqa: ANN401 - protobuf makes its classes as the program runs
     try:
-        from google.protobuf.message import DecodeError  # noqa: PLC0415 - an extra
         from sentencepiece.sentencepiece_model_pb2 import ModelProto  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise TransduceError("SentencePiece models need an extra: pip install 'transduce[sentencepiece]'") from error
+    return ModelProto()
+
+
+def _parse(path: Path) -> Any:  # noqa: ANN401 - as above
+    stored = _message()
+    from google.protobuf.message import DecodeError  # noqa: PLC0415 - comes with the extra
+
     if not path.is_file():
         raise BadInputError(f"{path}: no such SentencePiece model")
     check_size(path, _MOST_BYTES)
-    stored = ModelProto()
     try:
         stored.ParseFromString(path.read_bytes())
     except DecodeError as error:

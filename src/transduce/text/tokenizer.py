@@ -76,6 +76,11 @@ class Tokenizer:
         """Every symbol and its id, in the order of the ids."""
         return dict(sorted(self._backend.get_vocab().items(), key=itemgetter(1)))
 
+    def added_symbols(self) -> dict[str, bool]:
+        """Symbols that are found in text before it is cut, in the order of their ids; whether each is special."""
+        found = sorted(self._backend.get_added_tokens_decoder().items())
+        return {added.content: added.special for _, added in found}
+
     def pieces(self, text: str) -> list[str]:
         """The parts of a text that are tokenized each on its own, as they are after normalization."""
         with guarded("the tokenizer cannot split a text"):

@@ -1,5 +1,6 @@
 """A trained model for other runtimes."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,6 +17,7 @@ from transduce.interop import (
     SENTENCES,
     Certificate,
     Reference,
+    Scorer,
     certify,
     export_ctranslate2,
     export_marian,
@@ -26,10 +28,14 @@ from transduce.interop import (
     open_marianmt,
     open_onnx,
     open_safetensors,
+    open_written_marian,
     sha256,
+    why_no_marian,
 )
 from transduce.models import Transformer
 from transduce.workflows.model_card import CardOptions, make_card
+
+_log = logging.getLogger(__name__)
 
 Runtime = Literal["ctranslate2", "marian", "marianmt", "onnx", "safetensors"]
 _NOTHING_SAID: Final = CardOptions()
@@ -61,7 +67,7 @@ def export_model(
     lines = SENTENCES if sentences is None else [*read_lines(sentences)]
 
     @contextmanager
-    def export_again(shorter: Transformer) -> Iterator[Reference]:
+    def export_again(shorter: Transformer) -> Iterator[Reference | Scorer]:
         with TemporaryDirectory() as place:
             yield _export(replace(bundle, model=shorter), to, Path(place))
 
@@ -76,7 +82,7 @@ def export_model(
     return certificate
 
 
-def _export(bundle: Bundle, to: Runtime, folder: Path) -> Reference:
+def _export(bundle: Bundle, to: Runtime, folder: Path) -> Reference | Scorer:
     """Write the model to a folder, and open it there."""
     match to:
         case "ctranslate2":
@@ -84,7 +90,7 @@ def _export(bundle: Bundle, to: Runtime, folder: Path) -> Reference:
             return open_ctranslate2(folder)
         case "marian":
             export_marian(bundle, folder)
-            return open_marian(folder)
+            return _open_marian(folder)
         case "marianmt":
             export_marianmt(bundle, folder)
             return open_marianmt(folder)
@@ -96,6 +102,15 @@ def _export(bundle: Bundle, to: Runtime, folder: Path) -> Reference:
             return open_safetensors(folder)
         case _:
             assert_never(to)
+
+
+def _open_marian(folder: Path) -> Reference | Scorer:
+    """In Marian, or where that cannot be, as our own reader reads it."""
+    path = folder / "model.npz"
+    if (why := why_no_marian(path)) is None:
+        return open_marian(path)
+    _log.warning(f"compared with what our own reader finds in the folder, not with Marian: {why}")
+    return open_written_marian(folder)
 
 
 def _describe(model: Path, bundle: Bundle, folder: Path, options: CardOptions) -> None:

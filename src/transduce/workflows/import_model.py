@@ -13,9 +13,13 @@ from transduce.data import read_lines
 from transduce.interop import (
     SENTENCES,
     Certificate,
+    Export,
     Format,
     Reference,
+    Scorer,
     certify,
+    cut_marian,
+    open_marian,
     open_marianmt,
     read_ctranslate2,
     read_fairseq,
@@ -25,6 +29,7 @@ from transduce.interop import (
     read_opennmt,
     read_torch_nn,
     recognise,
+    why_no_marian,
 )
 
 _log = logging.getLogger(__name__)
@@ -57,14 +62,14 @@ def import_model(
     lines = SENTENCES if sentences is None else [*read_lines(sentences)]
     with whole_directory(out) as folder:
         save_bundle(bundle, folder)
-        reference = _open(path, found) if prove else None
-        if reference is None:
-            if prove:
-                _log.warning(
-                    f"nothing here proves that both compute the same, and there is no certificate: {_why(found)}"
-                )
+        if not prove:
             return None
-        certificate = certify(bundle, reference, lines, weights=[weights_file(folder)])
+        opened = _open(path, found, codes)
+        if isinstance(opened, str):
+            _log.warning(f"nothing here proves that both compute the same, and there is no certificate: {opened}")
+            return None
+        reference, cut = opened
+        certificate = certify(bundle, reference, lines, weights=[weights_file(folder)], export=cut)
         certificate.write(folder)
     return certificate
 
@@ -93,19 +98,23 @@ def _read(path: Path, format_: Format, codes: Path | None) -> Bundle:
     return bundle
 
 
-def _open(path: Path, format_: Format) -> Reference | None:
-    """The model in its own library, where that can be had."""
+def _open(path: Path, format_: Format, codes: Path | None) -> tuple[Reference | Scorer, Export | None] | str:
+    """The model in its own library, and what opens it there with fewer layers, where that is how layers are told apart.
+
+    Or why it is not compared.
+    """
     match format_:
         case "marianmt":
-            return None if find_spec("transformers") is None else open_marianmt(path)
-        case "marian" | "ctranslate2" | "fairseq" | "opennmt" | "joeynmt" | "torch":
-            return None
+            if find_spec("transformers") is None:
+                return "transformers is not installed, pip install 'transduce[interop]'"
+            return open_marianmt(path), None
+        case "marian":
+            if (why := why_no_marian(path)) is not None:
+                return why
+            return open_marian(path, codes=codes), cut_marian(path, codes=codes)
+        case "ctranslate2" | "fairseq" | "opennmt" | "joeynmt" | "torch":
+            return (
+                f"models of format {format_} are not run by their own library here; translate some lines that you know"
+            )
         case _:
             assert_never(format_)
-
-
-def _why(format_: Format) -> str:
-    """Why a model is not compared with its own library."""
-    if format_ == "marianmt":
-        return "transformers is not installed, pip install 'transduce[interop]'"
-    return f"models of format {format_} are not run by their own library here; translate some lines that you know"
