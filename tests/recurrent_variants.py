@@ -33,6 +33,11 @@ VARIANTS: dict[str, dict[str, object]] = {
         **{"attention": "gnmt", "attention_size": 11, "attention_window": "median", "attention_window_reach": 2},
         "decoder_layers": 2,
     },
+    "conditional": {"attention": "conditional", "attention_size": 11, "decoder_start": "mean", "output_bias": True},
+    "conditional, deep": {
+        **{"attention": "conditional", "attention_size": 11, "attention_score": "location"},
+        **{"attention_filter_width": 3, "encoder_layers": 2, "decoder_layers": 2, "directions": "interleaved"},
+    },
     "fast-forward": {
         **{"attention_size": 11, "fast_forward": True, "directions": "interleaved"},
         **{"encoder_layers": 3, "decoder_layers": 2},

@@ -26,7 +26,8 @@ from transduce.models import build
 
 pytestmark = pytest.mark.skipif(not has_marian(), reason="pymarian is missing: pip install 'transduce[marian]'")
 
-SIZES = "--dim-emb 20 --transformer-heads 5 --transformer-dim-ffn 28 --enc-depth 2 --dec-depth 3"
+TRANSFORMER = "--type transformer --dim-emb 20 --transformer-heads 5 --transformer-dim-ffn 28"
+DEPTHS = "--enc-depth 2 --dec-depth 3"
 STEPS = "--after 15u --learn-rate 0.01 --seed 7 --mini-batch 24 --maxi-batch 10 --cpu-threads 1"
 ALL = "--tied-embeddings-all"
 PRE = "--transformer-preprocess n --transformer-postprocess da"
@@ -44,6 +45,12 @@ VARIANTS = {
     "layers that are one": f"{ALL} --transformer-tied-layers 1 2 1",
     "narrow networks": f"{ALL} --transformer-decoder-dim-ffn 19",
 }
+RECURRENT = [
+    "--type amun",
+    f"--type s2s {ALL} --enc-depth 3 --enc-type alternating --dec-depth 2",
+    "--type s2s --enc-depth 2 --enc-type bi-unidirectional --tied-embeddings",
+    "--type nematus --enc-cell gru-nematus --dec-cell gru-nematus",
+]
 
 
 @pytest.fixture(scope="module")
@@ -54,14 +61,13 @@ def corpus(tmp_path_factory):
     return folder
 
 
-def learn(corpus, options):
+def learn(corpus, options, kind=f"{TRANSFORMER} {DEPTHS}"):
     """Train a model for some steps; the first one learns the vocabulary too."""
     place = corpus / "".join(each for each in options if each.isalnum())
     if not place.exists():
         place.mkdir()
         files = "--train-sets ../source ../target --vocabs ../vocab.spm ../vocab.spm --model model.npz"
-        kind = "--type transformer --dim-vocabs 150 150"
-        run_marian(["train", *f"{files} {kind} {SIZES} {STEPS} {options}".split()], place)
+        run_marian(["train", *f"{files} --dim-vocabs 150 150 {kind} {STEPS} {options}".split()], place)
         (place / "vocab.spm").hardlink_to(corpus / "vocab.spm")
     return place / "model.npz"
 
@@ -91,6 +97,17 @@ def change(stored, path, **options):
     said = np.frombuffer(json.dumps(values | options).encode() + b"\0", np.int8)
     np.savez(path, **{**stored, CONFIG: said})
     return path
+
+
+@pytest.mark.parametrize("options", RECURRENT)
+def test_recurrent_models_too(corpus, tmp_path, lines, options):
+    model = learn(corpus, options, kind="--dim-emb 12 --dim-rnn 20")
+    assert main._run(["import", str(model), "--out", str(tmp_path / "ours"), "--sentences", str(lines)]) == 0
+    certificate = certificate_of(tmp_path / "ours")
+    assert certificate["largest_difference"] < 1.5e-5
+    assert certificate["lines"] == 6
+    # Of models that have learned little, some outputs have no end but the limit's.
+    assert {each["reason"] for each in certificate["differing"]} <= {"at the length limit"}
 
 
 @pytest.mark.parametrize("name", VARIANTS)

@@ -314,7 +314,7 @@ def test_symbols_of_a_yml(tmp_path, entries, expected):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"type": "s2s"}, "type = 's2s'"),
+        ({"type": "multi-transformer"}, "type = 'multi-transformer'"),
         ({"transformer-decoder-autoreg": "average-attention"}, "transformer-decoder-autoreg"),
         ({"transformer-decoder-autoreg": "rnn"}, "transformer-decoder-autoreg = 'rnn'"),
         ({"transformer-ffn-activation": "tanh"}, "transformer-ffn-activation = 'tanh'"),

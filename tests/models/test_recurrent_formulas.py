@@ -139,6 +139,18 @@ def bahdanau(hand, source, target):
         yield hand.read_out(x, context, y)
 
 
+def conditional(hand, source, target):
+    """Sennrich et al. 2017: two cells in a step, and attention between them; the decoder begins from the mean."""
+    outputs, _ = hand.layer(0, 0, list(map(hand.embed, source)), both=True)
+    state = hand.begin(0, sum(outputs) / len(outputs))
+    for symbol in target:
+        y = hand.embed(symbol)
+        state = hand.cell("decoder.layers.0.directions.0", y, state)
+        context = hand.additive(state[0], outputs)
+        state = hand.cell("decoder.second", context, state)
+        yield hand.read_out(state[0], context, y)
+
+
 def luong(hand, source, target):
     """Luong et al. 2015: s_i asks; with input feeding the cell reads the attentional state before."""
     outputs, last = hand.layer(0, 0, list(map(hand.embed, source)), both=True)
@@ -246,6 +258,7 @@ FORMULAS = {
     "none": none,
     "bahdanau": bahdanau,
     "bahdanau, maxout, deep": bahdanau,
+    "conditional": conditional,
     "luong": luong,
     "luong without feeding": luong,
     "gnmt": gnmt,

@@ -124,6 +124,9 @@ def test_training_is_counted_as_it_runs(changes, monkeypatch):
 RECURRENT: dict[str, dict[str, object]] = {
     "LSTM, additive attention": {"attention_size": 11},
     "GRU without attention": {"cell": "gru", "attention": "none", "decoder_layers": 2},
+    "two cells in a step": {
+        **{"attention": "conditional", "attention_size": 11, "decoder_start": "mean", "cell": "gru"},
+    },
     "input feeding": {"attention": "luong", "attention_score": "general", "decoder_layers": 2},
     "all at once, experts": {
         **{"attention": "gnmt", "attention_size": 11, "encoder_layers": 2, "decoder_layers": 2},

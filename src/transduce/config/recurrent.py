@@ -22,14 +22,15 @@ Cell = Literal["lstm", "gru"]
 Directions = Literal["one", "first", "all", "interleaved"]
 RecurrentFeedForward = Literal["none", "mixture_of_experts"]
 ExpertPlaces = Literal["top", "all"]
-AttentionPlace = Literal["none", "bahdanau", "luong", "gnmt"]
+AttentionPlace = Literal["none", "bahdanau", "luong", "gnmt", "conditional"]
+DecoderStart = Literal["last", "mean"]
 Readout = Literal["tanh", "maxout", "state"]
 AttentionScore = Literal["dot", "general", "additive", "concat", "linear", "location"]
 AttentionWindow = Literal["none", "median", "trainable"]
 
 _WITH_LUONG: Final = Setting("refused", read_with=("attention", ("luong",)))
-_WITHOUT_LUONG: Final = Setting("refused", read_with=("attention", ("none", "bahdanau", "gnmt")))
-_WITH_ATTENTION: Final = Setting("refused", read_with=("attention", ("bahdanau", "luong", "gnmt")))
+_WITHOUT_LUONG: Final = Setting("refused", read_with=("attention", ("none", "bahdanau", "gnmt", "conditional")))
+_WITH_ATTENTION: Final = Setting("refused", read_with=("attention", ("bahdanau", "luong", "gnmt", "conditional")))
 _WITH_LOCATION: Final = Setting("refused", read_with=("attention_score", ("location",)))
 _WITH_MEDIAN_WINDOW: Final = Setting("refused", read_with=("attention_window", ("median",)))
 _WITH_TRAINABLE_WINDOW: Final = Setting("refused", read_with=("attention_window", ("trainable",)))
@@ -96,7 +97,14 @@ class RecurrentConfig(Section):
         "bahdanau",
         description="how the decoder reads the source: none: one vector c in every step (Cho et al. 2014); bahdanau: "
         "the state before asks, the cell reads the context (2015); luong: the top layer's state asks, and both make "
-        "the output (2015); gnmt: the bottom layer's state asks, all layers above read the context (Wu et al. 2016)",
+        "the output (2015); gnmt: the bottom layer's state asks, all layers above read the context (Wu et al. 2016); "
+        "conditional: the bottom layer has two cells, the first one's state asks, the second reads the context "
+        "(Sennrich et al. 2017)",
+    )
+    decoder_start: Annotated[DecoderStart, _WITH_ATTENTION] = Field(
+        "last",
+        description="what the decoder's states begin from: last: the encoder's last states (Bahdanau et al. 2015); "
+        "mean: the mean of its outputs (Sennrich et al. 2017)",
     )
     input_feeding: Annotated[bool, _WITH_LUONG] = Field(
         True, description="the decoder also reads the attentional state of the step before (Luong et al. 2015, 3.3)"
@@ -180,6 +188,7 @@ class RecurrentConfig(Section):
     tied_projection: Annotated[bool, REFUSED] = Field(
         True, description="the target's embedding also scores the output; false: a matrix of its own"
     )
+    output_bias: Annotated[bool, REFUSED] = Field(False, description="a trained bias of each symbol's logit")
 
     @model_validator(mode="before")
     @classmethod

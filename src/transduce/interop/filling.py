@@ -3,17 +3,17 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, TypeVar, final
 
 import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from transduce.config import BadInputError, TransformerConfig
+from transduce.config import BadInputError, ModelConfig, RecurrentConfig, TransformerConfig
 from transduce.config.values import shorten, what_is_wrong
 from transduce.interop.renumbering import Renumbering
 from transduce.interop.vocabularies import Sides
-from transduce.models import Transformer, build_unfilled, build_without_storage
+from transduce.models import TrainableModel, Transformer, build_unfilled, build_without_storage
 
 # A matrix may stand in several places, as section 3.4 of the paper has one in three.
 _MOST_PLACES: Final = 4
@@ -21,6 +21,7 @@ _EMBEDDING: Final = "embedding.weight"
 _SOURCE: Final = "source_embedding.weight"
 _SCORES: Final = "projection.weight"
 _BIAS: Final = "output_bias"
+Config = TypeVar("Config", TransformerConfig, RecurrentConfig)
 
 
 @final
@@ -53,19 +54,19 @@ class Names:
         return self.tensor(self.whole[module], kind) if module in self.whole else ours
 
 
-def make_config(values: Mapping[str, Any], path: Path) -> TransformerConfig:
-    """The configuration of a model that comes from ``path``.
+def make_config(values: Mapping[str, Any], path: Path, kind: type[Config]) -> Config:
+    """The configuration of a model that comes from ``path``, of an architecture.
 
     Raises:
         BadInputError: A value is one that ours cannot have.
     """
     try:
-        return TransformerConfig.model_validate(dict(values))
+        return kind.model_validate(dict(values))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         place = f"{place} = {shorten(first['input'])}: " if place else ""
-        raise BadInputError(f"{path}: {place}{what_is_wrong(first, TransformerConfig)}") from error
+        raise BadInputError(f"{path}: {place}{what_is_wrong(first, kind)}") from error
 
 
 def count_layers(weights: Mapping[str, Tensor], prefix: str, behind: str = ".") -> int:
@@ -150,13 +151,15 @@ def convert(
     Raises:
         BadInputError: There is no such model of ours, or the weights are not its.
     """
-    config = make_config({**values, **sides.sizes(shared=shared)}, path)
+    config = make_config({**values, **sides.sizes(shared=shared)}, path, TransformerConfig)
     ours = renumber(rename(weights, config, names, path), sides.source, sides.target, path)
-    return fill(config.model_copy(update={"output_bias": _BIAS in ours}), ours, path)
+    model = fill(config.model_copy(update={"output_bias": _BIAS in ours}), ours, path)
+    assert isinstance(model, Transformer)
+    return model
 
 
 @torch.no_grad()
-def fill(config: TransformerConfig, weights: Mapping[str, Tensor], path: Path) -> Transformer:
+def fill(config: ModelConfig, weights: Mapping[str, Tensor], path: Path) -> TrainableModel:
     """The model with these weights, which are under our names, in float32.
 
     No memory is taken before all shapes are seen to be the model's.
@@ -174,7 +177,6 @@ def fill(config: TransformerConfig, weights: Mapping[str, Tensor], path: Path) -
             )
     _check_stored(weights, path)
     model = build_unfilled(config)
-    assert isinstance(model, Transformer)
     for name, place in model.state_dict().items():
         place.copy_(weights[name])
         if not bool(place.isfinite().all()):

@@ -1,7 +1,8 @@
 """Models of Marian (Junczys-Dowmunt et al. 2018): an ``.npz`` that holds the configuration too, and vocabularies."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, assert_never
 
 from torch import Tensor
 
@@ -10,20 +11,27 @@ from transduce.config import BadInputError, GenerationConfig
 from transduce.config.files import check_place
 from transduce.interop.filling import convert
 from transduce.interop.marian_options import CONFIG, read_options, refuse_unsayable, settings
+from transduce.interop.marian_recurrent import read_recurrent
 from transduce.interop.marian_vocabulary import read_marian_sides
-from transduce.interop.marian_weights import NAMES, complete, straighten
+from transduce.interop.marian_weights import NAMES, as_tensors, complete, straighten
 from transduce.interop.npz import read_npz
 from transduce.interop.options import Options
 from transduce.interop.renumbering import Renumbering
+from transduce.interop.vocabularies import Sides
 from transduce.interop.yaml_files import read_yaml_file
+from transduce.models import TrainableModel, Transformer
 
+_ARCHITECTURES: Final[dict[str, Literal["transformer", "recurrent"]]] = {
+    "transformer": "transformer",
+    **dict.fromkeys(("s2s", "amun", "nematus"), "recurrent"),
+}
 _BEAM: Final = 12  # its own, where nothing is said
 _BEGIN: Final = 1  # ours
 _EMBEDDING, _SCORES = "decoder_Wemb", "decoder_ff_logit_out_Wt"
 
 
 def read_marian(model: Path, vocabularies: tuple[Path, Path] | None = None, codes: Path | None = None) -> Bundle:
-    """The transformer in an ``.npz`` of Marian.
+    """The transformer, or recurrent model, in an ``.npz`` of Marian.
 
     Its vocabularies are ``vocabularies``, or those that ``find_vocabularies`` finds. A ``.spm`` cuts text itself;
     symbols of a ``.yml`` are words, or are made by the merges of ``codes`` or of a file of BPE codes in the folder.
@@ -39,16 +47,27 @@ def read_marian(model: Path, vocabularies: tuple[Path, Path] | None = None, code
     if CONFIG not in stored:
         raise BadInputError(f"{model}: no model of Marian: it lacks {CONFIG}")
     options = read_options(stored.pop(CONFIG).tobytes(), model)
-    refuse_unsayable(options)
+    architecture = options.choice("type", _ARCHITECTURES)
     search = read_search(model)
     sides = read_marian_sides(find_vocabularies(model, search) if vocabularies is None else vocabularies, codes)
-    weights = complete(straighten(stored, model), options, model)
-    shared = "Wemb" in stored
+    weights = as_tensors(stored, model)
+    match architecture:
+        case "transformer":
+            converted: TrainableModel = _read_transformer(weights, options, sides, model)
+        case "recurrent":
+            converted = read_recurrent(weights, options, sides, model)
+        case _:
+            assert_never(architecture)
+    return Bundle(converted, sides.tokenizers, _generation(search))
+
+
+def _read_transformer(stored: Mapping[str, Tensor], options: Options, sides: Sides, model: Path) -> Transformer:
+    refuse_unsayable(options)
+    weights, shared = complete(straighten(stored), options, model), "Wemb" in stored
     _begin_with_zeros(weights, sides.target)
     tied = _SCORES not in weights
     values = settings(weights, options, model) | {"tied_projection": tied, "output_bias": "output_bias" in weights}
-    converted = convert(weights, NAMES, values, sides, model, shared=shared)
-    return Bundle(converted, sides.tokenizers, _generation(search))
+    return convert(weights, NAMES, values, sides, model, shared=shared)
 
 
 def _begin_with_zeros(weights: dict[str, Tensor], target: Renumbering) -> None:

@@ -24,7 +24,6 @@ _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
 _LAST_WITHOUT_GELU: Final = (1, 12, 0)
 # Settings that change what is computed, with the values that ours can follow.
 _SAYABLE: Final[dict[str, tuple[Any, ...]]] = {
-    "type": ("transformer",),
     "transformer-attention-mask": ("default",),
     "transformer-decoder-autoreg": ("self-attention",),
     "transformer-ffn-depth": (2,),

@@ -96,7 +96,8 @@ class _Marian:
     def __init__(self, model: Path, vocabularies: tuple[Path, Path], codes: Path | None) -> None:
         self.versions = {"pymarian": marian_version()}
         self.weights = [model]
-        pre = norms(_read(model)[0])[0] == "pre"
+        options = _read(model)[0]
+        pre = options.given("type") == "transformer" and norms(options)[0] == "pre"
         self.search_differs = (
             "Marian's search reads keys and values of a pre-norm decoder without their norm, unlike its training and "
             "its scores"

@@ -62,19 +62,24 @@ NAMES: Final = Names(
 )
 
 
-def straighten(stored: Mapping[str, "np.ndarray[Any, Any]"], path: Path) -> dict[str, Tensor]:
-    """Maps transposed, vectors without an axis of one, what both sides have in common under the names of each.
+def as_tensors(stored: Mapping[str, "np.ndarray[Any, Any]"], path: Path) -> dict[str, Tensor]:
+    """The arrays in float32.
 
     Raises:
         BadInputError: They are no floating-point numbers.
     """
-    weights: dict[str, Tensor] = {}
     for name, array in stored.items():
         if array.dtype.kind != "f":
             raise BadInputError(
                 f"{path}: {name} is of {array.dtype}: only models of floating-point numbers can be read"
             )
-        tensor = torch.from_numpy(array.astype(np.float32))
+    return {name: torch.from_numpy(array.astype(np.float32)) for name, array in stored.items()}
+
+
+def straighten(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Maps transposed, vectors without an axis of one, what both sides have in common under the names of each."""
+    weights: dict[str, Tensor] = {}
+    for name, tensor in stored.items():
         if name == "Wemb":
             weights["decoder_Wemb"] = tensor
         elif name == "Wpos":

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from transduce.config import RecurrentConfig
 from transduce.kernels import AllowedTokens, LogitColumns
-from transduce.layers import Dropout, Embedding, Routing, join_routings
+from transduce.layers import Dropout, Embedding, Routing, append_bias, join_routings
 from transduce.layers.recurrent import Direction, Flow, ReadingOrder, RecurrentStackLayer
 from transduce.models.contract import (
     NO_ATTENTION,
@@ -47,6 +47,7 @@ class RecurrentModel(TrainableModel):
         own = config.source_vocab_size
         self.source_embedding = None if own is None else Embedding(own, config.embedding_size)
         self.projection = None if config.tied_projection else Embedding(config.vocab_size, config.readout_size)
+        self.output_bias = nn.Parameter(torch.zeros(config.vocab_size)) if config.output_bias else None
         numbers = count()  # of the dropouts, each its own
         self.source_dropout = Dropout(config.embedding_dropout, next(numbers))
         self.target_dropout = Dropout(config.embedding_dropout, next(numbers))
@@ -93,7 +94,7 @@ class RecurrentModel(TrainableModel):
 
     def project(self, hidden: Float[Tensor, "*positions model"]) -> Float[Tensor, "*positions vocabulary"]:
         """The logits of the next symbol."""
-        return self.output.project(hidden)
+        return self.output.project(hidden, self.output_bias)
 
     def forward(
         self, source: Tokens, target: Tokens, labels: Int[Tensor, "batch length"], weights: Weights | None = None
@@ -101,8 +102,9 @@ class RecurrentModel(TrainableModel):
         """The loss of known targets; ``labels`` is ``target`` shifted left by one, ending with the end symbol."""
         source, target = choose_counted(source, target, weights)
         decoded = self.decode(self.encode(source), target)
-        smoothing = self.config.label_smoothing
-        return LossSums.of(decoded, self.output.weight, target, labels, smoothing=smoothing, weights=weights)
+        hidden, weight = append_bias(decoded.hidden, self.output.weight, self.output_bias)
+        decoded, smoothing = replace(decoded, hidden=hidden), self.config.label_smoothing
+        return LossSums.of(decoded, weight, target, labels, smoothing=smoothing, weights=weights)
 
     def start(self, memory: Memory, beam: int, allowed: AllowedTokens | None = None) -> RecurrentState:
         """A state for ``beam`` rows a sentence that have read nothing yet."""

@@ -15,7 +15,7 @@ from transduce.layers.cells import CellState, LoopProduct
 from transduce.layers.linear import make_linear
 from transduce.layers.mixture_of_experts import Choice
 from transduce.layers.readout import ReadoutLayer
-from transduce.layers.recurrent import Flow, LoopLayer, ReadingOrder, RecurrentStackLayer
+from transduce.layers.recurrent import Flow, LoopLayer, ReadingOrder, RecurrentLayer, RecurrentStackLayer
 from transduce.layers.recurrent_attention import Alignment, Attended, RecurrentAttention
 from transduce.models.recurrent_state import RecurrentState
 
@@ -48,10 +48,13 @@ class RecurrentDecoder(nn.Module):
     input feeding the first layer also reads that of the step before.
     gnmt (Wu et al. 2016): the first layer's state asks, all above read the context, the readout [s_i; c_i; y]. In the
     paper, the state of the step before asks; here the step's own does, so that nothing takes a loop.
+    conditional (Sennrich et al. 2017): the first layer is two cells. The first reads y, its state s' asks, and the
+    second goes on from s' and reads c_i: s_i = f_2(c_i, f_1(y_i, s_{i-1})). The readout has [s_i; c_i; y].
 
-    Layer k begins from tanh(W_k e + b_k), of c in the place of e where there is no attention; an LSTM's memory begins
-    from W_k e + b_k. A loop over positions is only where a context goes back into what asks: with Bahdanau's the first
-    layer is in it, with input feeding all are.
+    Layer k begins from tanh(W_k e + b_k), of c in the place of e where there is no attention, or of the mean of the
+    encoder's outputs (``decoder_start``); an LSTM's memory begins from W_k e + b_k. A loop over positions is only where
+    a context goes back into what asks: with Bahdanau's and in the conditional decoder the first layer is in it, with
+    input feeding all are.
     """
 
     def __init__(self, config: RecurrentConfig, numbers: Iterator[int]) -> None:
@@ -77,7 +80,8 @@ class RecurrentDecoder(nn.Module):
             )
             for number in range(1, config.decoder_layers + 1)
         )
-        begun = context if place == "none" else config.summary_size
+        self.second = RecurrentLayer(config.cell, memory, hidden) if place == "conditional" else None
+        begun = context if place == "none" or config.decoder_start == "mean" else config.summary_size
         self.begin = make_linear(begun, config.decoder_layers * hidden, bias=True, initializer="glorot_uniform")
         top = hidden * (2 if config.fast_forward else 1)
         inputs = top + context + (0 if place == "luong" else config.embedding_size)
@@ -101,7 +105,7 @@ class RecurrentDecoder(nn.Module):
         match self.config.attention:
             case "none":
                 raise AssertionError("there is attention")
-            case "bahdanau":
+            case "bahdanau" | "conditional":
                 flow, context, weights = self._loop_through_first(flow, layout, cells[0], attended)
                 flow, routings = self._climb(flow, order, cells, skip=1)
             case "gnmt":
@@ -130,6 +134,9 @@ class RecurrentDecoder(nn.Module):
             case "bahdanau":
                 context, weights, state = self._ask(state.cells[0][0], state)
                 flow, state = self._step_up(flow, state, layers, context)
+            case "conditional":
+                context, weights, flow, state = self._step_through_first(flow, state)
+                flow, state = self._step_up(flow, state, layers[1:])
             case "gnmt":
                 flow, state = self._step_up(flow, state, layers[:1])
                 context, weights, state = self._ask(flow.hidden, state)
@@ -155,8 +162,14 @@ class RecurrentDecoder(nn.Module):
         return RecurrentState(cells, beam, attended=attended, alignment=alignment, fed=fed)
 
     def summarize(self, memory: Memory) -> Float[Tensor, "batch context"]:
-        """Cho et al.'s c, where there is no attention; else the encoder's last states."""
-        return memory.summary if self.summary is None else torch.tanh(self.summary(memory.summary))
+        """Cho et al.'s c, where there is no attention; else the encoder's last states, or the mean of its outputs."""
+        if self.summary is not None:
+            return torch.tanh(self.summary(memory.summary))
+        if self.config.decoder_start == "last":
+            return memory.summary
+        lengths = memory.layout.lengths.to(memory.hidden)
+        mean: Tensor = memory.layout.pad(memory.hidden).sum(dim=1) / lengths.unsqueeze(1)
+        return mean
 
     def start(self, summary: Float[Tensor, "batch context"]) -> tuple[CellState, ...]:
         """The cells' states before the first symbol."""
@@ -197,6 +210,18 @@ class RecurrentDecoder(nn.Module):
             )
         return flow, replace(state, cells=tuple(cells))
 
+    def _step_through_first(
+        self, flow: Flow, state: RecurrentState
+    ) -> tuple[Float[Tensor, "rows memory"], Float[Tensor, "rows source"], Flow, RecurrentState]:
+        """The two cells of the conditional decoder's first layer, and the attention between them."""
+        assert self.second is not None
+        layer, below = self._layers[0], self._layers[0].read(flow)
+        cell = layer.layer.step(below, state.cells[0])
+        context, weights, state = self._ask(cell[0], state)
+        cell = self.second.step(context, cell)
+        flow = layer.connect(flow, below, cell[0], None)
+        return context, weights, flow, replace(state, cells=(cell, *state.cells[1:]))
+
     def _look(
         self, query: Float[Tensor, "tokens hidden"], layout: RaggedLayout, attended: Attended
     ) -> tuple[Float[Tensor, "tokens memory"], Weights]:
@@ -219,15 +244,18 @@ class RecurrentDecoder(nn.Module):
     def _loop_through_first(
         self, flow: Flow, layout: RaggedLayout, cell: CellState, attended: Attended
     ) -> tuple[Flow, Float[Tensor, "tokens memory"], Weights]:
-        """Bahdanau's loop: attention and the first layer."""
+        """Bahdanau's loop: attention and the first layer; in the conditional one, between its two cells."""
         assert self.attention is not None
         layer, alignment = self._layers[0], self.attention.start(attended, 1)
         below = layer.read(flow)
         loop = LoopLayer(layer.layer, below, layout)
+        second = None if self.second is None else LoopLayer(self.second, None, layout)
         states, contexts, weights = [], [], []
         for column in range(layout.longest):
+            if second is not None:
+                cell = loop.step(column, cell[0][:, :0], cell)  # all that it reads is known
             context, looked, alignment = self.attention(cell[0].unsqueeze(1), attended, alignment)
-            cell = loop.step(column, context.squeeze(1), cell)
+            cell = (loop if second is None else second).step(column, context.squeeze(1), cell)
             states.append(cell[0])
             contexts.append(context)
             weights.append(looked)
@@ -295,6 +323,8 @@ def _width_beside(config: RecurrentConfig, number: int, context: int) -> int:
             return context if number == 1 else 0
         case "gnmt":
             return context if number > 1 else 0
+        case "conditional":
+            return 0
         case "luong":
             return config.readout_size if config.input_feeding and number == 1 else 0
         case _:
