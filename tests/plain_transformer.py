@@ -29,6 +29,7 @@ class Plain:
     activation: Callable[[Tensor], Tensor] = F.relu
     scale: float = math.sqrt(D_MODEL)
     epsilon: float = 1e-5
+    relative_scale: float = (D_MODEL / HEADS) ** -0.5  # of products of queries and vectors of relative positions
 
 
 def random_weights(
@@ -79,6 +80,8 @@ def plain_logits(
         return F.layer_norm(x, (D_MODEL,), weights[f"{name}.weight"], weights[f"{name}.bias"], plain.epsilon)
 
     def attend(x: Tensor, memory: Tensor, name: str, *, causal: bool) -> Tensor:
+        if f"{name}.relative" in weights:
+            return attend_relative(x, name, causal=causal)
         biases = [weights.get(f"{name}.{each}.bias") for each in "qkvo"]
         joined = None if biases[0] is None else torch.cat([each for each in biases[:3] if each is not None])
         mask = torch.ones(len(x), len(memory), dtype=torch.bool).triu(1) if causal else None
@@ -99,6 +102,26 @@ def plain_logits(
             attn_mask=mask,
         )
         return result.squeeze(1)
+
+    def attend_relative(x: Tensor, name: str, *, causal: bool) -> Tensor:
+        """Attention of a sequence to itself, with one table of vectors for keys and values (Shaw et al. 2018)."""
+        table, places = weights[f"{name}.relative"], torch.arange(len(x))
+        reach, width = len(table) // 2, table.shape[1]
+        vectors = table[(places - places.unsqueeze(1)).clamp(-reach, reach) + reach]
+        query, key, value = (
+            F.linear(x, weights[f"{name}.{each}.weight"], weights.get(f"{name}.{each}.bias"))
+            .view(len(x), HEADS, width)
+            .transpose(0, 1)
+            for each in "qkv"
+        )
+        scores = query @ key.transpose(1, 2) / math.sqrt(width)
+        scores = scores + plain.relative_scale * torch.einsum("hqd,qkd->hqk", query, vectors)
+        if causal:
+            scores = scores.masked_fill(torch.ones(len(x), len(x), dtype=torch.bool).triu(1), -torch.inf)
+        shares = scores.softmax(-1)
+        result = shares @ value + torch.einsum("hqk,qkd->hqd", shares, vectors)
+        joined = result.transpose(0, 1).flatten(1)
+        return F.linear(joined, weights[f"{name}.o.weight"], weights.get(f"{name}.o.bias"))
 
     def transform(x: Tensor, name: str) -> Tensor:
         def linear(x: Tensor, which: str) -> Tensor:

@@ -6,10 +6,12 @@ import pytest
 import torch
 
 from tests.interop import (
+    test_eole,
     test_interop_fairseq,
     test_joeynmt,
     test_marian_npz,
     test_opennmt,
+    test_sockeye,
     test_torch_nn,
 )
 from tests.plain_transformer import TARGETS, random_weights
@@ -18,6 +20,7 @@ from transduce.bundle import load_bundle
 from transduce.cli import main
 from transduce.config import BadInputError
 from transduce.interop import export_ctranslate2, recognise
+from transduce.interop.recognise import FORMATS as FORMATS_IN
 
 
 def fairseq(folder):
@@ -45,6 +48,14 @@ def joeynmt(folder):
     return test_joeynmt.write(folder, random_weights())
 
 
+def eole(folder):
+    return test_eole.write(folder, random_weights(output_bias=True))
+
+
+def sockeye(folder):
+    return test_sockeye.write(folder, test_sockeye.model_weights())
+
+
 def torch_nn(folder):
     return test_torch_nn.write(folder, test_torch_nn.make().state_dict())
 
@@ -55,6 +66,8 @@ FORMATS = {
     "ctranslate2": ctranslate2,
     "opennmt": opennmt,
     "joeynmt": joeynmt,
+    "eole": eole,
+    "sockeye": sockeye,
     "torch": torch_nn,
 }
 
@@ -88,6 +101,7 @@ class Hostile:
         ("fairseq", "checkpoint_best.pt"),
         ("opennmt", "model.pt"),
         ("joeynmt", "700.ckpt"),
+        ("sockeye", "params.best"),
         ("torch", "model.pt"),
     ],
 )
@@ -119,7 +133,7 @@ def test_words_are_cut_by_the_file_that_is_named(tmp_path):
 def test_what_is_no_model(tmp_path):
     (tmp_path / "model.bin.txt").write_text("none")
     for path, message in (
-        (tmp_path, r"no model of a format.*\(marianmt, marian, ctranslate2, fairseq, opennmt, joeynmt, torch\)"),
+        (tmp_path, rf"no model of a format.*\({', '.join(FORMATS_IN)}\)"),
         (tmp_path / "model.bin.txt", "no model of a format"),
         (tmp_path / "missing.pt", "no such model"),
     ):

@@ -15,7 +15,8 @@ def import_(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A folder or file of another library's model.")],
     out: Annotated[Path, typer.Option("--out", metavar="MODEL", help="A new model directory.")],
     format_: Annotated[
-        Literal["marianmt", "marian", "ctranslate2", "fairseq", "opennmt", "joeynmt", "torch"] | None,
+        Literal["marianmt", "marian", "ctranslate2", "fairseq", "opennmt", "eole", "joeynmt", "sockeye", "torch"]
+        | None,
         typer.Option("--from", help="Its format. [default: as the files say]"),
     ] = None,
     codes: Annotated[

@@ -4,6 +4,7 @@ from transduce.interop.certificate import Certificate, certify, sha256
 from transduce.interop.ctranslate2 import export_ctranslate2
 from transduce.interop.ctranslate2_reader import read_ctranslate2
 from transduce.interop.ctranslate2_reference import open_ctranslate2
+from transduce.interop.eole import read_eole
 from transduce.interop.fairseq import read_fairseq
 from transduce.interop.joeynmt import read_joeynmt
 from transduce.interop.layer_walk import Export
@@ -20,6 +21,7 @@ from transduce.interop.own_reference import open_safetensors, open_written_maria
 from transduce.interop.recognise import FORMATS, Format, recognise
 from transduce.interop.reference import Reference, Scorer
 from transduce.interop.sentences import SENTENCES
+from transduce.interop.sockeye import read_sockeye
 from transduce.interop.torch_nn import read_torch_nn
 
 __all__ = [
@@ -43,11 +45,13 @@ __all__ = [
     "open_safetensors",
     "open_written_marian",
     "read_ctranslate2",
+    "read_eole",
     "read_fairseq",
     "read_joeynmt",
     "read_marian",
     "read_marianmt",
     "read_opennmt",
+    "read_sockeye",
     "read_torch_nn",
     "recognise",
     "sha256",

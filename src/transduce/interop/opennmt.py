@@ -1,6 +1,7 @@
 """Models of OpenNMT-py 3 (Klein et al. 2017): a checkpoint of its ``transformer``, options and vocabularies in it."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,9 +43,9 @@ _SAYABLE: Final[dict[str, tuple[Any, ...]]] = {
     "sliding_window": (0,),
     "generator_function": ("softmax",),
 }
-_ATTENTION: Final = {"query": "linear_query", "key": "linear_keys", "value": "linear_values", "output": "final_linear"}
+ATTENTION: Final = {"query": "linear_query", "key": "linear_keys", "value": "linear_values", "output": "final_linear"}
 _PARTS: Final = {
-    **{f"self_attention.{ours}": f".self_attn.{theirs}" for ours, theirs in _ATTENTION.items()},
+    **{f"self_attention.{ours}": f".self_attn.{theirs}" for ours, theirs in ATTENTION.items()},
     "self_attention.relative": ".self_attn.relative_positions_embeddings",
     "feed_forward.inner": ".feed_forward.inner",
     "feed_forward.gate": ".feed_forward.gate",
@@ -64,7 +65,7 @@ _NAMES: Final = Names(
     in_encoder={**_PARTS, "self_attention_residual.norm": ".layer_norm"},
     in_decoder={
         **_PARTS,
-        **{f"cross_attention.{ours}": f".context_attn.{theirs}" for ours, theirs in _ATTENTION.items()},
+        **{f"cross_attention.{ours}": f".context_attn.{theirs}" for ours, theirs in ATTENTION.items()},
         "self_attention_residual.norm": ".layer_norm_1",
         "cross_attention_residual.norm": ".layer_norm_2",
     },
@@ -97,6 +98,7 @@ def read_opennmt(checkpoint: Path, codes: Path | None = None) -> Bundle:
     _refuse_unsayable(options)
     sides = _read_sides(parts.section("vocab"), checkpoint, codes)
     weights = _gather(tensors_of(stored["model"], checkpoint), tensors_of(stored["generator"], checkpoint))
+    complete_biases(weights, [f"_attn.{theirs}" for theirs in ATTENTION.values()], checkpoint)
     values = _settings(weights, options, checkpoint)
     source, target = (f"{_NAMES.whole[name]}.weight" for name in ("source_embedding", "embedding"))
     tied = drop_equal(weights, "generator.weight", target)
@@ -143,17 +145,22 @@ def _gather(model: Mapping[str, Tensor], generator: Mapping[str, Tensor]) -> dic
     for stored, tensor in generator.items():
         kind = stored.rpartition(".")[2]
         weights["output_bias" if kind == "bias" else f"generator.{kind}"] = tensor
-    _complete_biases(weights)
     return weights
 
 
-def _complete_biases(weights: dict[str, Tensor]) -> None:
-    """Attention has a bias in all of its maps or in none: one that it lacks is zero."""
-    maps = [name.removesuffix(".weight") for name in weights if name.endswith(".weight") and "_attn." in name]
-    linear = [name for name in maps if name.rpartition(".")[2] in _ATTENTION.values()]
-    if any(f"{name}.bias" in weights for name in linear):
-        for name in linear:
-            weights.setdefault(f"{name}.bias", torch.zeros(len(weights[f"{name}.weight"])))
+def complete_biases(weights: dict[str, Tensor], maps: Collection[str], path: Path) -> None:
+    """Linear maps of these names have a bias in all places or in none: one that is left out is zero.
+
+    Raises:
+        BadInputError: Some layers have one where others have none.
+    """
+    found = [name.removesuffix(".weight") for name in weights if name.endswith((*(f"{each}.weight" for each in maps),))]
+    biased = {name for name in found if f"{name}.bias" in weights}
+    places = {re.sub(r"\d+", "", name) for name in biased}
+    for name in found if biased else ():
+        if name not in biased and re.sub(r"\d+", "", name) in places:
+            raise BadInputError(f"{path}: {name}.bias is missing among the weights: the file is damaged, or not whole")
+        weights.setdefault(f"{name}.bias", torch.zeros(shape_of(weights, f"{name}.weight", path)[0]))
 
 
 def _settings(weights: dict[str, Tensor], options: Options, path: Path) -> dict[str, Any]:

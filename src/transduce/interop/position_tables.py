@@ -1,15 +1,18 @@
 """Positions that another library keeps as tables: sinusoids of a known kind, learned ones, or none."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import torch
 from torch import Tensor
 
+from transduce.config import BadInputError
 from transduce.config.model import SinusoidLayout, SinusoidRange
 from transduce.layers import sinusoids
 
-# A table is of sinusoids where it is as near to them as float32 comes, which far positions are by rounded angles.
+# A table is of sinusoids where it is as near to them as float32 comes, which far positions are by rounded angles; one
+# of fewer bits, as near as these come to one.
 _NEAR: Final = 1e-3
 _KNOWN: Final[tuple[tuple[SinusoidLayout, SinusoidRange, int], ...]] = tuple(
     (layout, range_, start)
@@ -40,9 +43,34 @@ def take_positions(weights: dict[str, Tensor], names: Sequence[str], d_model: in
         for name in names:
             weights.pop(name, None)
         return found
-    longest = min(map(len, tables))
+    return found | cut_tables(weights, names)
+
+
+def cut_tables(weights: dict[str, Tensor], names: Sequence[str]) -> dict[str, Any]:
+    """Our settings of learned positions, whose tables are cut to the shortest: ours have one length."""
+    longest = min(len(weights[name]) for name in names if name in weights)
     weights |= {name: weights[name][:longest] for name in names if name in weights}
-    return found | {"max_positions": longest}
+    return {"positions": "learned", "max_positions": longest}
+
+
+def drop_sinusoids(
+    weights: dict[str, Tensor],
+    names: Sequence[str],
+    d_model: int,
+    layout: SinusoidLayout,
+    range_: SinusoidRange,
+    path: Path,
+) -> dict[str, Any]:
+    """Our settings of sinusoids that are known to be of this kind; their tables, where there are any, are taken out.
+
+    Raises:
+        BadInputError: A table is another.
+    """
+    for name in names:
+        table = weights.pop(name, None)
+        if table is not None and not (table.shape[-1:] == (d_model,) and _is_near(table, layout, range_, 0)):
+            raise BadInputError(f"{path}: {name} has no sinusoids of d_model = {d_model}, as its settings say: damaged")
+    return sinusoidal(layout, range_)
 
 
 def _recognise(tables: Sequence[Tensor], d_model: int) -> dict[str, Any]:
@@ -55,7 +83,7 @@ def _recognise(tables: Sequence[Tensor], d_model: int) -> dict[str, Any]:
 
 
 def _is_near(table: Tensor, layout: SinusoidLayout, range_: SinusoidRange, start: int) -> bool:
-    if table.dim() != 2 or table.shape[1] % 2:
+    if table.dim() != 2 or table.shape[1] % 2 or table.numel() == 0 or not table.is_floating_point():
         return False
-    places = torch.arange(start, start + len(table))
-    return bool((sinusoids(places, table.shape[1], layout, range_) - table).abs().max() < _NEAR)
+    places, near = torch.arange(start, start + len(table)), max(_NEAR, torch.finfo(table.dtype).eps)
+    return bool((sinusoids(places, table.shape[1], layout, range_) - table).abs().max() < near)

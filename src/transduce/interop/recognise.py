@@ -6,7 +6,7 @@ from typing import Final, Literal, get_args
 from transduce.config import BadInputError
 from transduce.interop.json_files import read_json
 
-Format = Literal["marianmt", "marian", "ctranslate2", "fairseq", "opennmt", "joeynmt", "torch"]
+Format = Literal["marianmt", "marian", "ctranslate2", "fairseq", "opennmt", "eole", "joeynmt", "sockeye", "torch"]
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 
 
@@ -32,8 +32,12 @@ def recognise(path: Path) -> Format:
             )
         if "architecture" in config:
             raise BadInputError(f"{path}: is a model directory of ours already")
+        if isinstance(config.get("model"), dict):
+            return "eole"
     if (path / "config.yaml").is_file() and any(path.glob("*.ckpt")):
         return "joeynmt"
+    if (path / "config").is_file() and any(path.glob("vocab.src.*.json")):
+        return "sockeye"
     if any(path.glob("dict.*.txt")):
         raise BadInputError(
             f"{path}: a folder of fairseq: name the checkpoint in it, such as {path}/checkpoint_best.pt"

@@ -32,7 +32,7 @@ _CODES: Final = (
     "sentencepiece.model",
     "spm.model",
 )
-_PIECES: Final = (".model", ".spm")  # the endings of SentencePiece models
+PIECES: Final = (".model", ".spm")  # the endings of SentencePiece models
 _SPACE: Final = "▁"
 
 
@@ -100,7 +100,7 @@ class _Cut:
         """What a file says; without one, words are cut at spaces."""
         if path is None:
             return cls()
-        if path.suffix in _PIECES:
+        if path.suffix in PIECES:
             return cls(model=read_sentencepiece(path))
         return cls(merges=read_codes(path))
 

@@ -1,5 +1,6 @@
 """Settings in YAML, read as plain values: nothing in them makes an object."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Final
 
@@ -7,20 +8,24 @@ from transduce.config import BadInputError, TransduceError
 from transduce.config.files import read_text
 
 _MOST_BYTES: Final = 2**20
+_TUPLE: Final = "tag:yaml.org,2002:python/tuple"
 
 
-def read_yaml_file(path: Path) -> dict[str, Any]:
-    """A file of settings by name.
+def read_yaml_file(path: Path, objects: Collection[str] = ()) -> dict[str, Any]:
+    """A file of settings by name; see ``read_yaml`` for ``objects``.
 
     Raises:
         BadInputError: It is missing, a link out of its folder, too large, or no such file.
         TransduceError: PyYAML is not installed.
     """
-    return read_yaml(read_text(path, _MOST_BYTES, "file of the model"), str(path))
+    return read_yaml(read_text(path, _MOST_BYTES, "file of the model"), str(path), objects)
 
 
-def read_yaml(text: str, place: str) -> dict[str, Any]:
+def read_yaml(text: str, place: str, objects: Collection[str] = ()) -> dict[str, Any]:
     """A mapping of YAML, of plain values alone.
+
+    ``objects`` are tags of objects (``!Name``) that may occur, and are read as settings by name; with them, tuples are
+    read as lists.
 
     Raises:
         BadInputError: It is none.
@@ -31,9 +36,32 @@ def read_yaml(text: str, place: str) -> dict[str, Any]:
     except ImportError as error:
         raise TransduceError("settings in YAML need PyYAML: pip install 'transduce[interop]'") from error
     try:
-        found = yaml.safe_load(text)
+        loader = yaml.SafeLoader(text)
+        try:
+            node = loader.get_single_node()
+            _make_plain(node, frozenset(objects))
+            found = None if node is None else loader.construct_document(node)
+        finally:
+            loader.dispose()
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise BadInputError(f"{place}: not readable YAML: {' '.join(str(error).split())[:200]}") from error
     if not isinstance(found, dict):
         raise BadInputError(f"{place}: settings by name belong here")
     return found
+
+
+def _make_plain(root: Any, objects: Collection[str]) -> None:  # noqa: ANN401 - a node of PyYAML
+    """Give objects of these tags the tag of what they are made of; no other tag becomes one that is known."""
+    plain = {"mapping": "tag:yaml.org,2002:map", "sequence": "tag:yaml.org,2002:seq"}
+    seen, waiting = set(), [root]
+    while waiting:
+        node = waiting.pop()
+        if node is None or id(node) in seen:  # a node may have several places, itself among them
+            continue
+        seen.add(id(node))
+        if (node.id == "mapping" and node.tag in objects) or (node.id == "sequence" and objects and node.tag == _TUPLE):
+            node.tag = plain[node.id]
+        if node.id == "mapping":
+            waiting += [each for pair in node.value for each in pair]
+        elif node.id == "sequence":
+            waiting += node.value

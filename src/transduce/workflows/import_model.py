@@ -22,11 +22,13 @@ from transduce.interop import (
     open_marian,
     open_marianmt,
     read_ctranslate2,
+    read_eole,
     read_fairseq,
     read_joeynmt,
     read_marian,
     read_marianmt,
     read_opennmt,
+    read_sockeye,
     read_torch_nn,
     recognise,
     why_no_marian,
@@ -89,8 +91,12 @@ def _read(path: Path, format_: Format, codes: Path | None) -> Bundle:
             bundle = read_fairseq(path, codes)
         case "opennmt":
             bundle = read_opennmt(path, codes)
+        case "eole":
+            bundle = read_eole(path, codes)
         case "joeynmt":
             bundle = read_joeynmt(path, codes)
+        case "sockeye":
+            bundle = read_sockeye(path, codes)
         case "torch":
             bundle = read_torch_nn(path, codes)
         case _:
@@ -112,7 +118,7 @@ def _open(path: Path, format_: Format, codes: Path | None) -> tuple[Reference | 
             if (why := why_no_marian(path)) is not None:
                 return why
             return open_marian(path, codes=codes), cut_marian(path, codes=codes)
-        case "ctranslate2" | "fairseq" | "opennmt" | "joeynmt" | "torch":
+        case "ctranslate2" | "fairseq" | "opennmt" | "eole" | "joeynmt" | "sockeye" | "torch":
             return (
                 f"models of format {format_} are not run by their own library here; translate some lines that you know"
             )
