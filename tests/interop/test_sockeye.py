@@ -261,7 +261,7 @@ REFUSED = [
     (settings(both={"use_glu": "yes"}), "use_glu = 'yes': true or false"),
     (settings(decoder={"dropout_act": 7}), "dropout_act = 7: a rate"),
     (settings(decoder={"num_layers": 10**12}), "num_layers = 1000000000000: a whole number from 1 to"),
-    (settings(encoder={"num_layers": 900}, decoder={"num_layers": 900}), "layers.2.* is missing"),
+    (settings(encoder={"num_layers": 40}, decoder={"num_layers": 40}), "layers.2.* is missing"),
     (settings(both={"feed_forward_num_hidden": 10**6}), "the settings ask for .1000000"),
     (settings(both={"model_size": 10**6}), "a model_size of 1000000"),
     # Objects that nobody knows, and what is no settings at all.

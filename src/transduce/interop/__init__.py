@@ -18,11 +18,13 @@ from transduce.interop.onnx import export_onnx
 from transduce.interop.onnx_reference import open_onnx
 from transduce.interop.opennmt import read_opennmt
 from transduce.interop.own_reference import open_safetensors, open_written_marian
+from transduce.interop.plain_reference import open_plain
 from transduce.interop.recognise import FORMATS, Format, recognise
 from transduce.interop.reference import Reference, Scorer
 from transduce.interop.sentences import SENTENCES
 from transduce.interop.sockeye import read_sockeye
 from transduce.interop.torch_nn import read_torch_nn
+from transduce.interop.torch_nn_reference import open_torch_nn
 
 __all__ = [
     "FORMATS",
@@ -42,7 +44,9 @@ __all__ = [
     "open_marian",
     "open_marianmt",
     "open_onnx",
+    "open_plain",
     "open_safetensors",
+    "open_torch_nn",
     "open_written_marian",
     "read_ctranslate2",
     "read_eole",

@@ -31,7 +31,7 @@ _INT16_SCALE: Final = 1000.0  # where an older file does not say it
 
 @final
 @dataclass(frozen=True)
-class Stored:
+class Binary:
     """A model's kind, its variables as floating-point numbers, and those that are single numbers."""
 
     kind: str
@@ -39,7 +39,7 @@ class Stored:
     numbers: dict[str, int | float]
 
 
-def read_binary(path: Path) -> Stored:
+def read_binary(path: Path) -> Binary:
     """Read ``model.bin``; integers are multiplied out.
 
     Raises:
@@ -60,7 +60,7 @@ def read_binary(path: Path) -> Stored:
         raise BadInputError(f"{path}: damaged model of CTranslate2: {error}") from error
     scales = {name: stored[name] for name in stored if name.removesuffix(_SCALE) in stored and name.endswith(_SCALE)}
     plain = {name: tensor for name, tensor in stored.items() if name not in scales}
-    return Stored(
+    return Binary(
         kind,
         {name: _multiply_out(name, tensor, scales, path) for name, tensor in plain.items() if tensor.dim()},
         {name: tensor.item() for name, tensor in plain.items() if not tensor.dim()},

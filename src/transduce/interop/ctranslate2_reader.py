@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from transduce.bundle import Bundle
 from transduce.config import BadInputError, GenerationConfig
 from transduce.config.model import Activation, Compatibility
-from transduce.interop.ctranslate2_binary import read_binary
+from transduce.interop.ctranslate2_binary import Binary, read_binary
 from transduce.interop.filling import Names, convert, count_layers, drop_equal, shape_of
 from transduce.interop.json_files import read_json, read_json_value
 from transduce.interop.options import Options, same
@@ -89,10 +89,7 @@ def read_ctranslate2(folder: Path, codes: Path | None = None) -> Bundle:
     path = folder / "model.bin"
     stored, settings = read_binary(path), _read_settings(folder / "config.json")
     numbers = Options.of(stored.numbers, path)
-    if stored.kind != _KIND:
-        raise BadInputError(f"{path}: a model of kind {stored.kind}: only encoder-decoders, {_KIND}, can be read")
-    zero = numbers.flag("decoder/start_from_zero_embedding", default=False)
-    sides = _read_sides(folder, settings, codes, zero=zero)
+    sides, _ = _read_sides(folder, stored, settings, codes)
     weights = _split(dict(stored.variables), path)
     values = _settings(numbers, weights, settings, path)
     tied = drop_equal(weights, "decoder/projection/weight", "decoder/embeddings/weight")
@@ -103,6 +100,15 @@ def read_ctranslate2(folder: Path, codes: Path | None = None) -> Bundle:
     model = convert(weights, _NAMES, values, sides, path, shared=shared)
     generation = GenerationConfig(length_penalty=1.0, length_penalty_kind="marian", stopping="full_beam")
     return Bundle(model, sides.tokenizers, generation)
+
+
+def read_ctranslate2_sides(folder: Path, codes: Path | None = None) -> tuple[Sides, tuple[list[str], list[str]]]:
+    """The vocabularies of a directory, and the symbols of source and target in its own order.
+
+    Raises:
+        BadInputError: As ``read_ctranslate2`` says.
+    """
+    return _read_sides(folder, read_binary(folder / "model.bin"), _read_settings(folder / "config.json"), codes)
 
 
 def _read_settings(path: Path) -> Options:
@@ -116,18 +122,24 @@ def _read_settings(path: Path) -> Options:
     return settings
 
 
-def _read_sides(folder: Path, settings: Options, codes: Path | None, *, zero: bool) -> Sides:
-    """The vocabularies; ``zero`` is whether the decoder begins with a vector of zeros, whatever symbol it is given."""
+def _read_sides(
+    folder: Path, stored: Binary, settings: Options, codes: Path | None
+) -> tuple[Sides, tuple[list[str], list[str]]]:
+    path = folder / "model.bin"
+    if stored.kind != _KIND:
+        raise BadInputError(f"{path}: a model of kind {stored.kind}: only encoder-decoders, {_KIND}, can be read")
     shared = _find_vocabulary(folder, "shared")
     places = [shared or _find_vocabulary(folder, side) or folder / f"{side}_vocabulary.json" for side in _SIDES]
-    names = [_read_vocabulary(place) for place in places]
+    names = (_read_vocabulary(places[0]), _read_vocabulary(places[1]))
     if any((folder / name).exists() for name in OUR_TOKENIZERS):
-        return _our_sides(folder, names, settings)
+        return _our_sides(folder, names, settings), names
     codes = find_codes(folder) if codes is None else codes
     if "decoder_start_token" in settings.names and settings.given("decoder_start_token") is None:
         raise settings.refuse(
             "decoder_start_token", "its callers choose what the decoder begins with: no model of ours has that"
         )
+    # The decoder may begin with a vector of zeros, whatever symbol it is given.
+    zero = Options.of(stored.numbers, path).flag("decoder/start_from_zero_embedding", default=False)
     begin = settings.text("decoder_start_token", settings.text("bos_token", "<s>"))
     end, unknown = settings.text("eos_token", "</s>"), settings.text("unk_token", "<unk>")
     source, target = (
@@ -140,7 +152,7 @@ def _read_sides(folder: Path, settings: Options, codes: Path | None, *, zero: bo
         )
         for each, place in zip(names, places, strict=True)
     )
-    return Sides.of(source, target, (codes, codes), (places[0], places[1]))
+    return Sides.of(source, target, (codes, codes), (places[0], places[1])), names
 
 
 def _find_vocabulary(folder: Path, side: str) -> Path | None:
@@ -155,7 +167,7 @@ def _read_vocabulary(path: Path) -> list[str]:
     return names
 
 
-def _our_sides(folder: Path, names: list[list[str]], settings: Options) -> Sides:
+def _our_sides(folder: Path, names: Sequence[list[str]], settings: Options) -> Sides:
     """Our own tokenizers, which have the same symbols in the same order."""
     tokenizers = TokenizerPair.load(folder)
     pair = (tokenizers.source, tokenizers.target)

@@ -17,6 +17,7 @@ from transduce.interop.json_files import read_json
 from transduce.interop.opennmt import ATTENTION, complete_biases
 from transduce.interop.options import Options, same
 from transduce.interop.position_tables import cut_tables, drop_sinusoids
+from transduce.interop.stored import Stored
 from transduce.interop.vocabularies import Sides, Vocabulary, index_of
 from transduce.text.tokenizer import BEGIN, END, UNKNOWN
 
@@ -104,19 +105,30 @@ def read_eole(folder: Path, codes: Path | None = None) -> Bundle:
     Raises:
         BadInputError: A file is missing or damaged, or the model is one that ours cannot say, which is named.
     """
-    config = Options.of(read_json(folder / CONFIG), folder / CONFIG)
+    stored = load_eole(folder, codes)
+    config, path, sides, weights = stored.options, stored.path, stored.sides, dict(stored.weights)
     model = config.section("model")
     layers = _refuse_unsayable(config, model)
-    path, weights = _read_weights(folder)
     _undo_sharing(weights, model, path)
     values = _settings(weights, config, model, layers, path)
-    sides = _read_sides(folder, read_cuts(config, folder, codes))
     tied = drop_equal(weights, "generator.weight", _MATRICES[1])
     shared = sides.tokenizers.shared and drop_equal(weights, *_MATRICES)
     values |= {"tied_projection": tied, "output_bias": "output_bias" in weights}
     names = _names(gated=values["feed_forward"] == "gated")
     converted = convert(weights, names, values, sides, path, shared=shared)
     return Bundle(converted, sides.tokenizers, _search(config))
+
+
+def load_eole(folder: Path, codes: Path | None = None) -> Stored:
+    """What the files of a folder hold.
+
+    Raises:
+        BadInputError: As ``read_eole`` says.
+    """
+    config = Options.of(read_json(folder / CONFIG), folder / CONFIG)
+    _refuse_unsayable(config, config.section("model"))  # of another model, vocabularies are no such
+    paths, weights = _read_weights(folder)
+    return Stored(paths, config, weights, _read_sides(folder, read_cuts(config, folder, codes)))
 
 
 def _refuse_unsayable(config: Options, model: Options) -> tuple[Options, Options]:
@@ -133,9 +145,9 @@ def _refuse_unsayable(config: Options, model: Options) -> tuple[Options, Options
     return layers[0], layers[1]
 
 
-def _read_weights(folder: Path) -> tuple[Path, dict[str, Tensor]]:
-    """The first file of weights, and what is in all of them."""
-    paths = sorted(folder.glob(_WEIGHTS))
+def _read_weights(folder: Path) -> tuple[tuple[Path, ...], dict[str, Tensor]]:
+    """The files of weights, and what is in all of them."""
+    paths = tuple(sorted(folder.glob(_WEIGHTS)))
     if not paths:
         raise BadInputError(f"{folder}: model.00.safetensors is missing: the folder has no weights")
     weights: dict[str, Tensor] = {}
@@ -145,7 +157,7 @@ def _read_weights(folder: Path) -> tuple[Path, dict[str, Tensor]]:
     if adapters := [name for name in weights if ".lora_" in name]:
         raise BadInputError(f"{paths[0]}: {adapters[0]} among the weights: adapters (LoRA) have to be merged first")
     # One that every decoder layer has, and only decoders without an encoder use.
-    return paths[0], {name: each for name, each in weights.items() if not name.endswith(".layer_scalar")}
+    return paths, {name: each for name, each in weights.items() if not name.endswith(".layer_scalar")}
 
 
 def _undo_sharing(weights: dict[str, Tensor], model: Options, path: Path) -> None:

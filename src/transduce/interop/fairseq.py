@@ -16,6 +16,7 @@ from transduce.interop.fairseq_options import ALLOWED, read_options
 from transduce.interop.filling import Names, convert, count_layers, drop_equal, shape_of
 from transduce.interop.options import Options, same
 from transduce.interop.position_tables import sinusoidal
+from transduce.interop.stored import Stored
 from transduce.interop.vocabularies import Sides, Vocabulary, find_codes, read_lines
 
 _ACTIVATIONS: Final[dict[str, Activation]] = {
@@ -94,14 +95,8 @@ def read_fairseq(checkpoint: Path, codes: Path | None = None) -> Bundle:
         BadInputError: A file is missing or damaged, asks for a class that is no part of a model, or the model is one
             that ours cannot say, which is named.
     """
-    stored = load_checkpoint(checkpoint, ALLOWED)
-    if not isinstance(stored, Mapping) or "model" not in stored:
-        raise BadInputError(f"{checkpoint}: no checkpoint of fairseq: it has no 'model'")
-    options = read_options(stored, checkpoint)
-    _refuse_unsayable(options)
-    weights = tensors_of(stored["model"], checkpoint)
-    weights = _modernize(weights)
-    sides = _read_sides(options, checkpoint.parent, codes)
+    stored = load_fairseq(checkpoint, codes)
+    options, sides, weights = stored.options, stored.sides, _modernize(stored.weights)
     tied = drop_equal(weights, "decoder.output_projection.weight", "decoder.embed_tokens.weight")
     shared = sides.tokenizers.shared and drop_equal(
         weights, "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"
@@ -112,6 +107,21 @@ def read_fairseq(checkpoint: Path, codes: Path | None = None) -> Bundle:
         beam_size=5, length_penalty=1.0, length_penalty_kind="marian", stopping="full_beam", max_length=200
     )
     return Bundle(model, sides.tokenizers, generation)
+
+
+def load_fairseq(checkpoint: Path, codes: Path | None = None) -> Stored:
+    """What a checkpoint and the files beside it hold.
+
+    Raises:
+        BadInputError: As ``read_fairseq`` says.
+    """
+    stored = load_checkpoint(checkpoint, ALLOWED)
+    if not isinstance(stored, Mapping) or "model" not in stored:
+        raise BadInputError(f"{checkpoint}: no checkpoint of fairseq: it has no 'model'")
+    options = read_options(stored, checkpoint)
+    _refuse_unsayable(options)
+    weights = tensors_of(stored["model"], checkpoint)
+    return Stored((checkpoint,), options, weights, _read_sides(options, checkpoint.parent, codes))
 
 
 def _refuse_unsayable(options: Options) -> None:

@@ -14,6 +14,7 @@ from transduce.interop.checkpoints import load_checkpoint, stand_ins, tensors_of
 from transduce.interop.filling import Names, convert, count_layers, drop_equal, shape_of
 from transduce.interop.options import Options, same
 from transduce.interop.position_tables import take_positions
+from transduce.interop.stored import Stored
 from transduce.interop.vocabularies import Sides, Vocabulary, find_codes, index_of, read_lines
 from transduce.interop.yaml_files import read_yaml_file
 from transduce.text.tokenizer import BEGIN, END, PAD, UNKNOWN
@@ -67,19 +68,31 @@ def read_joeynmt(folder: Path, codes: Path | None = None) -> Bundle:
         BadInputError: A file is missing or damaged, or the model is one that ours cannot say, which is named.
         TransduceError: PyYAML is not installed.
     """
+    stored = load_joeynmt(folder, codes)
+    checkpoint, sides, weights = stored.path, stored.sides, dict(stored.weights)
+    values = _settings(weights, stored.options.section("model"), checkpoint)
+    tied = drop_equal(weights, "decoder.output_layer.weight", "trg_embed.lut.weight")
+    shared = sides.tokenizers.shared and drop_equal(weights, "src_embed.lut.weight", "trg_embed.lut.weight")
+    converted = convert(weights, _NAMES, values | {"tied_projection": tied}, sides, checkpoint, shared=shared)
+    return Bundle(converted, sides.tokenizers, GenerationConfig(beam_size=5, length_penalty=1.0))
+
+
+def load_joeynmt(folder: Path, codes: Path | None = None) -> Stored:
+    """What the files of a folder hold.
+
+    Raises:
+        BadInputError: A file is missing or damaged.
+        TransduceError: PyYAML is not installed.
+    """
     place = folder / "config.yaml"
     settings = Options.of(read_yaml_file(place), place)
+    settings.section("model")  # of something else, nothing more is read
     checkpoint = _find_checkpoint(folder)
     stored = load_checkpoint(checkpoint, _ALLOWED)
     if not isinstance(stored, Mapping) or "model_state" not in stored:
         raise BadInputError(f"{checkpoint}: no checkpoint of JoeyNMT: it has no 'model_state'")
     weights = tensors_of(stored["model_state"], checkpoint)
-    values = _settings(weights, settings.section("model"), checkpoint)
-    sides = _read_sides(folder, settings, codes)
-    tied = drop_equal(weights, "decoder.output_layer.weight", "trg_embed.lut.weight")
-    shared = sides.tokenizers.shared and drop_equal(weights, "src_embed.lut.weight", "trg_embed.lut.weight")
-    converted = convert(weights, _NAMES, values | {"tied_projection": tied}, sides, checkpoint, shared=shared)
-    return Bundle(converted, sides.tokenizers, GenerationConfig(beam_size=5, length_penalty=1.0))
+    return Stored((checkpoint,), settings, weights, _read_sides(folder, settings, codes))
 
 
 def _find_checkpoint(folder: Path) -> Path:

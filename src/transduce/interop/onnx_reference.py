@@ -1,7 +1,6 @@
-"""ONNX Runtime as what an export is compared with; it has no search, so that one is written down here."""
+"""ONNX Runtime as what an export is compared with; it has no search, so that it is given a plain one."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -16,6 +15,7 @@ from torch import Tensor
 from transduce.config import TransduceError
 from transduce.interop.onnx import DECODER, DECODER_WITH_PAST, ENCODER
 from transduce.interop.onnx_graph import library
+from transduce.interop.plain_search import beam_search
 from transduce.interop.reference import Ids, Reference
 from transduce.text import TokenizerPair
 
@@ -30,15 +30,6 @@ def open_onnx(folder: Path, tokenizers: TokenizerPair) -> Reference:
         TransduceError: ONNX Runtime is not installed.
     """
     return OnnxRuntime(folder, tokenizers)
-
-
-@final
-@dataclass(frozen=True)
-class Hypothesis:
-    """What was written so far, and its log-probability."""
-
-    log_probability: float
-    ids: Ids
 
 
 @final
@@ -92,39 +83,24 @@ class OnnxRuntime:
         }
 
     def _search(self, source: Ids, beam: int, longest: int) -> Ids:
-        """The most probable output that beam search finds, without the end symbol."""
-        special = self._tokenizers.special
-        first = self._decoder_inputs(source, [])
-        found = _run(self._decoder, first)
-        cache, symbols = _kept(found), first["encoder_attention_mask"]
-        opened, ended = [Hypothesis(0.0, [])], Hypothesis(-np.inf, [])
-        for length in range(1, longest + 1):
-            scores = _log_softmax(found["logits"][:, -1].astype(np.float64))
-            scores[:, [special.pad, special.begin, special.unknown]] = -np.inf
-            if length == longest:
-                scores[:, np.arange(scores.shape[1]) != special.end] = -np.inf
-            scores += np.array([each.log_probability for each in opened])[:, None]
-            rows: list[int] = []
-            following: list[Hypothesis] = []
-            for rank, index in enumerate(np.argsort(-scores, axis=None)[: 2 * beam]):
-                row, symbol = divmod(int(index), scores.shape[1])
-                hypothesis = Hypothesis(float(scores.flat[index]), [*opened[row].ids, symbol])
-                if symbol == special.end:
-                    if rank < beam and hypothesis.log_probability > ended.log_probability:
-                        ended = hypothesis
-                elif hypothesis.log_probability > -np.inf and len(following) < beam:
-                    rows.append(row)
-                    following.append(hypothesis)
-            # Nothing that is longer is more probable.
-            if not following or following[0].log_probability <= ended.log_probability:
-                break
-            opened = following
-            cache = {name: array[rows] for name, array in cache.items()}
-            newest = np.array([[each.ids[-1]] for each in opened])
-            mask = np.repeat(symbols, len(opened), axis=0)
-            found = _run(self._going_on, {**cache, "input_ids": newest, "encoder_attention_mask": mask})
-            cache |= _kept(found)
-        return ended.ids[:-1]
+        special, first = self._tokenizers.special, self._decoder_inputs(source, [])
+        kept: Arrays = {}
+
+        def next_logits(prefixes: Tensor, rows: Tensor) -> Tensor:
+            """Of a first symbol by the one decoder; of all others by the other, from what is kept of those before."""
+            if kept:
+                past = {name: array[rows.numpy()] for name, array in kept.items()}
+                mask = np.repeat(first["encoder_attention_mask"], len(prefixes), axis=0)
+                newest = prefixes[:, -1:].numpy()
+                found = _run(self._going_on, {**past, "input_ids": newest, "encoder_attention_mask": mask})
+                kept.update(past)
+            else:
+                found = _run(self._decoder, first)
+            kept.update(_kept(found))
+            return torch.from_numpy(found["logits"][:, -1])
+
+        never = (special.pad, special.begin, special.unknown)
+        return beam_search(next_logits, special.begin, special.end, never, beam, longest)
 
 
 def _session(model: str | bytes) -> Any:  # noqa: ANN401 - a library without types
@@ -145,12 +121,6 @@ def _run(session: Any, inputs: Arrays) -> Arrays:  # noqa: ANN401
 def _kept(found: Arrays) -> Arrays:
     """What the next symbol needs, by the names of inputs."""
     return {name.replace("present", "past_key_values"): each for name, each in found.items() if "present" in name}
-
-
-def _log_softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    shifted = logits - logits.max(axis=1, keepdims=True)
-    result: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-    return result
 
 
 def _showing_layers(path: Path) -> bytes:

@@ -15,12 +15,14 @@ from transduce.interop.checkpoints import load_checkpoint, opened, stand_ins, te
 from transduce.interop.filling import Names, convert, count_layers, drop_equal, shape_of
 from transduce.interop.options import Options
 from transduce.interop.position_tables import take_positions
+from transduce.interop.stored import Stored
 from transduce.interop.vocabularies import Sides, Vocabulary, find_codes, index_of
 from transduce.text.tokenizer import BEGIN, END, UNKNOWN
 
 _ALLOWED: Final = stand_ins("argparse.Namespace")
 _PAD: Final = "<blank>"
 _EPSILON: Final = 1e-6
+_GENERATOR: Final = "generator."
 # What each option of the feed-forward networks computes.
 _ACTIVATIONS: Final[dict[str, tuple[Activation, FeedForwardKind]]] = {
     "relu": ("relu", "mlp"),
@@ -90,14 +92,8 @@ def read_opennmt(checkpoint: Path, codes: Path | None = None) -> Bundle:
         BadInputError: The file is missing or damaged, asks for a class that is no part of a model, or the model is one
             that ours cannot say, which is named.
     """
-    stored = load_checkpoint(checkpoint, _ALLOWED)
-    if not isinstance(stored, Mapping) or not {"model", "generator", "vocab", "opt"} <= stored.keys():
-        raise BadInputError(f"{checkpoint}: no checkpoint of OpenNMT-py: it lacks model, generator, vocab or opt")
-    parts = Options.of({name: opened(stored[name]) for name in ("opt", "vocab")}, checkpoint)
-    options = parts.section("opt")
-    _refuse_unsayable(options)
-    sides = _read_sides(parts.section("vocab"), checkpoint, codes)
-    weights = _gather(tensors_of(stored["model"], checkpoint), tensors_of(stored["generator"], checkpoint))
+    stored = load_opennmt(checkpoint, codes)
+    options, sides, weights = stored.options, stored.sides, _gather(stored.weights)
     complete_biases(weights, [f"_attn.{theirs}" for theirs in ATTENTION.values()], checkpoint)
     values = _settings(weights, options, checkpoint)
     source, target = (f"{_NAMES.whole[name]}.weight" for name in ("source_embedding", "embedding"))
@@ -106,6 +102,25 @@ def read_opennmt(checkpoint: Path, codes: Path | None = None) -> Bundle:
     values |= {"tied_projection": tied, "output_bias": "output_bias" in weights}
     model = convert(weights, _NAMES, values, sides, checkpoint, shared=shared)
     return Bundle(model, sides.tokenizers, GenerationConfig(beam_size=5, length_penalty=0.0))
+
+
+def load_opennmt(checkpoint: Path, codes: Path | None = None) -> Stored:
+    """What a checkpoint holds; the weights of the generator, which it keeps apart, stand behind ``generator.``.
+
+    Raises:
+        BadInputError: As ``read_opennmt`` says.
+    """
+    stored = load_checkpoint(checkpoint, _ALLOWED)
+    if not isinstance(stored, Mapping) or not {"model", "generator", "vocab", "opt"} <= stored.keys():
+        raise BadInputError(f"{checkpoint}: no checkpoint of OpenNMT-py: it lacks model, generator, vocab or opt")
+    parts = Options.of({name: opened(stored[name]) for name in ("opt", "vocab")}, checkpoint)
+    options = parts.section("opt")
+    _refuse_unsayable(options)
+    generator = tensors_of(stored["generator"], checkpoint)
+    weights = tensors_of(stored["model"], checkpoint)
+    # A module of several, whose first is the matrix, or the matrix alone.
+    weights |= {f"{_GENERATOR}{name.rpartition('.')[2]}": each for name, each in generator.items()}
+    return Stored((checkpoint,), options, weights, _read_sides(parts.section("vocab"), checkpoint, codes))
 
 
 def _refuse_unsayable(options: Options) -> None:
@@ -133,18 +148,17 @@ def _read_sides(stored: Options, path: Path, codes: Path | None) -> Sides:
     return Sides.of(source, target, (codes, codes), (path, path))
 
 
-def _gather(model: Mapping[str, Tensor], generator: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _gather(model: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """All weights under their newest names; the maps of a feed-forward network by what they are."""
     weights: dict[str, Tensor] = {}
     for stored, tensor in model.items():
         name = stored.replace(".a_2", ".weight").replace(".b_2", ".bias")
-        layer, _, kind = name.rpartition(".w_1.")
+        layer = name.rpartition(".w_1.")[0]
         gated = f"{layer}.w_3.weight" in model
         name = name.replace(".w_1.", ".gate." if gated else ".inner.").replace(".w_3.", ".inner.")
         weights[name] = tensor.squeeze(1) if name.endswith(".pe.pe") else tensor
-    for stored, tensor in generator.items():
-        kind = stored.rpartition(".")[2]
-        weights["output_bias" if kind == "bias" else f"generator.{kind}"] = tensor
+    if (bias := weights.pop(f"{_GENERATOR}bias", None)) is not None:
+        weights["output_bias"] = bias
     return weights
 
 

@@ -1,7 +1,7 @@
 """Models of Sockeye 3 (Hieber et al. 2022): a folder of ``params.best``, ``config``, ``version`` and vocabularies."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -16,6 +16,7 @@ from transduce.interop.filling import Names, convert, drop_equal, shape_of
 from transduce.interop.json_files import read_json
 from transduce.interop.options import Options, same
 from transduce.interop.position_tables import cut_tables, drop_sinusoids
+from transduce.interop.stored import Stored
 from transduce.interop.vocabularies import Sides, Vocabulary, find_codes, index_of
 from transduce.interop.yaml_files import read_yaml_file
 from transduce.text.tokenizer import BEGIN, END, PAD, UNKNOWN
@@ -103,16 +104,10 @@ def read_sockeye(folder: Path, codes: Path | None = None) -> Bundle:
         BadInputError: A file is missing or damaged, or the model is one that ours cannot say, which is named.
         TransduceError: PyYAML is not installed.
     """
-    _check_version(folder / "version")
-    config = Options.of(read_yaml_file(folder / CONFIG, _OBJECTS), folder / CONFIG)
-    values = _settings(config)
-    path = folder / _WEIGHTS
-    check_place(path)
-    weights = _read_weights(path, values["d_model"], values["heads"])
-    values |= _positions(weights, config, values["d_model"], path)
-    codes = find_codes(folder) if codes is None else codes
-    places = (folder / VOCABULARIES[0], folder / VOCABULARIES[1])
-    sides = Sides.of(_read_vocabulary(places[0]), _read_vocabulary(places[1]), (codes, codes), places)
+    stored = load_sockeye(folder, codes)
+    path, sides, values = stored.path, stored.sides, _settings(stored.options)
+    weights = _gather(stored.weights, values["d_model"], values["heads"], path)
+    values |= _positions(weights, stored.options, values["d_model"], path)
     for name in (_SOURCE, _TARGET, _SCORES):
         shape_of(weights, name, path)
     shape_of(weights, _SCORES_BIAS, path, axes=1)
@@ -125,6 +120,25 @@ def read_sockeye(folder: Path, codes: Path | None = None) -> Bundle:
     return Bundle(
         model, sides.tokenizers, GenerationConfig(beam_size=5, length_penalty=1.0, length_penalty_kind="marian")
     )
+
+
+def load_sockeye(folder: Path, codes: Path | None = None) -> Stored:
+    """What the files of a folder hold.
+
+    Raises:
+        BadInputError: A file is missing or damaged, or of another version.
+        TransduceError: PyYAML is not installed.
+    """
+    _check_version(folder / "version")
+    config = Options.of(read_yaml_file(folder / CONFIG, _OBJECTS), folder / CONFIG)
+    _refuse_unsayable(config)
+    path = folder / _WEIGHTS
+    check_place(path)
+    weights = tensors_of(load_checkpoint(path), path)
+    codes = find_codes(folder) if codes is None else codes
+    places = (folder / VOCABULARIES[0], folder / VOCABULARIES[1])
+    sides = Sides.of(_read_vocabulary(places[0]), _read_vocabulary(places[1]), (codes, codes), places)
+    return Stored((path,), config, weights, sides)
 
 
 def _check_version(path: Path) -> None:
@@ -193,10 +207,10 @@ def _norm(options: Options) -> str:
             )
 
 
-def _read_weights(path: Path, d_model: int, heads: int) -> dict[str, Tensor]:
+def _gather(stored: Mapping[str, Tensor], d_model: int, heads: int, path: Path) -> dict[str, Tensor]:
     """All weights, without what no output depends on; fused maps are taken apart."""
     weights: dict[str, Tensor] = {}
-    for name, tensor in tensors_of(load_checkpoint(path), path).items():
+    for name, tensor in stored.items():
         module, _, last = name.rpartition(".")
         place, _, part = module.rpartition(".")
         if name.startswith(_UNREAD) or ".traced_" in name:

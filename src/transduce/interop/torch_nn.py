@@ -31,6 +31,7 @@ from transduce.interop.checkpoints import load_checkpoint, tensors_of
 from transduce.interop.filling import Names, convert, count_layers, drop_equal, shape_of
 from transduce.interop.options import Options
 from transduce.interop.position_tables import sinusoidal, take_positions
+from transduce.interop.stored import Stored
 from transduce.interop.vocabularies import Sides, Vocabulary, find_codes, index_of, read_lines
 
 _MOST_BYTES: Final = 2**20
@@ -126,18 +127,29 @@ def read_torch_nn(description: Path, codes: Path | None = None) -> Bundle:
     Raises:
         BadInputError: A file is missing or damaged, or the model is one that ours cannot say.
     """
-    settings = read_description(description)
-    path = description.with_name(settings.weights)
-    check_place(path)
-    stored = load_checkpoint(path)
-    weights = _gather(tensors_of(stored, path), settings.names, path)
-    sides = _read_sides(description.parent, settings, codes)
+    settings, stored = load_torch_nn(description, codes)
+    path, sides = stored.path, stored.sides
+    weights = _gather(stored.weights, settings.names, path)
     values = _values(weights, settings, path)
     tied = drop_equal(weights, _SCORES, _TARGET)
     shared = sides.tokenizers.shared and drop_equal(weights, _SOURCE, _TARGET)
     values |= {"tied_projection": tied, "output_bias": "output_bias" in weights}
     model = convert(weights, _NAMES, values, sides, path, shared=shared)
     return Bundle(model, sides.tokenizers, GenerationConfig())
+
+
+def load_torch_nn(description: Path, codes: Path | None = None) -> tuple[Description, Stored]:
+    """What the files hold.
+
+    Raises:
+        BadInputError: One is missing or damaged.
+    """
+    settings = read_description(description)
+    path = description.with_name(settings.weights)
+    check_place(path)
+    weights = tensors_of(load_checkpoint(path), path)
+    sides = _read_sides(description.parent, settings, codes)
+    return settings, Stored((path,), Options.of({}, description), weights, sides)
 
 
 def read_description(path: Path) -> Description:

@@ -19,8 +19,11 @@ from transduce.interop import (
     Scorer,
     certify,
     cut_marian,
+    open_ctranslate2,
     open_marian,
     open_marianmt,
+    open_plain,
+    open_torch_nn,
     read_ctranslate2,
     read_eole,
     read_fairseq,
@@ -48,8 +51,9 @@ def import_model(
 ) -> Certificate | None:
     """Write a model directory with what another library's folder or file holds.
 
-    Where that library is installed, ``certificate.json`` in it says that both compute the same, compared on the lines
-    of ``sentences`` or on built-in ones; without ``prove`` there is none.
+    ``certificate.json`` in it says that both compute the same, compared on the lines of ``sentences`` or on built-in
+    ones: with that library itself where it runs here, else with its weights in PyTorch's functions. Without ``prove``
+    there is none.
 
     Words are cut by ``codes``, BPE codes or a SentencePiece model, where they are not by the model's own files.
 
@@ -105,22 +109,26 @@ def _read(path: Path, format_: Format, codes: Path | None) -> Bundle:
 
 
 def _open(path: Path, format_: Format, codes: Path | None) -> tuple[Reference | Scorer, Export | None] | str:
-    """The model in its own library, and what opens it there with fewer layers, where that is how layers are told apart.
+    """What the model is compared with, and what opens it with fewer layers, where that is how layers are told apart.
 
     Or why it is not compared.
     """
+    missing = {"marianmt": "transformers", "ctranslate2": "ctranslate2"}.get(format_)
+    if missing is not None and find_spec(missing) is None:
+        return f"{missing} is not installed, pip install 'transduce[interop]'"
+    if format_ == "marian":
+        why = why_no_marian(path)
+        return (open_marian(path, codes=codes), cut_marian(path, codes=codes)) if why is None else why
+    reference: Reference
     match format_:
         case "marianmt":
-            if find_spec("transformers") is None:
-                return "transformers is not installed, pip install 'transduce[interop]'"
-            return open_marianmt(path), None
-        case "marian":
-            if (why := why_no_marian(path)) is not None:
-                return why
-            return open_marian(path, codes=codes), cut_marian(path, codes=codes)
-        case "ctranslate2" | "fairseq" | "opennmt" | "eole" | "joeynmt" | "sockeye" | "torch":
-            return (
-                f"models of format {format_} are not run by their own library here; translate some lines that you know"
-            )
+            reference = open_marianmt(path)
+        case "ctranslate2":
+            reference = open_ctranslate2(path, codes)
+        case "torch":
+            reference = open_torch_nn(path, codes)
+        case "fairseq" | "opennmt" | "eole" | "joeynmt" | "sockeye":
+            reference = open_plain(path, format_, codes)
         case _:
             assert_never(format_)
+    return reference, None
