@@ -1,4 +1,4 @@
-# Five targets; each sets up what it needs. PYTHON may name another interpreter (3.11 to 3.13).
+# Six targets; each sets up what it needs. PYTHON may name another interpreter (3.11 to 3.13).
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,7 +7,7 @@ KERNELS ?= own
 # Libraries are compiled to bytecode as they are first imported (--no-compile below), which this variable would forbid for good.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test check bench
+.PHONY: install demo test check bench docs
 
 install: $(VENV)/.installed
 
@@ -32,3 +32,12 @@ check: install
 
 bench: install
 	$(BIN)/python -m benchmarks
+
+# The site in build/site: open index.html. The extra is installed by itself, as the package would be built anew with it.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
+$(VENV)/.docs: $(VENV)/.installed
+	$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['docs'], sep='\n')" > $@.txt
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -r $@.txt
+	touch $@
