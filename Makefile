@@ -33,7 +33,7 @@ check: install
 bench: install
 	$(BIN)/python -m benchmarks
 
-# The site in build/site: open index.html. The extra is installed by itself, as the package would be built anew with it.
+# The site in build/site: open index.html, or python -m http.server -d build/site, which its search needs. The extra is installed by itself, as the package would be built anew with it.
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 

@@ -7,7 +7,9 @@ from typing import Final, final
 
 from markdown_it import MarkdownIt
 
-_COMMANDS: Final = "cat|cut|curl|export|head|make|mkdir|paste|pip|podman|printf|python|source|torchrun|transduce|wget"
+_COMMANDS: Final = (
+    "cat|cut|curl|echo|export|head|make|mkdir|paste|pip|podman|printf|python|source|torchrun|transduce|wget"
+)
 # In this order: the first one that a block looks like. A command line may begin with a variable or a folder.
 _LOOKS: Final[Sequence[tuple[str, str]]] = (
     ("shell", rf"#!/bin/|([A-Z_]+=\S+ )*([\w./-]+/)?({_COMMANDS})\b(?! =)"),

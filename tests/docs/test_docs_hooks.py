@@ -73,3 +73,9 @@ def test_the_reference_has_every_setting_verb_and_room():
 def test_the_pages_of_rooms_are_in_the_navigation():
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     assert [room for room in rooms() if f"reference/python/{room}.md" not in navigation] == []
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "paper").glob("*.md")), ids=lambda page: page.stem)
+def test_the_papers_pages_find_their_code(page):
+    text = page.read_text(encoding="utf-8")
+    assert include(text, ROOT).count("```python") == text.count("[code of ")
