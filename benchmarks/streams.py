@@ -1,15 +1,18 @@
-"""``transduce translate`` as a program: seconds until its first line, and its memory over a long input.
+"""``transduce translate`` as a program: what its first line takes, and its memory over a long input.
 
     python -m benchmarks.streams "Tatoeba=MODEL,test.en.gz" ... [--starts 7] [--lines 200000] [--quick]
 
 The first line is written to the command's standard input at once, and the pipe stays open. A base-size model with
-random weights and each MODEL are started; where the seconds go is measured in a process that does the same. Then the
-first MODEL translates so many lines, its SOURCE's again and again, each time in a new order, while its resident set is
-looked at once a second. Ends with status 1 where the last quarter of the lines holds noticeably more than the second.
-Writes streams.md of benchmarks/results; --quick shows that all of it works, and writes nothing unless --out says where.
+random weights and each MODEL are started in int8, with ``--cache`` and without, beside a program that does the same by
+CTranslate2, by turns; where our seconds go is measured in a process that does the same. Then the first MODEL
+translates so many lines, its SOURCE's again and again, each time in a new order, while its resident set is looked at
+once a second. Ends with status 1 where the last quarter of the lines holds noticeably more than the second. Writes
+streams.md of benchmarks/results; --quick shows that all of it works, and writes nothing unless --out says where.
 """
 
 import argparse
+import shutil
+import statistics
 import sys
 import tempfile
 from pathlib import Path
@@ -18,7 +21,8 @@ from typing import Any, Final
 from benchmarks.made_up_model import make_up_model, make_up_sentences
 from benchmarks.page import circumstances, table
 from benchmarks.streaming.memory import SHARES, Course, follow
-from benchmarks.streaming.start import Start, measure_start
+from benchmarks.streaming.start import Start, measure_starts
+from transduce.bundle import find_model
 from transduce.data import read_lines
 
 RESULT: Final = Path(__file__).parent / "results" / "streams.md"
@@ -33,7 +37,8 @@ def main() -> None:
     options = parse()
     tests = [read_test(text) for text in options.tests]
     lines = ["# The command translate", "", f"{circumstances()}.", ""]
-    lines += show_starts(measure_starts(tests, options))
+    for name, (starts, parts) in measure_models(tests, options).items():
+        lines += show_starts(name, starts, parts)
     print(*lines, sep="\n", flush=True)
     name, model, texts = tests[0]
     course = follow(model, texts, options.lines, options.every)
@@ -52,30 +57,42 @@ def read_test(text: str) -> tuple[str, Path, list[str]]:
     return name, model, [each for each in read_lines(source) if each.strip()]
 
 
-def measure_starts(tests: list[tuple[str, Path, list[str]]], options: argparse.Namespace) -> dict[str, Start]:
-    """The made-up model's, then the others', each with a text of its own."""
+def measure_models(
+    tests: list[tuple[str, Path, list[str]]], options: argparse.Namespace
+) -> dict[str, tuple[dict[str, Start], dict[str, float]]]:
+    """The made-up model's starts, then the others', each with a text of its own; and the parts of ours."""
     with tempfile.TemporaryDirectory() as folder:
         made_up = Path(folder) / "model"
         make_up_model(options.size, options.vocabulary, made_up)
         (text,) = make_up_sentences(1, 7)
         name = f"{options.size}, random weights, {options.vocabulary:,} symbols"
-        found = {name: measure_start(made_up, text, options.starts)}
-    return found | {name: measure_start(model, texts[0], options.starts) for name, model, texts in tests}
+        found = {name: measure_starts(made_up, text, options.starts)}
+        for name, model, texts in tests:
+            own = Path(folder) / name  # a copy, as what is kept is kept beside a model
+            shutil.copytree(find_model(model), own, ignore=shutil.ignore_patterns("cache"))
+            found[name] = measure_starts(own, texts[0], options.starts)
+    return found
 
 
-def show_starts(starts: dict[str, Start]) -> list[str]:
-    """A table with the median, the slowest, and the parts."""
-    parts = list(next(iter(starts.values())).parts)
+def show_starts(name: str, starts: dict[str, Start], parts: dict[str, float]) -> list[str]:
+    """A table of the programs, and our parts in a sentence."""
     rows = [
-        [name, f"**{one.median:.2f}**", f"{max(one.seconds):.2f}", *(f"{one.parts[part]:.2f}" for part in parts)]
-        for name, one in starts.items()
+        [
+            program,
+            f"**{one.median:.2f}**",
+            f"{max(one.seconds):.2f}",
+            f"{statistics.median(one.resident) / MEBIBYTE:,.0f}",
+        ]
+        for program, one in starts.items()
     ]
     count = len(next(iter(starts.values())).seconds)
-    head = ["model", "first line after, s", "at most", *parts]
+    spent = ", ".join(f"{part} {seconds:.2f}" for part, seconds in parts.items())
     return [
-        f"Seconds from the start to the first line's translation; medians of {count} starts.",
+        f"{name}: from the start to the first line's translation; medians of {count} starts.",
         "",
-        *table(head, rows),
+        *table(["program", "first line after, s", "at most", "resident then (MiB)"], rows),
+        "",
+        f"Of these seconds, without `--cache`: {spent}.",
         "",
     ]
 

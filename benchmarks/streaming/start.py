@@ -1,43 +1,66 @@
-"""Seconds from the start of ``transduce translate`` until it has written its first line."""
+"""From the start of ``transduce translate`` until its first line is written: seconds, and the memory it has then."""
 
 import json
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import final
+
+from benchmarks.resident import resident_bytes
+from transduce.bundle import load_bundle
+from transduce.interop import export_ctranslate2
 
 
 @final
 @dataclass(frozen=True)
 class Start:
-    """Seconds by a clock: of the command in every start, and of each part of what it does, one median each."""
+    """A program's starts: seconds by a clock until its first line, and the bytes resident once that is written."""
 
-    seconds: list[float]
-    parts: dict[str, float]
+    seconds: Sequence[float]
+    resident: Sequence[float]
 
     @property
     def median(self) -> float:
-        """Of all starts."""
+        """The seconds of all starts."""
         return statistics.median(self.seconds)
 
 
-def measure_start(model: Path, text: str, starts: int) -> Start:
-    """So many starts of the command, and of the same in parts, by turns."""
-    seconds: list[float] = []
-    parts: list[dict[str, float]] = []
-    for _ in range(starts):
-        seconds.append(_first_line(model, text))
-        parts.append(_parts(model, text))
+def measure_starts(model: Path, text: str, starts: int) -> tuple[dict[str, Start], dict[str, float]]:
+    """So many starts of each program by turns, and the median seconds of each part of what ours does.
+
+    CTranslate2 is there if it is installed.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        programs = _programs(model, Path(folder) / "exported")
+        found: dict[str, list[tuple[float, float]]] = {name: [] for name in programs}
+        parts: list[dict[str, float]] = []
+        for command in programs.values():
+            _first_line(command, text)  # what is kept for the next start is kept now
+        for _ in range(starts):
+            for name, command in programs.items():
+                found[name].append(_first_line(command, text))
+            parts.append(_parts(model, text))
     medians = {name: statistics.median(one[name] for one in parts) for name in parts[0]}
-    return Start(seconds, medians)
+    return {name: Start(*zip(*each, strict=True)) for name, each in found.items()}, medians
 
 
-def _first_line(model: Path, text: str) -> float:
+def _programs(model: Path, exported: Path) -> dict[str, list[str]]:
+    ours = [sys.executable, "-m", "transduce", "translate", str(model), "--quiet", "--precision", "int8"]
+    programs = {"transduce": ours, "transduce --cache": [*ours, "--cache"]}
+    if find_spec("ctranslate2") is None:
+        return programs
+    export_ctranslate2(load_bundle(model), exported)
+    return programs | {"CTranslate2": [sys.executable, "-m", "benchmarks.streaming.ctranslate2_lines", str(exported)]}
+
+
+def _first_line(command: list[str], text: str) -> tuple[float, float]:
     """The line is written at once, and the pipe stays open: nothing but the line tells the command to begin."""
-    command = [sys.executable, "-m", "transduce", "translate", str(model), "--quiet"]
     began = time.monotonic()
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
         assert child.stdin is not None
@@ -46,10 +69,11 @@ def _first_line(model: Path, text: str) -> float:
         child.stdin.flush()
         line = child.stdout.readline()
         seconds = time.monotonic() - began
+        resident = resident_bytes("VmRSS", str(child.pid)) if line else 0
         child.stdin.close()
     if child.returncode or not line:
         raise RuntimeError(f"{' '.join(command)}: status {child.returncode}, and no translation")
-    return seconds
+    return seconds, resident
 
 
 def _parts(model: Path, text: str) -> dict[str, float]:

@@ -63,11 +63,37 @@ def save_bundle(bundle: Bundle, path: Path) -> None:
     replace_directory(unfinished, path)
 
 
-def load_bundle(path: Path) -> Bundle:
-    """Read a model directory, or the ``best`` of a run directory.
+@final
+@dataclass(frozen=True)
+class StoredBundle:
+    """A model directory of which all was read but the weights."""
 
-    It may be a stranger's: nothing in it is run, no link out of it is followed, and no memory is taken for a model
-    before the weights are seen to be of its size.
+    directory: Path
+    config: ModelConfig
+    tokenizers: TokenizerPair
+    generation: GenerationConfig
+
+    @property
+    def weights(self) -> Path:
+        """The file that has them."""
+        return self.directory / WEIGHTS
+
+    def read(self) -> Bundle:
+        """The whole; no memory is taken for a model before the weights are seen to be of its size.
+
+        Raises:
+            BadInputError: The weights are missing, damaged, or of another model.
+        """
+        check_weights(build_without_storage(self.config).state_dict(), self.weights)
+        model = build_unfilled(self.config)
+        load_weights(model, self.weights)
+        return Bundle(model.eval(), self.tokenizers, self.generation)
+
+
+def open_bundle(path: Path) -> StoredBundle:
+    """Look into a model directory, or the ``best`` of a run directory.
+
+    It may be a stranger's: nothing in it is run, and no link out of it is followed.
 
     Raises:
         BadInputError: A file is missing, damaged, or does not fit the others; it is named.
@@ -78,10 +104,12 @@ def load_bundle(path: Path) -> Bundle:
     config, generation = _read_settings(directory)
     tokenizers = TokenizerPair.load(directory)
     _check_sizes(tokenizers, config, directory)
-    check_weights(build_without_storage(config).state_dict(), directory / WEIGHTS)
-    model = build_unfilled(config)
-    load_weights(model, directory / WEIGHTS)
-    return Bundle(model.eval(), tokenizers, generation)
+    return StoredBundle(directory, config, tokenizers, generation)
+
+
+def load_bundle(path: Path) -> Bundle:
+    """Read a model directory, or the ``best`` of a run directory, as ``open_bundle`` and ``StoredBundle.read`` say."""
+    return open_bundle(path).read()
 
 
 def weights_file(path: Path) -> Path:

@@ -21,6 +21,8 @@ from transduce.config.files import check_size
 
 # As the format names them.
 _FLOATING: Final = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+_NAMES: Final = {dtype: name for name, dtype in _FLOATING.items()} | {torch.int8: "I8", torch.int32: "I32"}
+_ALIGNED: Final = 64
 _MOST_BYTES: Final = 2**42
 
 
@@ -36,14 +38,19 @@ def load_weights(model: torch.nn.Module, path: Path, part: Callable[[Tensor, Ten
     """
     wanted = model.state_dict()
     check_weights(wanted, path)
-    with path.open("rb") as file:
-        entries = _read_header(file)
+    with open_weights(path) as stored:
         for name, place in wanted.items():
-            tensor = _read_tensor(file, entries[name], place if part is None else None, path)
-            if not bool(tensor.to(place.dtype).isfinite().all()):
-                raise BadInputError(f"{path}: {name} has entries that are no finite numbers: the file is damaged")
-            if tensor is not place:
-                place.copy_(tensor if part is None else part(tensor, place))
+            if part is None:
+                stored.fill(place, name)
+            else:
+                place.copy_(part(stored.read(name, place.dtype), place))
+
+
+@contextmanager
+def open_weights(path: Path) -> Iterator["StoredWeights"]:
+    """A ``.safetensors`` file that ``check_weights`` has found to be what it should, to be read tensor by tensor."""
+    with path.open("rb") as file:
+        yield StoredWeights(path, file)
 
 
 def check_weights(wanted: Mapping[str, Tensor], path: Path) -> None:
@@ -85,6 +92,32 @@ def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
     flush(path)
 
 
+def save_aligned(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], path: Path) -> None:
+    """Write a ``.safetensors`` file that is mapped and computed with in place, and flush it to disk.
+
+    Vectors are read fastest where they begin at 64 bytes. The library aligns to 8; so do those tensors here that take
+    no multiple of 64, which come last.
+
+    Raises:
+        OSError: The disk does not take it.
+    """
+    ordered = sorted(tensors.items(), key=lambda item: item[1].nbytes % _ALIGNED != 0)
+    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    place = 0
+    for name, tensor in ordered:
+        types = {"dtype": _NAMES[tensor.dtype], "shape": list(tensor.shape)}
+        header[name] = types | {"data_offsets": [place, place + tensor.nbytes]}
+        place += tensor.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-(8 + len(text)) % _ALIGNED)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for _, tensor in ordered:
+            file.write(tensor.detach().contiguous().view(-1).view(torch.uint8).numpy().data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 @final
 @dataclass(frozen=True)
 class _Entry:
@@ -93,6 +126,49 @@ class _Entry:
     dtype: torch.dtype
     shape: tuple[int, ...]
     place: int
+
+
+@final
+class StoredWeights:
+    """The tensors of an open file.
+
+    The library would map the file: all that was read of it counts as memory of the process.
+    """
+
+    def __init__(self, path: Path, file: BufferedReader) -> None:
+        self._path, self._file, self._entries = path, file, _read_header(file)
+
+    def fill(self, place: Tensor, name: str) -> None:
+        """Read a tensor into one of its shape.
+
+        Raises:
+            BadInputError: A number is not finite, or the file has become shorter.
+        """
+        if place.device.type == "cpu" and place.dtype == self._entries[name].dtype and place.is_contiguous():
+            self._fill(place, name, place.dtype)
+        else:
+            place.copy_(self.read(name, place.dtype))
+
+    def read(self, name: str, dtype: torch.dtype) -> Tensor:
+        """A tensor as the file has it, whose numbers are finite as numbers of ``dtype``, too.
+
+        Raises:
+            BadInputError: One is not, or the file has become shorter.
+        """
+        entry = self._entries[name]
+        tensor = torch.empty(entry.shape, dtype=entry.dtype)
+        self._fill(tensor, name, dtype)
+        return tensor
+
+    def _fill(self, tensor: Tensor, name: str, dtype: torch.dtype) -> None:
+        content = tensor.detach().view(-1).view(torch.uint8).numpy().data
+        self._file.seek(self._entries[name].place)
+        if self._file.readinto(content) < content.nbytes:
+            raise BadInputError(
+                f"{self._path}: became shorter while it was read: somebody writes to it, wait and read it again"
+            )
+        if not _is_finite(tensor, dtype):
+            raise BadInputError(f"{self._path}: {name} has entries that are no finite numbers: the file is damaged")
 
 
 def _read_header(file: BufferedReader) -> dict[str, _Entry]:
@@ -106,18 +182,12 @@ def _read_header(file: BufferedReader) -> dict[str, _Entry]:
     }
 
 
-def _read_tensor(file: BufferedReader, entry: _Entry, place: Tensor | None, path: Path) -> Tensor:
-    """One tensor's numbers, in ``place`` where that can take them as they are.
+def _is_finite(tensor: Tensor, dtype: torch.dtype) -> bool:
+    """Whether all numbers are finite, as numbers of that type too.
 
-    The library would map the file: all that was read of it counts as memory of the process.
+    The least and the largest tell: both are NaN where any is, and found twenty times as fast as each is looked at.
     """
-    fits = place is not None and place.device.type == "cpu" and place.dtype == entry.dtype and place.is_contiguous()
-    numbers = place if place is not None and fits else torch.empty(entry.shape, dtype=entry.dtype)
-    content = numbers.detach().view(-1).view(torch.uint8).numpy().data
-    file.seek(entry.place)
-    if file.readinto(content) < content.nbytes:
-        raise BadInputError(f"{path}: became shorter while it was read: somebody writes to it, wait and read it again")
-    return numbers
+    return tensor.numel() == 0 or all(bool(bound.to(dtype).isfinite()) for bound in tensor.aminmax())
 
 
 @contextmanager

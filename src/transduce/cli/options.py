@@ -87,6 +87,15 @@ Device = Annotated[
         metavar="DEVICE", help="cpu, cuda or cuda:N. [default: cuda where there is one]", rich_help_panel=SPEED
     ),
 ]
+Cache = Annotated[
+    bool,
+    typer.Option(
+        "--cache",
+        help="Keep the weights beside the model as the processor reads them: the next start maps them, and processes "
+        "share them.",
+        rich_help_panel=SPEED,
+    ),
+]
 Threads = Annotated[
     int | None,
     typer.Option(

@@ -11,6 +11,7 @@ import typer
 from transduce.cli.options import (
     FILES,
     BeamSize,
+    Cache,
     Device,
     LengthPenaltyOption,
     MaxExtraLength,
@@ -83,6 +84,7 @@ def parse(
     precision: PrecisionOption = "auto",
     device: Device = None,
     threads: Threads = None,
+    cache: Cache = False,
 ) -> None:
     """Parse sentences: one tree in brackets out for one line in, an empty line for an empty one.
 
@@ -95,7 +97,7 @@ def parse(
 
     failures = Failures()
     use_threads(threads)
-    parser = Parser(load(model, precision, device))
+    parser = Parser(load(model, precision, device, cache=cache))
     trees = repaired = unsure = 0
     with ExitStack() as files:
         source: BinaryIO = sys.stdin.buffer if input_ == "-" else files.enter_context(open_binary(Path(input_)))

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
-from transduce.cli.options import Device, PrecisionOption, Threads
+from transduce.cli.options import Cache, Device, PrecisionOption, Threads
 from transduce.config.errors import BadInputError, TransduceError
 
 _WHO: Final = "Who may call"
@@ -100,6 +100,7 @@ def serve(
     precision: PrecisionOption = "auto",
     device: Device = None,
     threads: Threads = None,
+    cache: Cache = False,
 ) -> None:
     """Serve models over HTTP, for clients of LibreTranslate and DeepL, with a page to try them."""
     try:
@@ -118,6 +119,7 @@ def serve(
         serving.ServeSettings(
             serving.read_models(models),
             *(host, port, precision, device, threads, use_shortlist),
+            cache=cache,
             lazy=lazy or memory is not None,
             memory=None if memory is None else memory * _MIB,
             keys=keys,

@@ -16,6 +16,7 @@ from transduce.cli.options import (
     SEVERAL,
     SPEED,
     BeamSize,
+    Cache,
     Device,
     DictionaryOption,
     LengthPenaltyOption,
@@ -209,6 +210,7 @@ def translate(
     precision: PrecisionOption = "auto",
     device: Device = None,
     threads: Threads = None,
+    cache: Cache = False,
 ) -> None:
     """Translate lines: one line out for one line in (--n-best lines, where more are asked for), or a document.
 
@@ -237,7 +239,7 @@ def translate(
         alignment = True
     failures = Failures()
     use_threads(threads)
-    translator = load(model, precision, device, shortlist=shortlist)
+    translator = load(model, precision, device, shortlist=shortlist, cache=cache)
     prefixes_, must_contain_ = Beside.open(prefixes), Beside.open(must_contain)
     banned = [] if must_not_contain is None else list(read_lines(must_not_contain))
     entries = None if dictionary is None else read_dictionary(dictionary)

@@ -16,12 +16,14 @@ from transduce.data import pad
 from transduce.inference.queue import RequestQueue
 from transduce.inference.running import Cancellation, RunningSearch
 from transduce.inference.workers import Workers
-from transduce.kernels import is_out_of_memory, resolve_format, run_safely, trim
+from transduce.kernels import Format, is_out_of_memory, resolve_format, run_safely, trim
 from transduce.models import (
     AttentionRequest,
     AttentionWeights,
     Ensemble,
     Model,
+    NativeTransformer,
+    SizedModel,
     Tokens,
     TrainableModel,
     can_run_natively,
@@ -34,6 +36,11 @@ _LAST_TWO: Final = AttentionRequest(cross=(-2, -1))  # or the only one
 _ALL: Final = AttentionRequest(encoder="all", decoder="all", cross="all")
 _ATTENDED: Final = 2**17  # weights of a head that a batch gives at most, padding included
 T = TypeVar("T")
+
+
+def choose_device(device: torch.device | None) -> torch.device:
+    """A device, or where none was named the GPU if there is one."""
+    return device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def has_cross_attention(model: Model[Any, Any], special: SpecialIds, device: torch.device) -> bool:
@@ -61,6 +68,24 @@ class Attention:
     aligned: Float[Tensor, "target source"]
 
 
+def _make_ready(
+    models: Sequence[TrainableModel] | Sequence[NativeTransformer],
+    precision: Precision,
+    device: torch.device,
+    *,
+    consume: bool,
+) -> tuple[Format, Sequence[SizedModel[Any, Any]]]:
+    """The models in one number format, and which one that is."""
+    native = [each for each in models if isinstance(each, NativeTransformer)]
+    if native:
+        return native[0].format, native
+    plain = [each for each in models if isinstance(each, TrainableModel)]
+    own = plain if consume else [copy.deepcopy(each) for each in plain]
+    own = [each.to(device).eval().requires_grad_(False) for each in own]
+    format_ = resolve_format(precision, native=all(map(can_run_natively, own)), device=device)
+    return format_, [make_ready(each, format_) for each in own]
+
+
 @final
 class Engine:
     """A private copy of a model, or of several that act as one, in one precision on one device.
@@ -68,12 +93,13 @@ class Engine:
     Sequences are batched by length; a batch holds at most ``batch_tokens`` source symbols, padding and the rows of the
     beam included, or one sequence. In a search, requests that wait take the place of those that are done. A native
     model searches with ``workers`` threads, each with batches of its own; left out, as many as torch would use for one
-    operation. With ``consume`` it takes the models themselves, which are of no use to anybody else then.
+    operation. With ``consume`` it takes the models themselves, which are of no use to anybody else then. Models that
+    are native already are all of one format, and are taken as they are: they never change.
     """
 
     def __init__(
         self,
-        model: TrainableModel | Sequence[TrainableModel],
+        model: TrainableModel | Sequence[TrainableModel] | Sequence[NativeTransformer],
         special: SpecialIds,
         precision: Precision = "auto",
         device: torch.device | None = None,
@@ -82,17 +108,14 @@ class Engine:
         *,
         consume: bool = False,
     ) -> None:
-        self.device = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.device = choose_device(device)
         models = [model] if isinstance(model, TrainableModel) else model
-        own = run_safely(lambda: list(models) if consume else [copy.deepcopy(each) for each in models])
-        own = [each.to(self.device).eval().requires_grad_(False) for each in own]
-        native = all(map(can_run_natively, own))
-        self.format = resolve_format(precision, native=native, device=self.device)
-        parts = run_safely(lambda: [make_ready(each, self.format) for each in own])
+        self.format, parts = run_safely(lambda: _make_ready(models, precision, self.device, consume=consume))
         trim()  # what the models' weights were laid out from
         self._model: Model[Any, Any] = parts[0] if len(parts) == 1 else Ensemble(parts)
+        native = all(isinstance(each, NativeTransformer) for each in parts)
         self._workers = Workers(workers if native else 1)
-        limits = [each.config.longest for each in own if each.config.longest is not None]
+        limits = [each.config.longest for each in models if each.config.longest is not None]
         self._longest = min(limits, default=None)
         self._special = special
         self._batch_tokens = batch_tokens

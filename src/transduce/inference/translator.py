@@ -5,11 +5,11 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, NoReturn, Unpack, final, get_args, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Unpack, final, get_args, overload
 
 import torch
 
-from transduce.bundle import Bundle
+from transduce.bundle import Bundle, PrepackedBundle
 from transduce.config import BadInputError, GenerationChanges, GenerationConfig, Precision, TransduceError
 from transduce.config.generation import MAX_SEED
 from transduce.data import bare
@@ -86,12 +86,12 @@ class Translator:
 
     Several bundles are an ensemble: the mean of their probabilities. How it writes is the first one's to say. With a
     shortlist, it writes each output with what is in its text's list. With ``consume`` it takes the bundles' models
-    themselves, in place of copies. ``name`` is for people to know it by.
+    themselves, in place of copies; prepacked ones are taken as they are. ``name`` is for people to know it by.
     """
 
     def __init__(
         self,
-        bundle: Bundle | Sequence[Bundle],
+        bundle: Bundle | Sequence[Bundle] | Sequence[PrepackedBundle],
         precision: Precision = "auto",
         device: torch.device | None = None,
         shortlist: Shortlist | None = None,
@@ -106,8 +106,8 @@ class Translator:
         self._tokenizers = first.tokenizers
         self._source, self._target = first.tokenizers.source, first.tokenizers.target
         self._defaults = first.generation
-        models, special = [each.model for each in bundles], first.tokenizers.special
-        self._engine = Engine(models, special, precision, device, consume=consume)
+        models: Any = [each.model for each in bundles]  # of one type
+        self._engine = Engine(models, first.tokenizers.special, precision, device, consume=consume)
         self._texts = TextSearch(self._engine, self._tokenizers)
         self._shortlist = None if shortlist is None else shortlist.to(self._engine.device)
 

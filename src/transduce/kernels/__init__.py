@@ -10,7 +10,7 @@ from transduce.kernels.feed_forward import activate, feed_forward
 from transduce.kernels.linear_maps import Maps, linear_maps
 from transduce.kernels.loss import projected_cross_entropy, smoothed_cross_entropy
 from transduce.kernels.mask import Mask
-from transduce.kernels.native import has_native
+from transduce.kernels.native import has_native, kind_of_kernels
 from transduce.kernels.precision import resolve_format, resolve_precision
 from transduce.kernels.products import Format, PrepackedMatrix, linear, prepack, select_outputs, weights_of
 from transduce.kernels.ragged import RaggedLayout
@@ -69,6 +69,7 @@ __all__ = [
     "is_out_of_memory",
     "join_allowed",
     "keep_freed_memory",
+    "kind_of_kernels",
     "linear",
     "linear_maps",
     "make_seed",

@@ -10,6 +10,7 @@ import os
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Final, final
 
 import torch
@@ -289,6 +290,15 @@ def _function(name: str, dtype: torch.dtype | None) -> Any:  # noqa: ANN401 - ct
 
 def _full_name(name: str, dtype: torch.dtype | None) -> str:
     return name if dtype is None else f"{name}_{_NAMES[dtype]}"
+
+
+def kind_of_kernels() -> str | None:
+    """Which of the libraries this processor runs, with the number of its interface; None where there is none."""
+    library = _library()
+    if library is None:
+        return None
+    name = Path(library._name).name.partition(".")[0]
+    return f"{name.removeprefix('native_')}-{_INTERFACE}"
 
 
 def has_low_precision_products() -> bool:

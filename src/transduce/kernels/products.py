@@ -6,6 +6,7 @@ after a ReLU twice as many as a sign would leave it. Sums are whole numbers, so 
 of the sum; and a row's scale is its own, so that products are batch-invariant.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal, final
 
@@ -19,12 +20,16 @@ from transduce.kernels.feed_forward import activate
 from transduce.kernels.native import ACTIVATIONS, MatrixAddress, address, call, has_native
 
 Format = Literal["float32", "bfloat16", "int8"]
+# A shape and ``dtype=`` to a tensor that is still to be filled.
+Empty = Callable[..., Tensor]
 
 # As the C++ kernels know them: number, type, and how many inputs one instruction multiplies (products.h).
 _NUMBERS: Final[dict[Format, int]] = {"float32": 0, "bfloat16": 1, "int8": 2}
 _TYPES: Final[dict[Format, torch.dtype]] = {"float32": torch.float32, "bfloat16": torch.bfloat16, "int8": torch.int8}
 _GROUPS: Final[dict[Format, int]] = {"float32": 1, "bfloat16": 2, "int8": 4}
 _PANEL: Final = 64
+# Outputs that are prepacked together: what is made of them on the way is no larger than a processor's caches.
+_AT_A_TIME: Final = 16 * _PANEL
 # The kernels' instructions multiply inputs without a sign by weights with one.
 _LARGEST_INPUT: Final = 255
 _LARGEST_WEIGHT: Final = 127
@@ -94,28 +99,38 @@ def multiply_whole(
 
 
 def prepack(
-    weight: Float[Tensor, "outputs inputs"], bias: Float[Tensor, " outputs"] | None, format_: Format
+    weight: Float[Tensor, "outputs inputs"],
+    bias: Float[Tensor, " outputs"] | None,
+    format_: Format,
+    empty: Empty | None = None,
 ) -> PrepackedMatrix:
-    """A linear map's matrix made ready for products in a number format; nothing of it has a gradient."""
-    weight, bias = weight.detach(), None if bias is None else bias.detach()
+    """A linear map's matrix made ready for products in a number format; nothing of it has a gradient.
+
+    ``empty`` gives the memory that it stays in.
+    """
+    weight = weight.detach()
+    empty = weight.new_empty if empty is None else empty
     outputs, inputs = weight.shape
-    numbers, scales = (
-        quantize_weights(weight) if format_ == "int8" else (weight.to(_TYPES[format_]), weight.new_ones(()))
-    )
-    padded = F.pad(numbers, (0, -inputs % _GROUPS[format_], 0, -outputs % _PANEL))
-    sums = padded.sum(dim=1, dtype=torch.int32) if format_ == "int8" else torch.zeros(len(padded), dtype=torch.int32)
+    group, padding = _GROUPS[format_], -outputs % _PANEL
+    sizes = (outputs + padding) // _PANEL, -(-inputs // group), _PANEL, group
+    panels = empty(sizes, dtype=_TYPES[format_])
+    scales, sums = (empty((outputs + padding,), dtype=dtype).zero_() for dtype in (torch.float32, torch.int32))
     # A group is four bytes in every format: such are quickly moved as one number.
-    groups = padded.view(torch.int32).view(-1, _PANEL, padded.shape[1] // _GROUPS[format_])
-    panels = groups.transpose(1, 2).contiguous().view(padded.dtype)
-    return PrepackedMatrix(
-        panels.view(*groups.shape[::2], _PANEL, _GROUPS[format_]),
-        F.pad(scales.float().expand(outputs, 1).flatten(), (0, -outputs % _PANEL)).contiguous(),
-        sums,
-        None if bias is None else F.pad(bias.float(), (0, -outputs % _PANEL)),
-        outputs,
-        inputs,
-        format_,
-    )
+    groups = panels.view(torch.int32).squeeze(3)
+    for start in range(0, outputs, _AT_A_TIME):
+        part = weight[start : start + _AT_A_TIME]
+        numbers, own = quantize_weights(part) if format_ == "int8" else (part.to(_TYPES[format_]), part.new_ones(()))
+        padded = F.pad(numbers, (0, -inputs % group, 0, -len(part) % _PANEL))
+        if format_ == "int8":
+            sums[start : start + len(padded)] = padded.sum(dim=1, dtype=torch.int32)
+        scales[start : start + len(part)] = own.flatten()
+        of_panels = padded.view(torch.int32).view(-1, _PANEL, sizes[1])
+        groups[start // _PANEL :][: len(of_panels)] = of_panels.transpose(1, 2)
+    padded_bias = None
+    if bias is not None:
+        padded_bias = empty((outputs + padding,), dtype=torch.float32).zero_()
+        padded_bias[:outputs] = bias.detach()
+    return PrepackedMatrix(panels, scales, sums, padded_bias, outputs, inputs, format_)
 
 
 def unpack(matrix: PrepackedMatrix) -> Shaped[Tensor, "outputs inputs"]:

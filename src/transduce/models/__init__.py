@@ -21,7 +21,8 @@ from transduce.models.convs2s import ConvS2S
 from transduce.models.ensemble import Ensemble
 from transduce.models.muting import heads_of, mute
 from transduce.models.native import NativeTransformer
-from transduce.models.native_stacks import can_run_natively
+from transduce.models.native_stacks import can_run_natively, kernels_compute
+from transduce.models.prepacking import Kept, NumberSource, Prepacking
 from transduce.models.shortlist import Shortlist
 from transduce.models.transformer import Transformer
 
@@ -34,9 +35,12 @@ __all__ = [
     "ConvS2S",
     "Decoded",
     "Ensemble",
+    "Kept",
     "LossSums",
     "Model",
     "NativeTransformer",
+    "NumberSource",
+    "Prepacking",
     "Shortlist",
     "SizedModel",
     "State",
@@ -50,6 +54,7 @@ __all__ = [
     "build_without_storage",
     "can_run_natively",
     "heads_of",
+    "kernels_compute",
     "make_ready",
     "mute",
 ]

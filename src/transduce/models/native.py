@@ -1,6 +1,5 @@
 """A Transformer prepacked for decoding on CPUs: a few large operations in C++ where the plain one has hundreds."""
 
-import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, final
@@ -10,13 +9,15 @@ from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
 from transduce.config import TransformerConfig
-from transduce.kernels import AllowedTokens, Format, LogitColumns, encode, prepack, remember, step
+from transduce.kernels import AllowedTokens, Format, LogitColumns, encode, remember, step
 from transduce.layers import PositionalEncoding
 from transduce.models.contract import NO_ATTENTION, AttentionRequest, Decoded, LossSums, Step, Tokens, Weights
 from transduce.models.native_plain import restore
 from transduce.models.native_stacks import native_decoder, native_encoder
 from transduce.models.native_state import NativeState, ShortlistedProjection
+from transduce.models.prepacking import NumberSource, Prepacking
 from transduce.models.transformer import Memory, Transformer
+from transduce.models.unfilled import Unfilled
 
 # Of a table of positions, at least: longer sequences have one of their own.
 _POSITIONS: Final = 512
@@ -31,10 +32,13 @@ class _Positions:
     first: Float32[Tensor, "first model"] | None
 
     @classmethod
-    def of(cls, encoding: PositionalEncoding, config: TransformerConfig) -> "_Positions":
-        # A copy: a table that is made later must not have been rounded with the rest of the plain model.
-        encoding = copy.deepcopy(encoding)
-        return cls(encoding, encoding.vectors(config.longest or _POSITIONS))
+    def of(cls, encoding: PositionalEncoding, config: TransformerConfig, source: NumberSource) -> "_Positions":
+        # One of its own: a table that is made later must not have been rounded with the rest of the plain model.
+        with Unfilled():
+            own = PositionalEncoding(config).eval().requires_grad_(False)
+        for parameter, place in zip(encoding.parameters(), own.parameters(), strict=True):
+            place.data = source.numbers(parameter).clone()
+        return cls(own, own.vectors(config.longest or _POSITIONS))
 
     def up_to(self, longest: int) -> Float32[Tensor, "_ model"] | None:
         """The vectors of so many positions and more, or None where positions have none."""
@@ -50,16 +54,20 @@ class NativeTransformer:
     Sources are read and outputs written by the C++ kernels. What is done with known targets is left to the same model
     in PyTorch's operations, which is made of the same matrices when it is first asked for. Uses ``model`` up, layer by
     layer. Threads share it: nothing of it changes, and what grows with an output belongs to the state.
+
+    ``source`` gives the numbers in that format where they are not to be made of the model's own, which then needs no
+    storage.
     """
 
-    def __init__(self, model: Transformer, format_: Format) -> None:
-        self.config, self.width = model.config, model.width
+    def __init__(self, model: Transformer, format_: Format, source: NumberSource | None = None) -> None:
+        source = Prepacking(format_) if source is None else source
+        self.config, self.width, self.format = model.config, model.width, format_
         # Keys and values are read again for every symbol: half the bytes, where products are rounded as much anyway.
         self._kept = torch.float32 if format_ == "float32" else torch.bfloat16
-        self._encoder_positions = _Positions.of(model.encoder_positions, model.config)
-        self._decoder_positions = _Positions.of(model.decoder_positions, model.config)
-        self._encoder, self._decoder = native_encoder(model, format_), native_decoder(model, format_)
-        self._projection = prepack(model.output.weight, model.output_bias, format_)
+        self._encoder_positions = _Positions.of(model.encoder_positions, model.config, source)
+        self._decoder_positions = _Positions.of(model.decoder_positions, model.config, source)
+        self._encoder, self._decoder = native_encoder(model, source), native_decoder(model, source)
+        self._projection = source.matrix([model.output.weight], [model.output_bias])
 
     @cached_property
     def _plain(self) -> Transformer:

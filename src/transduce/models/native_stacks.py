@@ -4,24 +4,27 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TypeGuard, cast
 
-import torch
 from torch import nn
 
-from transduce.kernels import Format, NativeLayer, NativeNorm, NativeStack, PrepackedMatrix, has_native, prepack
+from transduce.config import ModelConfig, TransformerConfig
+from transduce.kernels import NativeLayer, NativeNorm, NativeStack, PrepackedMatrix, has_native
 from transduce.kernels.products import MOST_INPUTS
 from transduce.layers import Embedding, FeedForward, MultiHeadAttention, PositionalEncoding, attention_scale
 from transduce.models.contract import TrainableModel
+from transduce.models.prepacking import NumberSource
 from transduce.models.stacks import DecoderLayer, EncoderLayer
 from transduce.models.transformer import Transformer
 
 
 def can_run_natively(model: TrainableModel) -> TypeGuard[Transformer]:
     """Whether the C++ kernels are there for where the model is, and compute what it computes: some Transformers."""
-    if not isinstance(model, Transformer):
-        return False
-    config = model.config
+    return isinstance(model, Transformer) and has_native(model.embedding.weight) and kernels_compute(model.config)
+
+
+def kernels_compute(config: ModelConfig) -> TypeGuard[TransformerConfig]:
+    """Whether the C++ kernels, where they are, compute what a model of that configuration computes."""
     return (
-        has_native(model.embedding.weight)
+        isinstance(config, TransformerConfig)
         and config.compatibility in {"scaled_dot_product", "dot_product"}
         and config.positions != "relative"
         and config.position_combination == "add"
@@ -34,17 +37,17 @@ def can_run_natively(model: TrainableModel) -> TypeGuard[Transformer]:
     )
 
 
-def native_encoder(model: Transformer, format_: Format) -> NativeStack:
-    """The encoder with its matrices in a number format; its layers are gone from the model."""
-    layers = [_encoder_layer(cast(EncoderLayer, layer), format_) for layer in _take_out(model.encoder)]
+def native_encoder(model: Transformer, source: NumberSource) -> NativeStack:
+    """The encoder with its matrices prepacked; its layers are gone from the model."""
+    layers = [_encoder_layer(cast(EncoderLayer, layer), source) for layer in _take_out(model.encoder)]
     embedding = model.embedding if model.source_embedding is None else model.source_embedding
-    return _stack(model, layers, embedding, model.encoder_positions, model.encoder_norm)
+    return _stack(model, source, layers, embedding, model.encoder_positions, model.encoder_norm)
 
 
-def native_decoder(model: Transformer, format_: Format) -> NativeStack:
-    """The decoder with its matrices in a number format; its layers are gone from the model."""
-    layers = [_decoder_layer(cast(DecoderLayer, layer), format_) for layer in _take_out(model.decoder)]
-    return _stack(model, layers, model.embedding, model.decoder_positions, model.decoder_norm)
+def native_decoder(model: Transformer, source: NumberSource) -> NativeStack:
+    """The decoder with its matrices prepacked; its layers are gone from the model."""
+    layers = [_decoder_layer(cast(DecoderLayer, layer), source) for layer in _take_out(model.decoder)]
+    return _stack(model, source, layers, model.embedding, model.decoder_positions, model.decoder_norm)
 
 
 def _take_out(layers: nn.ModuleList) -> Iterator[nn.Module]:
@@ -55,15 +58,20 @@ def _take_out(layers: nn.ModuleList) -> Iterator[nn.Module]:
 
 
 def _stack(
-    model: Transformer, layers: list[NativeLayer], embedding: Embedding, positions: PositionalEncoding, last: nn.Module
+    model: Transformer,
+    source: NumberSource,
+    layers: list[NativeLayer],
+    embedding: Embedding,
+    positions: PositionalEncoding,
+    last: nn.Module,
 ) -> NativeStack:
     config = model.config
     return NativeStack(
         layers=layers,
-        embedding=embedding.weight.detach(),
+        embedding=source.numbers(embedding.weight),
         embedding_scale=embedding.scale,
-        first=None if positions.norm is None else _norm(positions.norm),
-        last=_norm(last) if isinstance(last, nn.LayerNorm) else None,
+        first=None if positions.norm is None else _norm(positions.norm, source),
+        last=_norm(last, source) if isinstance(last, nn.LayerNorm) else None,
         heads=config.heads,
         d_k=config.d_k,
         d_v=config.d_v,
@@ -76,46 +84,45 @@ def _stack(
     )
 
 
-def _encoder_layer(layer: EncoderLayer | DecoderLayer, format_: Format) -> NativeLayer:
+def _encoder_layer(layer: EncoderLayer | DecoderLayer, source: NumberSource) -> NativeLayer:
     """What the layers of both stacks have."""
-    inner, outer = _feed_forward(layer.feed_forward, format_)
+    inner, outer = _feed_forward(layer.feed_forward, source)
     attention = cast(MultiHeadAttention, layer.self_attention)
     return NativeLayer(
-        self_norm=_norm(layer.self_attention_residual.norm),
-        input=_input(attention, format_),
-        output=_concatenate([attention.output], format_),
-        feed_norm=_norm(layer.feed_forward_residual.norm),
+        self_norm=_norm(layer.self_attention_residual.norm, source),
+        input=_input(attention, source),
+        output=_concatenate([attention.output], source),
+        feed_norm=_norm(layer.feed_forward_residual.norm, source),
         inner=inner,
         outer=outer,
     )
 
 
-def _decoder_layer(layer: DecoderLayer, format_: Format) -> NativeLayer:
+def _decoder_layer(layer: DecoderLayer, source: NumberSource) -> NativeLayer:
     memory = layer.cross_attention
     return replace(
-        _encoder_layer(layer, format_),
-        cross_norm=_norm(layer.cross_attention_residual.norm),
-        query=_concatenate([memory.query], format_),
-        key_value=_concatenate([memory.key, memory.value], format_),
-        cross_output=_concatenate([memory.output], format_),
+        _encoder_layer(layer, source),
+        cross_norm=_norm(layer.cross_attention_residual.norm, source),
+        query=_concatenate([memory.query], source),
+        key_value=_concatenate([memory.key, memory.value], source),
+        cross_output=_concatenate([memory.output], source),
     )
 
 
-def _input(attention: MultiHeadAttention, format_: Format) -> PrepackedMatrix:
-    return _concatenate([attention.query, attention.key, attention.value], format_)
+def _input(attention: MultiHeadAttention, source: NumberSource) -> PrepackedMatrix:
+    return _concatenate([attention.query, attention.key, attention.value], source)
 
 
-def _feed_forward(network: nn.Module, format_: Format) -> tuple[PrepackedMatrix, PrepackedMatrix]:
+def _feed_forward(network: nn.Module, source: NumberSource) -> tuple[PrepackedMatrix, PrepackedMatrix]:
     assert isinstance(network, FeedForward)
     inner = [cast(nn.Linear, each) for each in network.inner_maps]
-    return _concatenate(inner, format_), _concatenate([network.outer], format_)
+    return _concatenate(inner, source), _concatenate([network.outer], source)
 
 
-def _concatenate(maps: list[nn.Linear], format_: Format) -> PrepackedMatrix:
+def _concatenate(maps: list[nn.Linear], source: NumberSource) -> PrepackedMatrix:
     """Several maps of the same inputs as one."""
-    bias = None if maps[0].bias is None else torch.cat([each.bias for each in maps])
-    return prepack(torch.cat([each.weight for each in maps]), bias, format_)
+    return source.matrix([each.weight for each in maps], [each.bias for each in maps])
 
 
-def _norm(norm: nn.LayerNorm) -> NativeNorm:
-    return NativeNorm(norm.weight.detach(), norm.bias.detach())
+def _norm(norm: nn.LayerNorm, source: NumberSource) -> NativeNorm:
+    return NativeNorm(source.numbers(norm.weight), source.numbers(norm.bias))

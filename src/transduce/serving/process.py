@@ -39,6 +39,7 @@ class ModelProcess:
             "device": settings.device,
             "threads": settings.threads,
             "shortlist": settings.shortlist,
+            "cache": settings.cache,
         }
         self._process: asyncio.subprocess.Process | None = None
         self._calls: dict[int, asyncio.Future[Any]] = {}

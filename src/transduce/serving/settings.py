@@ -71,6 +71,7 @@ class ServeSettings:
     device: str | None = None
     threads: int | None = None
     shortlist: bool = False
+    cache: bool = False
     lazy: bool = False
     memory: int | None = None
     keys: Path | None = None

@@ -105,7 +105,7 @@ def main(settings: dict[str, Any]) -> None:
         torch.set_num_threads(settings["threads"])
     path, precision, device = Path(settings["path"]), settings["precision"], settings["device"]
     try:
-        translator = load(path, precision, device, shortlist=settings["shortlist"])
+        translator = load(path, precision, device, shortlist=settings["shortlist"], cache=settings["cache"])
     except TransduceError as error:
         output.write(frames.pack({"error": " ".join(map(str, error.args))}))
         output.flush()
