@@ -314,7 +314,7 @@ def test_options_reach_the_search(translate, translator):
         (["--beam-size", "0"], "beam size 0"),
         (["--n-best", "5"], "n-best 5"),
         (["--input", "{folder}/missing"], "missing: no such file"),
-        (["--input", "{folder}"], "is a directory"),
+        (["--input", "{folder}"], "--output: partitions go to a folder"),
         (["--input", "{folder}/cut.gz"], "cut.gz"),
         (["--input", "{folder}/plain.gz"], "plain.gz"),
         (["--output", "{folder}/no/such/place"], "{folder}/no/such/place"),

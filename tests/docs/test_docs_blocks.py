@@ -101,6 +101,8 @@ def folder(trained_run, trained_parser, treebank, tmp_path_factory):
     for name in ("new", "test", "text", "train", "dev"):
         (folder / f"{name}.en").write_text("bamo dulu\nkari\n" * 5, encoding="utf-8")
         (folder / f"{name}.de").write_text("ti sor\nmup\n" * 5, encoding="utf-8")
+    (folder / "corpus").mkdir()
+    (folder / "corpus" / "a.txt").write_text("bamo dulu\nkari\n", encoding="utf-8")
     (folder / "names.tsv").write_text("bamo\tti\n", encoding="utf-8")
     (folder / "sentences.txt").write_text("ti bamo fepi .\n", encoding="utf-8")
     (folder / "page.html").write_text("<p>bamo <b>dulu</b></p>\n", encoding="utf-8")

@@ -1,13 +1,13 @@
 """The verb ``translate``."""
 
-import json
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final, Literal
 
 import typer
 
+from transduce.cli.bulk import Column, is_bulk, run_bulk
 from transduce.cli.options import (
     FILES,
     REQUIRED,
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from transduce.inference import Translation
     from transduce.workflows.requests import Answer
 
+_FAILED: Final = "have no output"
+_INSTEAD: Final = "an empty one stands for each"
+
 
 def translate(
     model: Annotated[
@@ -46,7 +49,8 @@ def translate(
         typer.Option(
             "--input",
             metavar="F",
-            help="A text file, plain, .gz or .zst; - reads lines as they come.",
+            help="A text file, plain, .gz or .zst; - reads lines as they come. A folder, a pattern in quotes such as "
+            "'DIR/*.parquet', or a Parquet file: partitions, and --output is a folder with one for each.",
             rich_help_panel=FILES,
         ),
     ] = "-",
@@ -58,7 +62,7 @@ def translate(
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help="text, or jsonl: a JSON object a line, which are read too.",
+            help="text, or jsonl: a JSON object a line, which are read too. Of partitions: what text becomes.",
             rich_help_panel=FILES,
         ),
     ] = "text",
@@ -211,6 +215,7 @@ def translate(
     device: Device = None,
     threads: Threads = None,
     cache: Cache = False,
+    column: Column = None,
 ) -> None:
     """Translate lines: one line out for one line in (--n-best lines, where more are asked for), or a document.
 
@@ -219,30 +224,66 @@ def translate(
     from transduce.config import BadInputError
     from transduce.data import open_binary, read_dictionary, read_lines
     from transduce.inference import load
+    from transduce.workflows.answers import text_lines
     from transduce.workflows.requests import Failures, RequestReader
     from transduce.workflows.translate import Beside, translate_document, translate_stream
 
+    bulk = markup is None and is_bulk(input_)
+    beside = {
+        "--scores": scores,
+        "--prefixes": prefixes is not None,
+        "--must-contain": must_contain is not None,
+    }
+    for_lines = {
+        "--format jsonl": format_ == "jsonl",
+        "--alignment": alignment,
+        "--paragraphs": paragraphs,
+        "--n-best": n_best > 1,
+        "--column": column is not None,
+    } | beside
+    for option in (name for name, given in for_lines.items() if given and markup is not None):
+        raise BadInputError(f"--markup {markup}: is for a document, and {option} for lines: leave one out")
+    for option in (name for name, given in beside.items() if given and bulk):
+        raise BadInputError(f"{option}: is for one stream of lines, and --input {input_} is partitions: leave it out")
+    if column is not None and not bulk:
+        raise BadInputError("--column: is for partitions, and --input is one stream of lines: leave it out")
     if scores and format_ == "jsonl":
         raise BadInputError("--scores: is for --format text: objects of --format jsonl have their scores anyway")
-    if markup is not None:
-        for_lines = {
-            "--format jsonl": format_ == "jsonl",
-            "--alignment": alignment,
-            "--paragraphs": paragraphs,
-            "--n-best": n_best > 1,
-            "--scores": scores,
-            "--prefixes": prefixes is not None,
-            "--must-contain": must_contain is not None,
-        }
-        for option in (name for name, given in for_lines.items() if given):
-            raise BadInputError(f"--markup {markup}: is for a document, and {option} for lines: leave one out")
-        alignment = True
-    failures = Failures()
     use_threads(threads)
+    options: dict[str, Any] = {
+        "beam_size": beam_size,
+        "length_penalty": length_penalty,
+        "n_best": n_best,
+        "return_alignment": alignment or markup is not None,
+        "must_not_contain": [] if must_not_contain is None else list(read_lines(must_not_contain)),
+        "dictionary": None if dictionary is None else read_dictionary(dictionary),
+        "paragraphs": paragraphs,
+        "language": None if markup else language,
+        "length_penalty_kind": length_penalty_kind,
+        "stopping": stopping,
+        "coverage_penalty": coverage_penalty,
+        "min_length": min_length,
+        "max_length": max_length,
+        "max_source_length": max_source_length,
+        "max_extra_length": max_extra_length,
+        "no_repeat_ngram": no_repeat_ngram,
+        "replace_unknown": replace_unknown,
+        "diversity": diversity,
+        "sampling": sampling,
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "seed": seed,
+    }
+    if bulk:
+        from transduce.workflows.bulk_translate import BulkTranslation
+
+        work = BulkTranslation(tuple(model), precision, shortlist, cache, column or "text", options)
+        run_bulk(work, input_, output, format_, device=device, what=_FAILED, instead=_INSTEAD)
+        return
+    failures = Failures()
     translator = load(model, precision, device, shortlist=shortlist, cache=cache)
     prefixes_, must_contain_ = Beside.open(prefixes), Beside.open(must_contain)
-    banned = [] if must_not_contain is None else list(read_lines(must_not_contain))
-    entries = None if dictionary is None else read_dictionary(dictionary)
     with ExitStack() as files:
         source: BinaryIO = sys.stdin.buffer if input_ == "-" else files.enter_context(open_binary(Path(input_)))
         target = sys.stdout.buffer if output == "-" else files.enter_context(create_output(Path(output), input_))
@@ -251,33 +292,11 @@ def translate(
             phrases = must_contain_.take(len(texts))
             return translator.translate(
                 texts,
-                beam_size,
-                length_penalty,
-                n_best,
-                return_alignment=alignment,
                 prefixes=prefixes_.take(len(texts)),
                 must_contain=None if phrases is None else [line.split("\t") if line else [] for line in phrases],
-                must_not_contain=banned,
-                dictionary=entries,
-                paragraphs=paragraphs,
-                language=None if markup else language,
                 first_number=first_number,
                 errors="return",
-                length_penalty_kind=length_penalty_kind,
-                stopping=stopping,
-                coverage_penalty=coverage_penalty,
-                min_length=min_length,
-                max_length=max_length,
-                max_source_length=max_source_length,
-                max_extra_length=max_extra_length,
-                no_repeat_ngram=no_repeat_ngram,
-                replace_unknown=replace_unknown,
-                diversity=diversity,
-                sampling=sampling,
-                temperature=temperature,
-                top_k=top_k,
-                top_p=top_p,
-                seed=seed,
+                **options,
             )
 
         if markup is not None:
@@ -291,59 +310,24 @@ def translate(
         advance = files.enter_context(line_bar(lambda: count_lines(input_), beside_terminal=typed))
 
         def write(answer: "Answer") -> None:
-            lines = _scored(answer, failures.lines) if scores else _lines(answer, format_, n_best)
+            lines = _scored(answer, failures.lines) if scores else text_lines(answer, format_, n_best)
             target.write(("\n".join(lines) + "\n").encode())
             target.flush()
             failures.count(answer.translation.error)
             advance()
 
         translate_stream(source, RequestReader(json=format_ == "jsonl").answering(translate_texts), write)
-    for beside in (prefixes_, must_contain_):
-        beside.check_end()
-    failures.check("have no output", "an empty one stands for each")
-
-
-def _lines(answer: "Answer", format_: Literal["text", "jsonl"], n_best: int) -> list[str]:
-    from transduce.workflows.translate import one_line
-
-    translation = answer.translation
-    if format_ == "jsonl":
-        return [json.dumps(answer.request.beside(_describe(translation)), ensure_ascii=False)]
-    lines = [one_line(each.text) + _aligned(each) for each in (translation, *translation.alternatives)]
-    return lines + [""] * (n_best - len(lines))  # an empty input has one output: readers count lines
+    for file in (prefixes_, must_contain_):
+        file.check_end()
+    failures.check(_FAILED, _INSTEAD)
 
 
 def _scored(answer: "Answer", number: int) -> list[str]:
     """As Marian writes its n-best lists; lines are counted from 0, and their numbers tell whose an output is."""
+    from transduce.workflows.answers import aligned
     from transduce.workflows.translate import one_line
 
     return [
-        f"{number} ||| {one_line(each.text)}{_aligned(each)} ||| F0= {each.log_probability:.6f} ||| {each.score:.6f}"
+        f"{number} ||| {one_line(each.text)}{aligned(each)} ||| F0= {each.log_probability:.6f} ||| {each.score:.6f}"
         for each in (answer.translation, *answer.translation.alternatives)
     ]
-
-
-def _aligned(translation: "Translation") -> str:
-    from transduce.inference import pharaoh
-
-    return "" if translation.alignment is None else f" ||| {pharaoh(translation.alignment)}"
-
-
-def _describe(translation: "Translation") -> dict[str, Any]:
-    from transduce.inference import pharaoh
-
-    none = translation.error is not None  # JSON has no number for the logarithm of nothing
-    described: dict[str, Any] = {
-        "text": translation.text,
-        "score": None if none else translation.score,
-        "log_probability": None if none else translation.log_probability,
-        "tokens": translation.tokens,
-        "at_limit": translation.at_limit,
-    }
-    if translation.alignment is not None:
-        described["alignment"] = pharaoh(translation.alignment)
-    if none:
-        described["error"] = translation.error
-    if translation.alternatives:
-        described["alternatives"] = [_describe(each) for each in translation.alternatives]
-    return described

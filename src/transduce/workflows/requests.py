@@ -1,7 +1,7 @@
 """What lines ask for: a text, or a JSON object with a text, an id and fields of its owner's; and which lines failed."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, final
 
@@ -24,12 +24,21 @@ class Request:
 
     def beside(self, ours: Mapping[str, Any]) -> dict[str, Any]:
         """The request's own fields, and ours behind them: as ``translation_NAME`` where it has one of that name."""
-        answer = dict(self.fields)
-        for name, value in {SOURCE: self.text, **ours}.items():
-            while name in answer:
-                name = f"{_OURS}{name}"  # noqa: PLW2901 - until it is free
-            answer[name] = value
-        return answer
+        values = {SOURCE: self.text, **ours}
+        names = free_names(self.fields, values)
+        return {**self.fields, **{names[name]: value for name, value in values.items()}}
+
+
+def free_names(taken: Iterable[str], ours: Iterable[str]) -> dict[str, str]:
+    """What our fields are called beside those of others: ``translation_NAME`` where there is one of that name."""
+    used, names = set(taken), {}
+    for name in ours:
+        free = name
+        while free in used:
+            free = f"{_OURS}{free}"
+        names[name] = free
+        used.add(free)
+    return names
 
 
 @final
@@ -46,11 +55,12 @@ class RequestReader:
     """Reads lines as requests.
 
     With ``json``, the first line that is not blank decides: where it begins as a JSON object does, every line has to be
-    one, or blank. A blank line is an empty text.
+    one, or blank. A blank line is an empty text. ``field`` is the field that has the text.
     """
 
-    def __init__(self, *, json: bool) -> None:
+    def __init__(self, *, json: bool, field: str = TEXT) -> None:
         self._objects = None if json else False
+        self._field = field
         self._first = 0  # the number of the line that has decided
 
     def answering(
@@ -82,7 +92,7 @@ class RequestReader:
         requests: list[Request] = []
         for number, line in enumerate(lines, first_number):
             try:
-                requests.append(_read_object(line, number, self._first))
+                requests.append(_read_object(line, number, self._first, self._field))
             except BadInputError as error:
                 return requests, error
         return requests, None
@@ -92,7 +102,7 @@ def _read_text(line: str, number: int) -> Request:
     return Request(line, {ID: number})
 
 
-def _read_object(line: str, number: int, first: int) -> Request:
+def _read_object(line: str, number: int, first: int, field: str) -> Request:
     if not line.strip():
         return _read_text("", number)
     try:
@@ -101,14 +111,14 @@ def _read_object(line: str, number: int, first: int) -> Request:
         json.dumps(fields, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError) as error:
         # Plain text may begin with a brace too; but text that was meant as an object must not be translated as it is.
-        plain = f': of plain text, write each line as {{"{TEXT}": "..."}}' if number == first else ""
+        plain = f': of plain text, write each line as {{"{field}": "..."}}' if number == first else ""
         raise BadInputError(f"line {number:,}: not readable JSON: {error}{plain}") from error
-    if not isinstance(fields, dict) or not isinstance(fields.get(TEXT), str):
+    if not isinstance(fields, dict) or not isinstance(fields.get(field), str):
         others = "" if number == first else f", and line {first:,} is an object"
         raise BadInputError(
-            f'line {number:,}: no JSON object with a string "{TEXT}"{others}: write {{"{TEXT}": "..."}}'
+            f'line {number:,}: no JSON object with a string "{field}"{others}: write {{"{field}": "..."}}'
         )
-    text = fields.pop(TEXT)
+    text = fields.pop(field)
     return Request(text, {ID: number} | fields)
 
 
@@ -136,15 +146,24 @@ class Failures:
             if len(self.named) < _MOST_NAMED:
                 self.named.append(f"line {self.lines:,}" + (error and f": {error}"))
 
+    def add(self, name: str, others: "Failures") -> None:
+        """Those of a file of this name."""
+        self.lines += others.lines
+        self.failed += others.failed
+        self.named += [f"{name} {each}" for each in others.named[: _MOST_NAMED - len(self.named)]]
+
+    def describe(self, what: str, instead: str) -> list[str]:
+        """One message that names those that failed; none where none did."""
+        if not self.failed:
+            return []
+        more = f"; and {self.failed - len(self.named):,} more" if self.failed > len(self.named) else ""
+        return [f"{self.failed:,} of {self.lines:,} lines {what} ({instead}): {'; '.join(self.named)}{more}"]
+
     def check(self, what: str, instead: str) -> None:
         """At the end, where all that could be done is done.
 
         Raises:
             TransduceError: Lines failed; they are named.
         """
-        if not self.failed:
-            return
-        more = f"; and {self.failed - len(self.named):,} more" if self.failed > len(self.named) else ""
-        raise TransduceError(
-            f"{self.failed:,} of {self.lines:,} lines {what} ({instead}): {'; '.join(self.named)}{more}"
-        )
+        if self.failed:
+            raise TransduceError(*self.describe(what, instead))

@@ -72,8 +72,9 @@ def translate_stream(
     stream: BinaryIO,
     translate: Callable[[list[str], int], Iterable[T]],
     write: Callable[[T], None],
+    name: object = None,
 ) -> int:
-    """Translate every line of a stream in order and return their number.
+    """Translate every line of a stream in order and return their number; ``name`` is what errors call it.
 
     ``translate`` takes lines and the number of the first of them, and gives what ``write`` takes of each. No more than
     a group of lines is kept, however long the stream is. Only a line feed ends a line. Invalid UTF-8 is
@@ -83,7 +84,8 @@ def translate_stream(
     Raises:
         BadInputError: The stream is damaged, begins as UTF-16 does, or has a line of more than 16 MiB.
     """
-    count, bare, name = 0, Bare(), getattr(stream, "name", "the input")
+    count, bare = 0, Bare()
+    name = name or getattr(stream, "name", "the input")
     for arrived in _arrivals(stream, name):
         if count == 0:
             refuse_other_encodings(arrived[0], name)

@@ -1,0 +1,55 @@
+"""Parquet tables that have a column of texts, a group of rows at a time."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from transduce.config import BadInputError
+from transduce.data.places import open_raw
+
+_ROWS_AT_A_TIME: Final = 2048
+
+
+@contextmanager
+def open_table(place: str, *columns: str) -> Iterator[parquet.ParquetFile]:
+    """A table that has these columns, each once.
+
+    Raises:
+        BadInputError: It has not, or there is no such table.
+    """
+    with open_raw(place) as raw:
+        try:
+            table = parquet.ParquetFile(raw)
+        except (pa.ArrowException, OSError) as error:
+            raise BadInputError(f"{place}: not a readable Parquet file: {' '.join(str(error).split())}") from error
+        names = table.schema_arrow.names
+        for column in columns:
+            if names.count(column) != 1:
+                found = "missing" if column not in names else "there several times"
+                raise BadInputError(
+                    f"{place}: column {column} is {found}: there are {', '.join(names) or 'none'}; "
+                    f"--column says which to read"
+                )
+        yield table
+
+
+def read_texts(table: parquet.ParquetFile, column: str, place: str) -> Iterator[tuple[pa.RecordBatch, list[str]]]:
+    """Rows in groups, with the texts of a column; ``place`` is what errors call the table.
+
+    Raises:
+        BadInputError: The table is damaged, or a row has no text.
+    """
+    number = 0
+    try:
+        for batch in table.iter_batches(batch_size=_ROWS_AT_A_TIME):
+            texts = batch.column(column).to_pylist()
+            for row, text in enumerate(texts, start=number + 1):
+                if not isinstance(text, str):
+                    raise BadInputError(f"{place} row {row:,}: {column} is no text")
+            yield batch, texts
+            number += len(texts)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise BadInputError(f"{place}: damaged after row {number:,}: {' '.join(str(error).split())}") from error

@@ -1,0 +1,161 @@
+"""Folders of partitions: what their files are called, which of them stand, and what settings they were made with."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, Literal, final
+
+from transduce.bundle import find_model
+from transduce.config import BadInputError
+from transduce.data.places import (
+    compression,
+    find_files,
+    is_address,
+    is_hidden,
+    join,
+    list_names,
+    open_raw,
+    unpacked_name,
+    whole_file,
+)
+
+Format = Literal["text", "jsonl", "parquet"]
+RECORD: Final = "_transduce.json"
+_FORMATS: Final[dict[str, Format]] = {".jsonl": "jsonl", ".parquet": "parquet"}
+_LONGEST_VALUE: Final = 100  # characters, that the record has as they are
+
+
+@final
+@dataclass(frozen=True)
+class Partition:
+    """A file to read, the one to write, and the latter's name below the folder."""
+
+    source: str
+    target: str
+    name: str
+
+
+@final
+@dataclass(frozen=True)
+class Plan:
+    """What is to be done, how many partitions stand already, and the folder."""
+
+    partitions: tuple[Partition, ...]
+    standing: int
+    output: str
+
+
+def format_of(place: str) -> Format:
+    """By what the name ends in, compression aside; what no name says is text."""
+    return _FORMATS.get(PurePosixPath(unpacked_name(place)).suffix, "text")
+
+
+def _result_name(name: str, text_as: Literal["text", "jsonl"]) -> str:
+    """The name of a partition's result: its own, or of text that becomes objects, one that says so."""
+    if text_as == "text" or format_of(name) != "text":
+        return name
+    return f"{unpacked_name(name).removesuffix('.txt')}.jsonl{compression(name)}"
+
+
+def make_plan(input_: str, output: str, text_as: Literal["text", "jsonl"], settings: Mapping[str, Any]) -> Plan:
+    """Find the partitions, look at what stands in the output folder, and record what it is made with.
+
+    Args:
+        input_: A file, a folder or a pattern, here or on an object store.
+        output: The folder, in which each result has its partition's name.
+        text_as: What text becomes; tables stay tables, and objects objects.
+        settings: All that results follow from.
+
+    Raises:
+        BadInputError: Nothing matches, two results would have one name, or the folder holds something else.
+    """
+    if output == "-":
+        raise BadInputError("--output: partitions go to a folder: give --output DIR")
+    partitions: dict[str, Partition] = {}
+    sizes: dict[str, int] = {}
+    for file in find_files(input_):
+        name = _result_name(file.name, text_as)
+        target = join(output, name)
+        if name in partitions:
+            raise BadInputError(
+                f"{partitions[name].source} and {file.place}: both would be written to {target}: rename one of them"
+            )
+        if _resolved(target) == _resolved(file.place):
+            raise BadInputError(f"{target}: is the input too: give --output another folder")
+        partitions[name], sizes[name] = Partition(file.place, target, name), file.size
+    standing = _check_folder(output, partitions, sizes, {key: _brief(value) for key, value in settings.items()})
+    left = tuple(partition for name, partition in partitions.items() if name not in standing)
+    return Plan(left, len(standing), output)
+
+
+def _resolved(place: str) -> str:
+    return place if is_address(place) else str(Path(place).resolve())
+
+
+def _brief(value: object) -> str:
+    """A setting as the record has it: a long one, such as a dictionary, by its digest."""
+    text = json.dumps(value, ensure_ascii=False, sort_keys=True)
+    return text if len(text) <= _LONGEST_VALUE else f"sha256 {hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _check_folder(
+    output: str, partitions: Mapping[str, Partition], sizes: dict[str, int], settings: dict[str, str]
+) -> set[str]:
+    """The partitions that stand, made of the same files with the same settings; what is new is recorded first."""
+    names, place = list_names(output), join(output, RECORD)
+    present = {name for name in names if not is_hidden(name)}
+    before: dict[str, Any] = {"settings": settings, "bytes_read": {}}
+    if RECORD in names:
+        before = _read_record(place)
+    elif present:
+        raise BadInputError(
+            f"{output}: holds {len(present):,} files ({min(present)}), and no record of what they are: "
+            f"give --output an empty folder"
+        )
+    keys = sorted(key for key in {*before["settings"], *settings} if before["settings"].get(key) != settings.get(key))
+    if keys:
+        changes = "; ".join(f"{key} was {before['settings'].get(key)}, and is {settings.get(key)}" for key in keys)
+        raise BadInputError(
+            f"{output}: holds partitions made with other settings ({changes}): give the same ones, or another --output"
+        )
+    standing = present & partitions.keys()
+    for name in sorted(standing):
+        if before["bytes_read"].get(name) != sizes[name]:
+            raise BadInputError(
+                f"{partitions[name].target}: {partitions[name].source} had another size when this was made: delete it "
+                f"to have it made anew, or give another --output"
+            )
+    if not sizes.items() <= before["bytes_read"].items():
+        with whole_file(place) as stream:
+            stream.write(
+                json.dumps({"settings": settings, "bytes_read": before["bytes_read"] | sizes}, indent=1).encode()
+            )
+    return standing
+
+
+def _read_record(place: str) -> dict[str, Any]:
+    try:
+        with open_raw(place) as stream:
+            record = json.loads(stream.read())
+        return {part: dict(record[part]) for part in ("settings", "bytes_read")}
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadInputError(f"{place}: a damaged record of a folder ({error!r}): give another --output") from error
+
+
+def digest_models(paths: Iterable[Path]) -> list[str]:
+    """What models compute with, wherever they lie: of each, a digest of its files.
+
+    Raises:
+        BadInputError: A path is no model.
+    """
+    digests = []
+    for path in paths:
+        digest = hashlib.sha256()
+        for file in sorted(find_model(path).iterdir()):
+            if file.suffix in {".json", ".safetensors"}:
+                with file.open("rb") as stream:
+                    digest.update(f"{file.name} {hashlib.file_digest(stream, 'sha256').hexdigest()}\n".encode())
+        digests.append(digest.hexdigest())
+    return digests
