@@ -19,7 +19,8 @@ def bulk(random_model, tmp_path, capsys):
     """Run a verb on the random model: its status, and what it said but for outputs that no training taught to end."""
 
     def run(input_, *options, output=tmp_path / "out", verb="translate"):
-        arguments = ["--input", str(input_), "--output", str(output), "--precision", "float32", "-q", *LIMIT, *options]
+        arguments = ["--input", str(input_), "--output", str(output), "--precision", "float32", "-q", *options]
+        arguments += LIMIT if verb == "translate" else ()
         status = main._run([verb, str(random_model), *arguments])
         shown = capsys.readouterr()
         assert shown.out == ""
@@ -164,3 +165,66 @@ def test_wrong_places_are_named(partitions, bulk, tmp_path):
     assert "--output DIR" in bulk(partitions, output="-")[1]
     assert "--column: is for partitions" in bulk(partitions / "a.txt", "--column", "words")[1]
     assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    """Seven pairs in each format; of the third, the target is longer than any line may be."""
+    folder = tmp_path / "pairs"
+    folder.mkdir()
+    found = [(f"w{4 + number} w7", " ".join([f"w{9 + number}"] * (number + 1))) for number in range(7)]
+    found[2] = (found[2][0], "w5 " * 3000)
+    (folder / "a.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in found))
+    objects = [{"en": source, "de": target, "pair_score": "mine"} for source, target in found]
+    (folder / "b.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in objects))
+    table = pa.table({"en": [pair[0] for pair in found], "page": range(7), "de": [pair[1] for pair in found]})
+    parquet.write_table(table, folder / "c.parquet")
+    return folder, found
+
+
+COLUMNS = ("--source-column", "en", "--target-column", "de")
+
+
+def test_pairs_are_scored(random_model, pairs, bulk, tmp_path):
+    folder, found = pairs
+    status, said = bulk(folder, *COLUMNS, verb="score")
+    assert (status, "3 of 21 lines have no score" in said, "a.tsv line 3" in said) == (1, True, True)
+    expected = load(random_model, "float32").score(*zip(*found, strict=True), errors="return")
+    means = [value / (number + 2) for number, value in enumerate(expected)]
+    expected[2] = means[2] = None
+    out = tmp_path / "out"
+    lines = (out / "a.tsv").read_text().splitlines()
+    assert lines == ["nan" if value is None else f"{value:.6f}" for value in expected]
+    objects = [json.loads(line) for line in (out / "b.jsonl").read_text().splitlines()]
+    assert [(each["en"], each["de"], each["pair_score"], each["translation_pair_score"]) for each in objects] == [
+        (*pair, "mine", mean) for pair, mean in zip(found, means, strict=True)
+    ]
+    table = parquet.read_table(out / "c.parquet")
+    assert table.column_names == ["en", "page", "de", "pair_log_probability", "pair_score"]
+    assert table["pair_log_probability"].to_pylist() == expected
+    assert table["pair_score"].to_pylist() == means
+
+
+def test_pairs_are_filtered_by_their_scores(random_model, pairs, bulk, tmp_path):
+    folder, found = pairs
+    values = load(random_model, "float32").score(*zip(*found, strict=True), errors="return")
+    means = [value / (number + 2) for number, value in enumerate(values)]
+    least = sorted(mean for index, mean in enumerate(means) if index != 2)[3]
+    kept = [index for index, mean in enumerate(means) if mean >= least]
+    assert len(kept) == 3
+    assert bulk(folder, *COLUMNS, "--min-score", str(least), verb="score")[0] == 1
+    lines = (folder / "a.tsv").read_text().splitlines()
+    assert (tmp_path / "out" / "a.tsv").read_text().splitlines() == [lines[index] for index in kept]
+    assert len((tmp_path / "out" / "b.jsonl").read_text().splitlines()) == 3
+    assert parquet.read_table(tmp_path / "out" / "c.parquet")["page"].to_pylist() == kept
+
+
+def test_what_is_no_pair_is_named(pairs, bulk, tmp_path):
+    folder, _ = pairs
+    (folder / "a.tsv").write_text("w5\tw6\nw7\n")
+    said = bulk(folder, "--target-column", "words", "--source-column", "en", verb="score")[1]
+    assert "a.tsv line 2: has 0 tabs" in said
+    assert 'b.jsonl line 1: no string "words"' in said
+    assert "c.parquet: column words is missing" in said
+    assert read_folder(tmp_path / "out") == {}
+    assert "leave --source and --target out" in bulk(folder, "--source", "f", verb="score")[1]

@@ -149,7 +149,7 @@ def test_options_come_in_sections(capsys):
         "Sampling",
         "What an output must have",
         "Speed",
-        "Folders of partitions",
+        "Folders of partitions, and clusters",
         "Options",
     ]
     parts = re.split(r"\n\n\w[^\n]*:\n", shown)[1:]

@@ -103,6 +103,8 @@ def folder(trained_run, trained_parser, treebank, tmp_path_factory):
         (folder / f"{name}.de").write_text("ti sor\nmup\n" * 5, encoding="utf-8")
     (folder / "corpus").mkdir()
     (folder / "corpus" / "a.txt").write_text("bamo dulu\nkari\n", encoding="utf-8")
+    (folder / "pairs").mkdir()
+    (folder / "pairs" / "a.tsv").write_text("bamo dulu\tti sor\n", encoding="utf-8")
     (folder / "names.tsv").write_text("bamo\tti\n", encoding="utf-8")
     (folder / "sentences.txt").write_text("ti bamo fepi .\n", encoding="utf-8")
     (folder / "page.html").write_text("<p>bamo <b>dulu</b></p>\n", encoding="utf-8")
@@ -196,6 +198,8 @@ def _check_command(line, monkeypatch):
         tokens = tokens[: tokens.index(">")]
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
     match tokens:
+        case ["transduce", verb, *rest] if "ray" in rest:  # an extra: tests/workflows/test_workflows_cluster.py
+            _parse(verb, rest)
         case ["transduce", verb, *rest] if verb in RUN:
             assert main._run([verb, *rest]) == 0, line
         case ["transduce", verb, *rest]:

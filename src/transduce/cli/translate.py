@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final, Literal
 
 import typer
 
-from transduce.cli.bulk import Column, is_bulk, run_bulk
+from transduce.cli.bulk import Address, Column, Engine, Workers, is_bulk, read_cluster, run_bulk
 from transduce.cli.options import (
     FILES,
     REQUIRED,
@@ -216,6 +216,9 @@ def translate(
     threads: Threads = None,
     cache: Cache = False,
     column: Column = None,
+    engine: Engine = "process",
+    address: Address = None,
+    workers: Workers = None,
 ) -> None:
     """Translate lines: one line out for one line in (--n-best lines, where more are asked for), or a document.
 
@@ -228,7 +231,8 @@ def translate(
     from transduce.workflows.requests import Failures, RequestReader
     from transduce.workflows.translate import Beside, translate_document, translate_stream
 
-    bulk = markup is None and is_bulk(input_)
+    cluster = read_cluster(engine, address, workers, threads, device)
+    bulk = markup is None and (cluster is not None or is_bulk(input_))
     beside = {
         "--scores": scores,
         "--prefixes": prefixes is not None,
@@ -240,6 +244,7 @@ def translate(
         "--paragraphs": paragraphs,
         "--n-best": n_best > 1,
         "--column": column is not None,
+        "--engine ray": cluster is not None,
     } | beside
     for option in (name for name, given in for_lines.items() if given and markup is not None):
         raise BadInputError(f"--markup {markup}: is for a document, and {option} for lines: leave one out")
@@ -249,7 +254,8 @@ def translate(
         raise BadInputError("--column: is for partitions, and --input is one stream of lines: leave it out")
     if scores and format_ == "jsonl":
         raise BadInputError("--scores: is for --format text: objects of --format jsonl have their scores anyway")
-    use_threads(threads)
+    if cluster is None:
+        use_threads(threads)
     options: dict[str, Any] = {
         "beam_size": beam_size,
         "length_penalty": length_penalty,
@@ -279,7 +285,7 @@ def translate(
         from transduce.workflows.bulk_translate import BulkTranslation
 
         work = BulkTranslation(tuple(model), precision, shortlist, cache, column or "text", options)
-        run_bulk(work, input_, output, format_, device=device, what=_FAILED, instead=_INSTEAD)
+        run_bulk(work, input_, output, format_, device=device, cluster=cluster, what=_FAILED, instead=_INSTEAD)
         return
     failures = Failures()
     translator = load(model, precision, device, shortlist=shortlist, cache=cache)

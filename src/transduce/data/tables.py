@@ -1,6 +1,6 @@
-"""Parquet tables that have a column of texts, a group of rows at a time."""
+"""Parquet tables that have columns of texts, a group of rows at a time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -36,8 +36,10 @@ def open_table(place: str, *columns: str) -> Iterator[parquet.ParquetFile]:
         yield table
 
 
-def read_texts(table: parquet.ParquetFile, column: str, place: str) -> Iterator[tuple[pa.RecordBatch, list[str]]]:
-    """Rows in groups, with the texts of a column; ``place`` is what errors call the table.
+def read_texts(
+    table: parquet.ParquetFile, columns: Sequence[str], place: str
+) -> Iterator[tuple[pa.RecordBatch, list[list[str]]]]:
+    """Rows in groups, with the texts of each of the columns; ``place`` is what errors call the table.
 
     Raises:
         BadInputError: The table is damaged, or a row has no text.
@@ -45,11 +47,12 @@ def read_texts(table: parquet.ParquetFile, column: str, place: str) -> Iterator[
     number = 0
     try:
         for batch in table.iter_batches(batch_size=_ROWS_AT_A_TIME):
-            texts = batch.column(column).to_pylist()
-            for row, text in enumerate(texts, start=number + 1):
-                if not isinstance(text, str):
-                    raise BadInputError(f"{place} row {row:,}: {column} is no text")
+            texts = [batch.column(column).to_pylist() for column in columns]
+            for column, values in zip(columns, texts, strict=True):
+                for row, text in enumerate(values, start=number + 1):
+                    if not isinstance(text, str):
+                        raise BadInputError(f"{place} row {row:,}: {column} is no text")
             yield batch, texts
-            number += len(texts)
+            number += len(batch)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise BadInputError(f"{place}: damaged after row {number:,}: {' '.join(str(error).split())}") from error

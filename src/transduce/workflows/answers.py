@@ -1,7 +1,7 @@
 """Translations as they are written: lines of text, JSON objects, and rows of a table."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any, Final, Literal, final
 
 import pyarrow as pa
@@ -55,29 +55,31 @@ _COLUMNS: Final[dict[str, pa.DataType]] = {
 }
 
 
+def answer_columns(*, alignment: bool, alternatives: bool) -> dict[str, pa.DataType]:
+    """The columns of a table of translations: the fields of an object, where any has them."""
+    columns = {name: kind for name, kind in _COLUMNS.items() if alignment or name != "alignment"}
+    nested = {"alternatives": pa.list_(pa.struct(list(columns.items())))} if alternatives else {}
+    return {SOURCE: pa.string(), **columns, **nested}
+
+
 @final
-class AnswerTable:
-    """Tables of answers: the requests' columns but for the text, and ours behind them, as ``Request.beside`` has them.
+class WiderTable:
+    """Tables that get columns of ours behind their own, as ``Request.beside`` names them.
 
     Args:
-        before: The columns of the requests.
-        column: The one that has the text.
-        alignment: Whether there are alignments.
-        alternatives: Whether there are several outputs for a text.
+        before: Their columns.
+        ours: What comes.
+        without: A column that goes.
     """
 
-    def __init__(self, before: pa.Schema, column: str, *, alignment: bool, alternatives: bool) -> None:
-        self._column = column
-        columns = {name: kind for name, kind in _COLUMNS.items() if alignment or name != "alignment"}
-        nested = {"alternatives": pa.list_(pa.struct(list(columns.items())))} if alternatives else {}
-        ours = {SOURCE: pa.string(), **columns, **nested}
-        others = before.remove(before.get_field_index(column)).remove_metadata()
-        names = free_names(others.names, ours)
+    def __init__(self, before: pa.Schema, ours: Mapping[str, pa.DataType], without: str | None = None) -> None:
+        self._kept = [name for name in before.names if name != without]
+        others = [before.field(name) for name in self._kept]
+        names = free_names(self._kept, ours)
         self._ours = pa.schema(list(ours.items()))
         self.schema = pa.schema([*others, *((names[name], kind) for name, kind in ours.items())])
 
-    def rows(self, before: pa.RecordBatch, texts: Sequence[str], translations: Sequence[Translation]) -> pa.Table:
-        """The answers to some rows; where a translation lacks something, its place is empty."""
-        described = [{SOURCE: text, **describe(each)} for text, each in zip(texts, translations, strict=True)]
-        ours = pa.Table.from_pylist(described, schema=self._ours)
-        return pa.table([*before.drop_columns([self._column]).columns, *ours.columns], schema=self.schema)
+    def rows(self, before: pa.RecordBatch, ours: list[dict[str, Any]]) -> pa.Table:
+        """Some rows; what ours lack of a column is empty."""
+        wider = pa.Table.from_pylist(ours, schema=self._ours)
+        return pa.table([*map(before.column, self._kept), *wider.columns], schema=self.schema)

@@ -7,13 +7,15 @@ from what was done before it.
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Protocol, final
 
 from transduce.config import BadInputError, TransduceError
 from transduce.data.places import UNFINISHED, delete, join, list_names
+from transduce.workflows.cluster import Cluster, run_on_cluster
 from transduce.workflows.partitions import Partition, Plan
 from transduce.workflows.requests import Failures
 
@@ -89,14 +91,39 @@ class _Collector(logging.Handler):
             self._into.append(record.getMessage())
 
 
-def run_here(work: Work, partitions: Iterable[Partition], device: str | None) -> Iterator[Outcome]:
-    """Do partitions in this process, one after another.
+@final
+@dataclass(frozen=True)
+class _Outcomes:
+    """A work, of which what becomes of each partition is told."""
+
+    work: Work
+
+    def start(self, device: str | None) -> Callable[[Partition], Outcome]:
+        """Start the work."""
+        return partial(do_partition, self.work.start(device))
+
+
+def run_partitions(
+    work: Work, partitions: Sequence[Partition], device: str | None, cluster: Cluster | None
+) -> Iterator[Outcome]:
+    """Do partitions, in this process one after another, or on a cluster; outcomes come as they are done.
 
     Raises:
         TransduceError: The work cannot be started.
     """
-    do = work.start(device)
-    return (do_partition(do, partition) for partition in partitions)
+    if not partitions:
+        return iter(())
+    if cluster is not None:
+        return run_on_cluster(_Outcomes(work), partitions, _lost, cluster)
+    return map(_Outcomes(work).start(device), partitions)
+
+
+def _lost(partition: Partition) -> Outcome:
+    error = TransduceError(
+        f"{partition.source}: several workers were lost at it: where their machines' memory was too small, give fewer "
+        f"--workers, or divide it"
+    )
+    return Outcome(partition.name, error=error)
 
 
 def finish(plan: Plan, outcomes: Iterable[Outcome], advance: Callable[[], None], *, what: str, instead: str) -> None:
@@ -127,9 +154,10 @@ def finish(plan: Plan, outcomes: Iterable[Outcome], advance: Callable[[], None],
         now = time.monotonic()
         if now - told > _TOLD_SECONDS or done == len(plan.partitions):
             told = now
+            left_out = f", {failures.left_out:,} of them left out," if failures.left_out else ""
             _log.info(
-                f"{done:,} of {len(plan.partitions):,} partitions: {failures.lines:,} lines in {now - began:,.1f} s "
-                f"({failures.lines / (now - began):,.1f} lines/s)"
+                f"{done:,} of {len(plan.partitions):,} partitions: {failures.lines:,} lines{left_out} in "
+                f"{now - began:,.1f} s ({failures.lines / (now - began):,.1f} lines/s)"
             )
     _remove_unfinished(plan.output)
     said = [str(error) for error in bad[:_MOST_TOLD]]

@@ -12,9 +12,9 @@ from transduce.config import Precision
 from transduce.data.places import open_text, whole_file
 from transduce.data.tables import open_table, read_texts
 from transduce.inference import Translation, load
-from transduce.workflows.answers import AnswerTable, text_lines
+from transduce.workflows.answers import WiderTable, answer_columns, describe, text_lines
 from transduce.workflows.partitions import Partition, digest_models, format_of
-from transduce.workflows.requests import Answer, Failures, RequestReader
+from transduce.workflows.requests import SOURCE, Answer, Failures, RequestReader
 from transduce.workflows.translate import translate_stream
 
 _Translate = Callable[[list[str], int], list[Translation]]
@@ -75,17 +75,16 @@ class BulkTranslation:
 
     def _translate_table(self, translate: _Translate, place: str, target: BinaryIO) -> Failures:
         failures = Failures()
+        columns = answer_columns(
+            alignment=bool(self.options.get("return_alignment")), alternatives=self.options.get("n_best", 1) > 1
+        )
         with open_table(place, self.column) as table:
-            answers = AnswerTable(
-                table.schema_arrow,
-                self.column,
-                alignment=bool(self.options.get("return_alignment")),
-                alternatives=self.options.get("n_best", 1) > 1,
-            )
-            with parquet.ParquetWriter(target, answers.schema) as writer:
-                for batch, texts in read_texts(table, self.column, place):
+            wider = WiderTable(table.schema_arrow, columns, without=self.column)
+            with parquet.ParquetWriter(target, wider.schema) as writer:
+                for batch, (texts,) in read_texts(table, [self.column], place):
                     translations = translate(texts, failures.lines + 1)
-                    writer.write_table(answers.rows(batch, texts, translations))
+                    described = zip(texts, map(describe, translations), strict=True)
+                    writer.write_table(wider.rows(batch, [{SOURCE: text, **each} for text, each in described]))
                     for each in translations:
                         failures.count(each.error)
         return failures

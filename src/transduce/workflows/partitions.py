@@ -71,6 +71,8 @@ def make_plan(input_: str, output: str, text_as: Literal["text", "jsonl"], setti
     Raises:
         BadInputError: Nothing matches, two results would have one name, or the folder holds something else.
     """
+    if input_ == "-":
+        raise BadInputError("--input: a cluster reads files: give a folder, or a pattern such as 'DIR/*.parquet'")
     if output == "-":
         raise BadInputError("--output: partitions go to a folder: give --output DIR")
     partitions: dict[str, Partition] = {}

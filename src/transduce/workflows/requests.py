@@ -132,10 +132,14 @@ _MOST_NAMED: Final = 10
 @final
 @dataclass
 class Failures:
-    """How many lines there were, and what is said of those that failed: no more than can be named."""
+    """How many lines there were, and what is said of those that failed: no more than can be named.
+
+    ``left_out`` are those that were not wanted.
+    """
 
     lines: int = 0
     failed: int = 0
+    left_out: int = 0
     named: list[str] = field(default_factory=list)
 
     def count(self, error: str | None) -> None:
@@ -150,6 +154,7 @@ class Failures:
         """Those of a file of this name."""
         self.lines += others.lines
         self.failed += others.failed
+        self.left_out += others.left_out
         self.named += [f"{name} {each}" for each in others.named[: _MOST_NAMED - len(self.named)]]
 
     def describe(self, what: str, instead: str) -> list[str]:

@@ -1,0 +1,108 @@
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.tiny_partitions import read_folder
+from transduce.cli import main
+from transduce.config import BadInputError, TransduceError
+from transduce.workflows.cluster import Cluster, read_devices, run_on_cluster
+
+pytest_plugins = ["tiny_partitions"]
+
+
+@pytest.fixture(scope="module")
+def small_cluster():
+    """Two machines that are pretended, with a core each; what tests start is found by Ray itself."""
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'transduce[distributed]'")
+    from ray import cloudpickle
+    from ray.cluster_utils import Cluster as Machines
+
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a module of tests
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    machines = Machines(
+        initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 80_000_000}, connect=False
+    )
+    machines.add_node(num_cpus=1, object_store_memory=80_000_000)
+    yield machines
+    machines.shutdown()
+
+
+@dataclass(frozen=True)
+class Squares:
+    """Squares numbers; the first worker that comes to ``deadly`` is killed at it, or all are."""
+
+    folder: Path
+    deadly: int = 0
+    always: bool = False
+    refuse: str = ""
+
+    def start(self, device):
+        if self.refuse:
+            raise BadInputError(self.refuse)
+        assert device == "cpu"
+        (self.folder / f"started-{os.getpid()}").touch()
+        return self._square
+
+    def _square(self, number):
+        mark = self.folder / "killed"
+        if number == self.deadly and (self.always or not mark.exists()):
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return number, number * number
+
+
+def squares(cluster, work, **options):
+    return sorted(
+        run_on_cluster(work, range(1, 14), lambda number: (number, None), Cluster(cluster.address, **options))
+    )
+
+
+def test_workers_start_once_and_do_all_tasks(small_cluster, tmp_path):
+    assert squares(small_cluster, Squares(tmp_path)) == [(number, number**2) for number in range(1, 14)]
+    assert len(list(tmp_path.iterdir())) in {1, 2}
+
+
+def test_a_task_whose_worker_is_lost_is_done_by_another(small_cluster, tmp_path):
+    assert squares(small_cluster, Squares(tmp_path, deadly=5)) == [(number, number**2) for number in range(1, 14)]
+    assert (tmp_path / "killed").exists()
+
+
+def test_a_task_that_kills_every_worker_costs_no_other(small_cluster, tmp_path):
+    found = dict(squares(small_cluster, Squares(tmp_path, deadly=3, always=True), workers=1))
+    assert found == {number: None if number == 3 else number**2 for number in range(1, 14)}
+
+
+def test_why_a_worker_cannot_start_is_said(small_cluster, tmp_path):
+    with pytest.raises(BadInputError, match="no model there"):
+        squares(small_cluster, Squares(tmp_path, refuse="no model there"))
+    with pytest.raises(BadInputError, match="no machine of the cluster has more than 1 cores"):
+        squares(small_cluster, Squares(tmp_path), threads=7)
+    with pytest.raises(BadInputError, match="the cluster has no GPU"):
+        squares(small_cluster, Squares(tmp_path), devices=("cuda",))
+
+
+def test_translations_are_those_of_one_process(random_model, partitions, small_cluster, tmp_path, capsys):
+    options = ["--precision", "float32", "--max-extra-length", "3"]
+    for name, engine in (("one", ()), ("many", ("--engine", "ray", "--address", small_cluster.address))):
+        folder = tmp_path / name
+        files = ["--input", str(partitions), "--output", str(folder)]
+        assert main._run(["translate", str(random_model), *files, *options, *engine]) == 0, capsys.readouterr().err
+    assert read_folder(tmp_path / "many") == read_folder(tmp_path / "one")
+
+
+def test_kinds_of_workers_by_name():
+    assert [read_devices(each) for each in (None, "cpu", "cuda", "cpu,cuda")] == [
+        *((), ("cpu",), ("cuda",), ("cuda", "cpu"))
+    ]
+    with pytest.raises(BadInputError, match="--device tpu"):
+        read_devices("tpu")
+
+
+def test_without_ray_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(TransduceError, match=r"pip install 'transduce\[distributed\]'"):
+        list(run_on_cluster(Squares(Path()), [2], lambda number: number, Cluster()))
