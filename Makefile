@@ -14,6 +14,7 @@ install: $(VENV)/.installed
 # The stamp makes every other target cheap once the environment stands.
 $(VENV)/.installed: pyproject.toml constraints.txt setup.py $(wildcard src/transduce/kernels/*.cpp src/transduce/kernels/*.h)
 	$(PYTHON) -m venv $(VENV)
+	rm -f src/transduce/kernels/*.so  # an older one of another name would be found first
 	TRANSDUCE_KERNELS=$(KERNELS) $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[demo,dev]'
 	touch $@
 

@@ -63,29 +63,38 @@ def extension(name: str, flags: list[str]) -> Extension:
         [f"{_FOLDER}/{name}.cpp" for name in _SOURCES],
         depends=[f"{_FOLDER}/{name}.h" for name in _HEADERS],
         extra_compile_args=[*_FLAGS, *flags, "-fopenmp", *_MORE],
+        py_limited_api=True,  # nothing of Python is called, so that one library serves every version of it
         optional=True,
     )
 
 
-def own_kind() -> str | None:
-    """The newest kind that this processor can run."""
+def able_kinds() -> list[str]:
+    """Those that this processor can run, the newest last."""
     processor = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     flags = set(processor.partition("flags")[2].partition("\n")[0].split())
-    able = list(takewhile(lambda kind: _NEEDS[kind] <= flags, _KINDS))
-    return able[-1] if able else None
+    return list(takewhile(lambda kind: _NEEDS[kind] <= flags, _KINDS))
 
 
 def chosen_kinds() -> dict[str, list[str]]:
-    """All kinds, or with ``TRANSDUCE_KERNELS=own`` this processor's alone, which takes a third of the time."""
+    """What ``TRANSDUCE_KERNELS`` says, by the flags for each: all kinds, where it says nothing.
+
+    ``own`` is this processor's kind alone, which takes a third of the time; ``check`` is all kinds, those it cannot run
+    without optimization: that they compile is all that can be seen of them here, in a third of the time, too.
+    """
     if not (sys.platform == "linux" and platform.machine() == "x86_64"):
         return {}
+    able = able_kinds()
     match os.environ.get("TRANSDUCE_KERNELS", "all"):
         case "all":
             return _KINDS
         case "own":
-            return {kind: flags for kind, flags in _KINDS.items() if kind == own_kind()}
+            return {kind: _KINDS[kind] for kind in able[-1:]}
+        case "check":
+            return {kind: flags if kind in able else [*flags, "-O0"] for kind, flags in _KINDS.items()}
+        case "none":
+            return {}
         case other:
-            sys.exit(f"TRANSDUCE_KERNELS={other}: all (kinds of processors) or own (this one's)")
+            sys.exit(f"TRANSDUCE_KERNELS={other}: all (kinds of processors), own (this one's), check or none")
 
 
 class EachInItsPlace(build_ext):
@@ -103,7 +112,10 @@ class EachInItsPlace(build_ext):
         build_ext.build_extension(apart, ext)
 
 
+kinds = chosen_kinds()
 setup(
-    ext_modules=[extension(*kind) for kind in chosen_kinds().items()],
+    ext_modules=[extension(*kind) for kind in kinds.items()],
     cmdclass={"build_ext": EachInItsPlace},
+    # A wheel with kernels is for this kind of machine and every Python from 3.11 on; one without is for all machines.
+    options={"bdist_wheel": {"py_limited_api": "cp311"}} if kinds else {},
 )

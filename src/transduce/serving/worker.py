@@ -9,7 +9,6 @@ call, and asks for no answer.
 import json
 import logging
 import os
-import resource
 import signal
 import sys
 import threading
@@ -28,6 +27,9 @@ from transduce.inference.running import Cancellation
 from transduce.models import mute
 from transduce.serving import frames
 from transduce.serving.answers import Answers
+
+if sys.platform != "win32":
+    import resource
 
 # What getrusage counts in; macOS counts bytes.
 _KIB: Final = 1 if sys.platform == "darwin" else 1024
@@ -112,10 +114,15 @@ def main(settings: dict[str, Any]) -> None:
         return
     with translator.keep_searching() as search:
         worker = Worker(Answers(translator, partial(_load_without, path, precision, device)), output)
-        worker.send({"ready": True, "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB})
+        worker.send({"ready": True, "memory": _most_memory()})
         threading.Thread(target=_serve_and_leave, args=(worker,), name="calls", daemon=True).start()
         _log.error(f"the search has failed: {search.wait()}")
         os._exit(1)
+
+
+def _most_memory() -> int:
+    """Bytes that this process had at most; Windows does not say, and there models are as good as small."""
+    return 0 if sys.platform == "win32" else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB
 
 
 def _serve_and_leave(worker: Worker) -> None:

@@ -1,0 +1,1 @@
+"""What those need who publish the package; it is not part of it."""
