@@ -27,7 +27,17 @@ _NEEDS: Final = {
     "native_amx": {"amx_tile", "amx_bf16", "amx_int8"},
 }
 _FOLDER: Final = "src/transduce/kernels"
-_SOURCES: Final = "attention", "interface", "linear_maps", "native", "products", "ranking", "tiled_maps", "transformer"
+_SOURCES: Final = (
+    "attention",
+    "interface",
+    "linear_maps",
+    "native",
+    "products",
+    "ranking",
+    "rounds",
+    "tiled_maps",
+    "transformer",
+)
 _HEADERS: Final = (
     "activation",
     "attending",
@@ -36,6 +46,7 @@ _HEADERS: Final = (
     "maps",
     "numbers",
     "products",
+    "ranking",
     "sixteen",
     "stack",
     "structures",

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 
@@ -143,6 +144,12 @@ def test_arguments_of_other_types_are_refused(way):
 def test_a_tensor_that_a_kernel_would_misread_is_refused(x):
     with pytest.raises(ValueError, match=r"takes a contiguous torch.float32 tensor of shape \(3, 5\) on the CPU"):
         native.address(x, torch.float32, 3, 5)
+
+
+@pytest.mark.parametrize("x", [np.ones((3, 5)), np.ones((5, 3), np.float32), np.ones((3, 6), np.float32)[:, :5]])
+def test_an_array_that_a_kernel_would_misread_is_refused(x):
+    with pytest.raises(ValueError, match=r"takes a contiguous array of float32, \(3, 5\)"):
+        native.array_address(x, np.dtype(np.float32), 3, 5)
 
 
 def test_what_leads_outside_is_refused():

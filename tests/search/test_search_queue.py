@@ -151,4 +151,4 @@ def test_the_slots_of_those_that_have_left_are_taken_again(name):
     sizes = [sum(part.nbytes for part in parts) for parts in kept]
     assert sizes[-1] == max(sizes[: len(sizes) // 4])
     assert len({parts[0].data_ptr() for parts in kept[len(kept) // 2 :]}) == 1
-    assert max(state.width for state in model.states) < 6
+    assert max(state.width for state in model.states) <= 6  # the longest output, end symbol counted

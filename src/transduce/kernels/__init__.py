@@ -16,6 +16,7 @@ from transduce.kernels.products import Format, PrepackedMatrix, linear, prepack,
 from transduce.kernels.ragged import RaggedLayout
 from transduce.kernels.ragged_attention import Heads, RaggedAttention, attend_between, attend_ragged, ragged_way
 from transduce.kernels.ranking import rank_continuations
+from transduce.kernels.rounds import Asked, FlatBeams, can_advance
 from transduce.kernels.scores import Relative, Scoring
 from transduce.kernels.seeds import derive, draw_normal, make_seed
 from transduce.kernels.threads import run_safely, start_threads
@@ -34,8 +35,10 @@ from transduce.kernels.windows import Neighbours
 __all__ = [
     "WHOLE",
     "AllowedTokens",
+    "Asked",
     "Choices",
     "Dropped",
+    "FlatBeams",
     "Format",
     "Heads",
     "KeptMemory",
@@ -59,6 +62,7 @@ __all__ = [
     "attend_between",
     "attend_ragged",
     "attention_weights",
+    "can_advance",
     "derive",
     "draw_normal",
     "dropout",

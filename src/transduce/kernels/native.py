@@ -13,7 +13,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, final
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from transduce.config.model import Activation
@@ -30,8 +32,8 @@ _MATRIX_UNITS_LIBRARY: Final = "native_amx"
 _NAMES: Final = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
 
 # Counts up with every change of what follows, or of what it means; interface.cpp has the same number.
-_INTERFACE: Final = 7
-_WHOLE, _REAL, _ARRAY = ctypes.c_int64, ctypes.c_float, ctypes.c_void_p
+_INTERFACE: Final = 8
+_WHOLE, _REAL, _DOUBLE, _ARRAY = ctypes.c_int64, ctypes.c_float, ctypes.c_double, ctypes.c_void_p
 
 
 @final
@@ -171,6 +173,48 @@ class RankingAddress(ctypes.Structure):
 
 
 @final
+class Searched(ctypes.Structure):
+    """A sentence of a search: what it was asked for, and how far it is."""
+
+    _fields_ = (
+        *((name, _WHOLE) for name in ("limit", "min_length", "n_best", "full_beam", "penalty")),
+        ("alpha", _DOUBLE),
+        *((name, _WHOLE) for name in ("length", "ended")),
+    )
+
+
+@final
+class Ended(ctypes.Structure):
+    """An output: how good it is, and where the hypothesis is that it ends."""
+
+    _fields_ = (
+        *((name, _DOUBLE) for name in ("score", "log_probability")),
+        *((name, _WHOLE) for name in ("length", "place")),
+    )
+
+
+@final
+class Written(ctypes.Structure):
+    """The symbol that a hypothesis wrote in a round, and which hypothesis it continued."""
+
+    _fields_ = (("place", ctypes.c_int32), ("symbol", ctypes.c_int32))
+
+
+@final
+class RoundAddress(ctypes.Structure):
+    """What ``advance_beams`` reads and writes, and what it says of the round."""
+
+    _fields_ = (
+        ("logits", _ARRAY),
+        ("width", _WHOLE),
+        *((name, _ARRAY) for name in ("searched", "so_far", "ended", "written", "newest", "rows", "certain")),
+        *((name, _WHOLE) for name in ("sentences", "beam", "most", "columns")),
+        ("banned", _ARRAY),
+        *((name, _WHOLE) for name in ("bans", "end", "done", "moved", "not_a_number")),
+    )
+
+
+@final
 class AddNormAddress(ctypes.Structure):
     """What ``add_norm`` reads and writes."""
 
@@ -195,7 +239,8 @@ class AddNormBackwardAddress(ctypes.Structure):
 # In interface.cpp's order.
 _STRUCTURES: Final[tuple[type[ctypes.Structure], ...]] = (
     *(Chance, Sequences, MapsAddress, MatrixAddress, NormAddress, LayerAddress, StackAddress),
-    *(PastAddress, MemoryAddress, StepAddress, ListsAddress, RankingAddress, AddNormAddress, AddNormBackwardAddress),
+    *(PastAddress, MemoryAddress, StepAddress, ListsAddress, RankingAddress),
+    *(Searched, Ended, Written, RoundAddress, AddNormAddress, AddNormBackwardAddress),
 )
 
 
@@ -205,7 +250,8 @@ def _by_reference(structure: type[ctypes.Structure]) -> Any:  # noqa: ANN401 - c
 
 _CHANCE, _SEQUENCES, _MAPS = map(_by_reference, (Chance, Sequences, MapsAddress))
 _MATRIX, _STACK, _STEP, _LISTS = map(_by_reference, (MatrixAddress, StackAddress, StepAddress, ListsAddress))
-_RANKING, _ADD_NORM, _BACKWARD = map(_by_reference, (RankingAddress, AddNormAddress, AddNormBackwardAddress))
+_RANKING, _ROUND = map(_by_reference, (RankingAddress, RoundAddress))
+_ADD_NORM, _BACKWARD = map(_by_reference, (AddNormAddress, AddNormBackwardAddress))
 
 # What every kernel is called with; those of _BOTH are there for float32 and for bfloat16.
 _ONE: Final[dict[str, Sequence[Any]]] = {
@@ -217,6 +263,7 @@ _ONE: Final[dict[str, Sequence[Any]]] = {
     "map_rows_by_tiles": (_ARRAY, _MAPS, _ARRAY, _WHOLE, _WHOLE),
     "map_rows_backward_by_tiles": (_ARRAY, _ARRAY, _MAPS, _ARRAY, _WHOLE, _WHOLE, _WHOLE),
     "rank": (_RANKING, _LISTS),
+    "advance_beams": (_ROUND, _LISTS),
     "activate": (_ARRAY, _ARRAY, *[_WHOLE] * 4),
     "activate_backward": (*[_ARRAY] * 3, *[_WHOLE] * 4),
     "encode": (_STACK, _ARRAY, _WHOLE, _ARRAY, _ARRAY, _WHOLE, _ARRAY),
@@ -258,6 +305,17 @@ def address(x: Tensor, dtype: torch.dtype, *shape: int) -> int:
             f"{tuple(x.shape)}, {layout}, on {x.device}"
         )
     return x.data_ptr()
+
+
+def array_address(x: NDArray[Any], dtype: np.dtype[Any], *shape: int) -> int:
+    """Where a kernel finds a NumPy array, as ``address`` says it of tensors.
+
+    Raises:
+        ValueError: It is of another type or shape than the kernel takes, or not contiguous.
+    """
+    if x.dtype != dtype or x.shape != shape or not x.flags.c_contiguous:
+        raise ValueError(f"a C++ kernel takes a contiguous array of {dtype}, {shape}: this one is {x.dtype}, {x.shape}")
+    return x.ctypes.data
 
 
 def call(name: str, dtype: torch.dtype | None, *arguments: int | float | ctypes.Structure | None) -> None:

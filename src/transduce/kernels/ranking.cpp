@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "guard.h"
+#include "ranking.h"
 #include "sixteen.h"
-#include "structures.h"
 
 using namespace transduce;
 
@@ -119,7 +119,9 @@ void rank_listed(const Ranking& r, const Lists& lists, std::int64_t sentence, co
   for (std::int64_t k = 0; k < best.count; ++k) best.indices[k] = best.indices[k] / n * lists.vocabulary + list[best.indices[k] % n];
 }
 
-void rank_all(const Ranking& r, const Lists* lists) {
+}  // namespace
+
+void transduce::rank_all(const Ranking& r, const Lists* lists) {
   const std::int64_t symbols = lists ? lists->vocabulary : r.width;
   require_index(r.end, symbols);
   for (std::int64_t i = 0; i < r.bans; ++i) require_index(r.banned[i], symbols);
@@ -142,8 +144,6 @@ void rank_all(const Ranking& r, const Lists* lists) {
                b - i * r.beam, best);
   }
 }
-
-}  // namespace
 
 // Where fewer than `count` continuations are possible, the last values are minus infinity.
 TRANSDUCE_EXPORT rank(const Ranking* ranking, const Lists* lists) {

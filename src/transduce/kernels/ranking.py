@@ -28,10 +28,11 @@ def rank_continuations(
     vocabulary in their order, and which a sentence may write: its softmax is over these. ``choices`` say which of all
     these a row may be continued with, and change no softmax; they are on the CPU. May use ``logits`` up.
     """
-    if logits.dtype == torch.float32 and has_native(logits) and logits.is_contiguous():
+    if has_native(so_far):
+        logits = logits.float().contiguous()
         (sentences, beam), width = so_far.shape, logits.shape[1]
         values, indices = so_far.new_empty(sentences, count), must_end.new_empty(sentences, count, dtype=torch.long)
-        symbols, so_far, must_end = _symbols(tuple(banned)), so_far.contiguous(), must_end.contiguous()
+        symbols, so_far, must_end = symbols_of(tuple(banned)), so_far.contiguous(), must_end.contiguous()
         ranking = RankingAddress(
             logits=address(logits, torch.float32, sentences * beam, width),
             so_far=address(so_far, torch.float32, sentences, beam),
@@ -47,7 +48,7 @@ def rank_continuations(
             values=address(values, torch.float32, sentences, count),
             indices=address(indices, torch.long, sentences, count),
         )
-        call("rank", None, ranking, None if columns is None else _lists(columns, sentences))
+        call("rank", None, ranking, None if columns is None else lists_address(columns, sentences))
         return values, indices
     logits = logits if columns is None else columns.spread(logits)
     scores = torch.log_softmax(logits.float(), dim=-1)
@@ -60,8 +61,8 @@ def rank_continuations(
 
 
 @lru_cache
-def _symbols(banned: tuple[int, ...]) -> Int[Tensor, " banned"]:
-    """Nobody writes into it: every step of a search asks for the same."""
+def symbols_of(banned: tuple[int, ...]) -> Int[Tensor, " banned"]:
+    """As C++ reads them. Nobody writes into it: every step of a search asks for the same."""
     return torch.tensor(banned, dtype=torch.long)
 
 
@@ -78,8 +79,8 @@ def _lists_of(choices: Choices | None, rows: int) -> dict[str, int]:
     }
 
 
-def _lists(columns: LogitColumns, sentences: int) -> ListsAddress:
-    """What the C++ kernel has to know of them; they must outlive its use."""
+def lists_address(columns: LogitColumns, sentences: int) -> ListsAddress:
+    """What the C++ kernels have to know of them; they must outlive its use."""
     own, longest = columns.allowed, columns.allowed.symbols.shape[1]
     return ListsAddress(
         address(columns.columns, torch.long, own.vocabulary),

@@ -59,6 +59,45 @@ struct Ranking {
   std::int64_t* indices;
 };
 
+// A sentence of a search. What it was asked for: the longest output, end symbol counted, and the shortest, without it; how many outputs;
+// whether it stops at a full beam of them; and the length penalty. How far it is: the symbols that its open hypotheses have written, and
+// the outputs that it keeps.
+struct Searched {
+  std::int64_t limit, min_length, n_best, full_beam, penalty;
+  double alpha;
+  std::int64_t length, ended;
+};
+
+// An output: its `length` symbols end in the hypothesis of that place of the beam.
+struct Ended {
+  double score, log_probability;
+  std::int64_t length, place;
+};
+
+// The symbol that a hypothesis wrote in a round, and the place in the beam of the hypothesis that it continued.
+struct Written {
+  std::int32_t place, symbol;
+};
+
+// A round of a search: `sentences`, each with `beam` hypotheses, room for `most` outputs and for `columns` symbols of each hypothesis.
+// Reads the `logits` as `rank` does, and overwrites them. Of every row it leaves the newest symbol, and in `rows` the row that it goes
+// on from; it says which sentences' outputs are certain, and how many are; whether any row goes on from another one; and whether
+// scores are no numbers: then nothing else is as it should be.
+struct Round {
+  float* logits;
+  std::int64_t width;
+  Searched* searched;
+  float* so_far;
+  Ended* ended;
+  Written* written;
+  std::int64_t *newest, *rows;
+  bool* certain;
+  std::int64_t sentences, beam, most, columns;
+  const std::int64_t* banned;
+  std::int64_t bans, end;
+  std::int64_t done, moved, not_a_number;
+};
+
 // What `add_norm` reads and writes: x and `out`, which may be missing; their sum, its LayerNorm y in T and, unless missing, in
 // float32; all rows' means, then all rows' 1 / standard deviation.
 template <typename T>

@@ -132,14 +132,14 @@ class NativeTransformer:
     ) -> tuple[Float[Tensor, "rows columns"], NativeState]:
         state = state.with_capacity()
         if state.allowed is not None and state.shortlisted is None:
-            state = replace(state, shortlisted=ShortlistedProjection.of(self._projection, state.allowed))
+            state.shortlisted = ShortlistedProjection.of(self._projection, state.allowed)
         projection = self._projection if state.shortlisted is None else state.shortlisted.matrix
         if state.positions is not None and state.width >= len(state.positions):
-            state = replace(state, positions=self._decoder_positions.up_to(state.width + 1))
+            state.positions = self._decoder_positions.up_to(state.width + 1)
         found = state.lengths, state.slots, state.ancestors, state.past, state.memory
-        logits = state.logits[: len(tokens) * projection.outputs].view(len(tokens), projection.outputs)
+        logits = state.scores(projection.outputs)
         step(self._decoder, projection, state.positions, tokens.contiguous(), *found, logits, weights)
-        return logits, replace(state, lengths=state.lengths + 1, width=state.width + 1)
+        return logits, state.advance()
 
 
 def _columns(state: NativeState) -> LogitColumns | None:

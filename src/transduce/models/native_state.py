@@ -1,6 +1,6 @@
 """The state of a native decoder between steps: buffers that are written in place."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, final
 
 import torch
@@ -43,7 +43,7 @@ class ShortlistedProjection:
 
 
 @final
-@dataclass(frozen=True)
+@dataclass
 class NativeState:
     """Sentence i's keys and values are in slot ``slots[i]`` of the past and of the memory, as long as it stays.
 
@@ -51,7 +51,8 @@ class NativeState:
     There may be more slots than sentences. ``ancestors[r, t]`` is the row of its beam that wrote what row r looks back
     at in column t. ``lengths`` are the symbols that each sentence has read, ``width`` is the
     largest of them (at least), and ``source`` the longest source's symbols. ``logits`` is where every step leaves its
-    scores. ``positions`` are the vectors of the positions that it may come to, where the model has any: longer
+    scores. What comes in every step is changed in place: a new object with as many fields would take as long as the
+    calls of C++ do. ``positions`` are the vectors of the positions that it may come to, where the model has any: longer
     outputs are given more. ``allowed`` is what each sentence can be continued with, where it is not all of the
     vocabulary, and ``shortlisted`` what scores it, once it is needed.
     """
@@ -68,6 +69,7 @@ class NativeState:
     positions: Float32[Tensor, "longest model"] | None = None
     allowed: AllowedTokens | None = None
     shortlisted: ShortlistedProjection | None = None
+    _scores: Float32[Tensor, "rows outputs"] | None = field(init=False, repr=False, default=None)
 
     @classmethod
     def empty(cls, memory: NativeMemory, config: TransformerConfig, source: int, beam: int) -> "NativeState":
@@ -89,9 +91,23 @@ class NativeState:
         """Where a step can leave what each row weighs its memory by."""
         return torch.zeros(len(self.slots) * self.beam, heads, self.source)
 
+    def scores(self, outputs: int) -> Float32[Tensor, "rows outputs"]:
+        """Where the next step leaves its scores, so many for each row."""
+        if self._scores is None or self._scores.shape[1] != outputs:
+            rows = len(self.slots) * self.beam
+            self._scores = self.logits[: rows * outputs].view(rows, outputs)
+        return self._scores
+
+    def advance(self) -> "NativeState":
+        """Every row has read a symbol."""
+        self.lengths += 1
+        self.width += 1
+        return self
+
     def reorder(self, rows: Int[Tensor, " rows"]) -> "NativeState":
         """Row i goes on from row ``rows[i]``, which belongs to the same sentence."""
-        return replace(self, ancestors=self.ancestors.index_select(0, rows))
+        self.ancestors = self.ancestors.index_select(0, rows)
+        return self
 
     def release(self, finished: Bool[Tensor, " sentences"]) -> "NativeState":
         """The finished sentences leave with all their rows; the others close ranks, and slots are free."""

@@ -13,21 +13,20 @@ Where memory is too small for all sentences of a round, they begin anew in small
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Generic, TypeVar, final
+from itertools import chain
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, final, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
-from transduce.config import BadInputError
-from transduce.kernels import is_out_of_memory
-from transduce.models import LAST_CROSS, NO_ATTENTION, Model, State, Step, Tokens
-from transduce.search.coverage import Coverage
-from transduce.search.hypotheses import Sentence
-from transduce.search.ranking import rank, to_tensor
-from transduce.search.recording import Following, most_probable
-from transduce.search.settings import Cancelled, NothingFound, Outcome, Request, TooLittleMemory
+from transduce.kernels import can_advance, is_out_of_memory
+from transduce.models import AttentionRequest, Model, State, Step, Tokens
+from transduce.search.native_beams import NativeBeams, is_plain
+from transduce.search.python_beams import PythonBeams
+from transduce.search.ranking import to_tensor
+from transduce.search.settings import Cancelled, Outcome, Request, SearchSettings, TooLittleMemory
 
 M = TypeVar("M")
 S = TypeVar("S", bound=State)
@@ -40,20 +39,68 @@ Take = Callable[[Sequence[Request]], Sequence[Request]]
 _GROUPS: Final = 16
 
 
+# typing.Self would say the same, but the run-time checkers of the tests cannot read it.
+Same = TypeVar("Same", bound="Beams")
+
+
+@runtime_checkable
+class Beams(Protocol):
+    """The open hypotheses of some sentences and what has ended; its verbs use it up as those of a ``State`` do."""
+
+    @property
+    def requests(self) -> list[Request]:
+        """What each sentence was asked for, in the order of the state's sentences."""
+        ...
+
+    @property
+    def newest(self) -> Int[Tensor, " rows"]:
+        """The symbol that each row reads next."""
+        ...
+
+    @property
+    def wanted(self) -> AttentionRequest:
+        """The attention that a round needs to know."""
+        ...
+
+    def advance(self, step: Step[Any]) -> Int[Tensor, " rows"] | None:
+        """Each sentence goes on with its best continuations; the rows that they continue, unless each its own."""
+        ...
+
+    def leave(self) -> tuple[Bool[Tensor, " sentences"] | None, list[tuple[Request, Outcome]]]:
+        """Let the sentences go whose outcome is certain, and those that nobody waits for; which those are, if any."""
+        ...
+
+    def admit(self: Same, other: Same) -> Same:
+        """The other's sentences come in behind these."""
+        ...
+
+
+@final
+class _Kind(NamedTuple):
+    """What the requests of a batch have in common: all else may differ.
+
+    ``native`` are the end symbol and the forbidden ones of those whose rounds C++ can make.
+    """
+
+    beam: int
+    coverage: bool
+    shortlist: int
+    native: tuple[int, tuple[int, ...]] | None
+
+    @classmethod
+    def of(cls, settings: SearchSettings, device: torch.device) -> "_Kind":
+        """The only place that decides which loop a request goes through."""
+        native = (settings.end_id, settings.forbidden) if is_plain(settings) and can_advance(device) else None
+        return cls(settings.beam_size, settings.coverage > 0, id(settings.shortlist), native)
+
+
 @final
 @dataclass(frozen=True)
 class _Batch(Generic[S]):
-    """Active sentences that share a model's state, and the symbol that each of its rows reads next."""
+    """Active sentences that share a model's state."""
 
     state: S
-    sentences: list[Sentence]
-    newest: Int[Tensor, " rows"]
-    coverage: Coverage | None
-
-    @property
-    def beam(self) -> int:
-        """Rows for each sentence."""
-        return self.state.beam
+    beams: Beams
 
 
 @final
@@ -117,7 +164,7 @@ def beam_search(
     requests = _Requests(take)
     while True:
         try:
-            for request, outcome in _search(model, requests.take, device):
+            for request, outcome in _search(model, requests.take, device or torch.device("cpu")):
                 requests.finish(request)
                 yield request, outcome
             break
@@ -130,53 +177,45 @@ def beam_search(
             yield failed, TooLittleMemory(reason)
 
 
-def _search(model: Model[M, S], take: Take, device: torch.device | None) -> Iterator[tuple[Request, Outcome]]:
+def _search(model: Model[M, S], take: Take, device: torch.device) -> Iterator[tuple[Request, Outcome]]:
     """``beam_search`` where memory is enough."""
-    batches: dict[tuple[int, bool, int], _Batch[S]] = {}
+    batches: dict[_Kind, _Batch[S]] = {}
     while True:
-        active = [sentence.request for batch in batches.values() for sentence in batch.sentences]
+        active = [*chain.from_iterable(batch.beams.requests for batch in batches.values())]
         requests = take(active)
         if not (requests or active):
             return
-        groups: dict[tuple[int, bool, int], list[Request]] = {}
+        groups: dict[_Kind, list[Request]] = {}
         for request in requests:
             if request.cancelled:
                 yield request, Cancelled()
             else:
-                settings = request.settings
-                kind = settings.beam_size, settings.coverage > 0, id(settings.shortlist)
-                groups.setdefault(kind, []).append(request)
+                groups.setdefault(_Kind.of(request.settings, device), []).append(request)
         for kind, some in groups.items():
             # A state without a name of its own is gone from memory as soon as it is used up.
             if kind in batches:
-                batches[kind] = _admit(batches.pop(kind), _begin(model, some, device))
+                batches[kind] = _admit(batches.pop(kind), _begin(model, some, kind, device))
             else:
-                batches[kind] = _begin(model, some, device)
+                batches[kind] = _begin(model, some, kind, device)
         # What all have left lives until here, so that others can come into its buffers.
-        for kind in [kind for kind, batch in batches.items() if not batch.sentences]:
+        for kind in [kind for kind, batch in batches.items() if not batch.beams.requests]:
             del batches[kind]
         for kind in list(batches):
-            batches[kind], done = _leave(_advance(model, batches.pop(kind)))
-            for sentence in done:
-                cancelled = sentence.request.cancelled
-                yield sentence.request, Cancelled() if cancelled else sentence.outputs or NothingFound(sentence.limit)
+            batches[kind], outcomes = _leave(_advance(model, batches.pop(kind)))
+            yield from outcomes
 
 
-def _begin(model: Model[M, S], requests: Sequence[Request], device: torch.device | None) -> _Batch[S]:
-    device = device or torch.device("cpu")
+def _begin(model: Model[M, S], requests: Sequence[Request], kind: _Kind, device: torch.device) -> _Batch[S]:
     lengths, settings = [len(each.source) for each in requests], requests[0].settings
     longest = max(lengths)
     ids = [[*each.source, *[0] * (longest - len(each.source))] for each in requests]
     source = Tokens(to_tensor(ids, np.int64, device), to_tensor(lengths, np.int64, device))
-    beam, allowed = settings.beam_size, None
+    allowed = None
     if settings.shortlist is not None:
         allowed = settings.shortlist.allowed(source, [_needed(each) for each in requests])
-    return _Batch(
-        model.start(model.encode(source), beam, allowed=allowed),
-        [Sentence.begin(each) for each in requests],
-        to_tensor([each.settings.begin_id for each in requests for _ in range(beam)], np.int64, device),
-        Coverage.empty(source.lengths, beam, device) if settings.coverage else None,
-    )
+    begins = to_tensor([each.settings.begin_id for each in requests for _ in range(kind.beam)], np.int64, device)
+    beams = NativeBeams if kind.native else PythonBeams
+    return _Batch(model.start(model.encode(source), kind.beam, allowed=allowed), beams.begin(requests, begins))
 
 
 def _needed(request: Request) -> set[int]:
@@ -187,66 +226,17 @@ def _needed(request: Request) -> set[int]:
 
 def _admit(batch: _Batch[S], other: _Batch[S]) -> _Batch[S]:
     """The other's sentences come in behind these."""
-    both = batch.coverage, other.coverage
-    return _Batch(
-        batch.state.admit(other.state),
-        batch.sentences + other.sentences,
-        torch.cat([batch.newest, other.newest]),
-        None if both[0] is None or both[1] is None else both[0].admit(both[1]),
-    )
+    return _Batch(batch.state.admit(other.state), batch.beams.admit(other.beams))
 
 
 def _advance(model: Model[M, S], batch: _Batch[S]) -> _Batch[S]:
     """Every hypothesis reads its newest symbol, and each sentence goes on with its best continuations."""
-    wanted = NO_ATTENTION if batch.coverage is None else LAST_CROSS
-    step = model.step(batch.state, batch.newest, attention=wanted)
-    coverage, beam, device = batch.coverage, batch.beam, batch.newest.device
-    if coverage is not None:
-        if not step.attention:
-            raise BadInputError("coverage_penalty: the model has no encoder-decoder attention: leave it at 0")
-        (weights,) = step.attention.values()
-        coverage = coverage.add(weights)
-    shortfalls = None if coverage is None else coverage.shortfall().view(-1, beam).tolist()
-    following = _look_further(step, batch.sentences)
-    parents, symbols = [], []
-    for index, (sentence, candidates) in enumerate(zip(batch.sentences, rank(step, batch.sentences), strict=True)):
-        chosen = sentence.write(candidates, None if shortfalls is None else shortfalls[index], following.get(index))
-        parents += [index * beam + parent for _, parent, _ in chosen]
-        symbols += [symbol for _, _, symbol in chosen]
-    state = step.state
-    if beam > 1 and any(sentence.request.settings.sampling is None for sentence in batch.sentences):
-        rows = to_tensor(parents, np.int64, device)
-        state, coverage = state.reorder(rows), None if coverage is None else coverage.reorder(rows)
-    return _Batch(state, batch.sentences, to_tensor(symbols, np.int64, device), coverage)
+    step = model.step(batch.state, batch.beams.newest, attention=batch.beams.wanted)
+    rows = batch.beams.advance(step)
+    return _Batch(step.state if rows is None else step.state.reorder(rows), batch.beams)
 
 
-def _look_further(step: Step[S], sentences: Sequence[Sentence]) -> dict[int, Following]:
-    """What may follow the hypotheses of sentences that are recorded, by their indices; ranking uses the logits up."""
-    recorders = {
-        index: recorder
-        for index, sentence in enumerate(sentences)
-        if (recorder := sentence.request.settings.recorder) is not None
-    }
-    if not recorders:
-        return {}
-    logits = step.over_vocabulary().reshape(len(sentences), -1, step.vocabulary)
-    return {
-        index: most_probable(logits[index], sentences[index].log_probability, recorder.top)
-        for index, recorder in recorders.items()
-    }
-
-
-def _leave(batch: _Batch[S]) -> tuple[_Batch[S], list[Sentence]]:
-    """Let the sentences go whose outcome is certain, and those that nobody waits for any longer."""
-    leaving = [sentence.is_certain() or sentence.request.cancelled for sentence in batch.sentences]
-    if not any(leaving):
-        return batch, []
-    done = to_tensor(leaving, np.bool_, batch.newest.device)
-    rows = (~done).repeat_interleave(batch.beam).nonzero().squeeze(1)
-    staying = _Batch(
-        state=batch.state.release(done),
-        sentences=[sentence for sentence, gone in zip(batch.sentences, leaving, strict=True) if not gone],
-        newest=batch.newest[rows],
-        coverage=None if batch.coverage is None else batch.coverage.reorder(rows),
-    )
-    return staying, [sentence for sentence, gone in zip(batch.sentences, leaving, strict=True) if gone]
+def _leave(batch: _Batch[S]) -> tuple[_Batch[S], list[tuple[Request, Outcome]]]:
+    """Let the sentences go that are done."""
+    done, outcomes = batch.beams.leave()
+    return batch if done is None else _Batch(batch.state.release(done), batch.beams), outcomes

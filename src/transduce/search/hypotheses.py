@@ -36,7 +36,7 @@ class Sentence:
         others = -math.inf if settings.sampling is None else 0.0
         started = (constraint.start(request.number) for constraint in settings.constraints)
         states = tuple(state for state in started if state is not None)
-        return cls(request, max(request.limit, 1), [()] * beam, [0.0] + [others] * (beam - 1), [states] * beam)
+        return cls(request, request.longest, [()] * beam, [0.0] + [others] * (beam - 1), [states] * beam)
 
     @property
     def must_end(self) -> bool:

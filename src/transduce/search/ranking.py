@@ -48,11 +48,16 @@ class Ranked:
             TransduceError: A log-probability is NaN.
         """
         if self.log_probability.isnan().any():
-            raise TransduceError("the model gives no finite scores: its weights are damaged or its training diverged")
+            raise no_finite_scores()
         count = self.symbol.shape[1]
         parts = [each.flatten().tolist() for each in (self.log_probability, self.beam, self.symbol)]
         for first in range(0, len(parts[0]), count):
             yield list(zip(*(part[first : first + count] for part in parts), strict=True))
+
+
+def no_finite_scores() -> TransduceError:
+    """What a search ends with where a log-probability is NaN."""
+    return TransduceError("the model gives no finite scores: its weights are damaged or its training diverged")
 
 
 def to_tensor(values: Sequence[object], dtype: type, device: torch.device) -> Tensor:

@@ -103,6 +103,11 @@ class Request:
     number: int = 0
     cancelled: bool = False
 
+    @property
+    def longest(self) -> int:
+        """The limit, which leaves room for the end symbol at least."""
+        return max(self.limit, 1)
+
 
 @dataclass(frozen=True)
 class Hypothesis:
@@ -137,3 +142,8 @@ Failure = NothingFound | TooLittleMemory | Cancelled
 
 # A sentence's outputs, best first, or why it has none.
 Outcome = list[Hypothesis] | Failure
+
+
+def outcome(request: Request, outputs: list[Hypothesis]) -> Outcome:
+    """What becomes of a request whose sentence leaves a search with these outputs."""
+    return Cancelled() if request.cancelled else outputs or NothingFound(request.longest)

@@ -1,0 +1,190 @@
+"""A round of beam search in one call (rounds.cpp): ranking, what ends, what stays open, and whose outputs are certain.
+
+The plain formula is ``search/hypotheses.py``, sentence by sentence: both give the same to the last bit. What a round
+needs stays in flat arrays from one to the next. Symbols are kept once, with the hypothesis that each continues, and put
+together to an output when its sentence is done.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, final
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Float32, Int64, Shaped
+from torch import Tensor
+
+from transduce.config import LengthPenaltyKind
+from transduce.kernels.allowed import LogitColumns
+from transduce.kernels.native import Ended, RoundAddress, Searched, Written, address, array_address, call, has_native
+from transduce.kernels.ranking import lists_address, symbols_of
+
+_PENALTIES: Final[dict[LengthPenaltyKind, int]] = {"none": 0, "gnmt": 1, "marian": 2}
+_SEARCHED, _ENDED, _WRITTEN = map(np.dtype, (Searched, Ended, Written))
+# Room for so many symbols of each hypothesis at first; it doubles when it is full.
+_COLUMNS: Final = 16
+
+
+def can_advance(device: torch.device) -> bool:
+    """Whether there are C++ kernels for rounds of searches on a device."""
+    return has_native(torch.empty(0, device=device))
+
+
+@final
+class Asked(NamedTuple):
+    """What a sentence is asked for: ``limit`` counts the end symbol, ``min_length`` does not."""
+
+    limit: int
+    min_length: int
+    n_best: int
+    full_beam: bool
+    penalty: LengthPenaltyKind
+    alpha: float
+
+
+@final
+class Output(NamedTuple):
+    """An output: its ids without the end symbol, its natural log-probability with it, and its score."""
+
+    ids: tuple[int, ...]
+    log_probability: float
+    score: float
+
+
+@final
+@dataclass
+class FlatBeams:
+    """The hypotheses of some sentences in arrays that C++ goes through once a round; row b of a sentence is its b-th.
+
+    ``newest`` are the symbols that the rows read next, and ``rows`` the rows that they go on from, behind a round in
+    which any has ``moved``. ``certain`` says whose outputs are final, and ``done`` how many. ``forbidden`` symbols are
+    never written. ``longest`` is how much any sentence has written.
+    """
+
+    searched: Shaped[np.ndarray, " sentences"]  # of Searched
+    so_far: Float32[np.ndarray, "sentences beam"]
+    ended: Shaped[np.ndarray, "sentences most"]  # of Ended, of which the first ones are there
+    written: Shaped[np.ndarray, "sentences columns beam"]  # of Written, of which the first columns are there
+    newest: Int64[Tensor, " rows"]
+    forbidden: tuple[int, ...]
+    end: int
+    longest: int = 0
+    rows: Int64[Tensor, " rows"] = field(init=False)
+    certain: Bool[Tensor, " sentences"] = field(init=False)
+    _banned: Int64[Tensor, " banned"] = field(init=False)
+    _round: RoundAddress = field(init=False)
+
+    @classmethod
+    def begin(
+        cls, asked: Sequence[Asked], beam: int, newest: Int64[Tensor, " rows"], forbidden: tuple[int, ...], end: int
+    ) -> "FlatBeams":
+        """Nothing has been written yet."""
+        count = len(asked)
+        records = [(*each[:4], _PENALTIES[each.penalty], each.alpha, 0, 0) for each in asked]
+        # At first all hypotheses are alike: only one of them counts.
+        so_far = np.full((count, beam), -np.inf, np.float32)
+        so_far[:, 0] = 0
+        ended = np.empty((count, max(beam, *(each.n_best for each in asked))), _ENDED)
+        written = np.empty((count, _COLUMNS, beam), _WRITTEN)
+        return cls(np.array(records, _SEARCHED), so_far, ended, written, newest, forbidden, end)
+
+    def __post_init__(self) -> None:
+        """Look where everything lies, once for the rounds to come."""
+        sentences, beam = self.so_far.shape
+        most, columns = self.ended.shape[1], self.written.shape[1]
+        self.rows, self.certain = torch.empty_like(self.newest), torch.empty(sentences, dtype=torch.bool)
+        self._banned = symbols_of(self.forbidden)
+        self._round = RoundAddress(
+            searched=array_address(self.searched, _SEARCHED, sentences),
+            so_far=array_address(self.so_far, np.dtype(np.float32), sentences, beam),
+            ended=array_address(self.ended, _ENDED, sentences, most),
+            written=array_address(self.written, _WRITTEN, sentences, columns, beam),
+            newest=address(self.newest, torch.long, sentences * beam),
+            rows=address(self.rows, torch.long, sentences * beam),
+            certain=address(self.certain, torch.bool, sentences),
+            **{"sentences": sentences, "beam": beam, "most": most, "columns": columns},
+            banned=address(self._banned, torch.long, len(self.forbidden)),
+            **{"bans": len(self.forbidden), "end": self.end},
+        )
+
+    @property
+    def moved(self) -> bool:
+        """Whether any row goes on from another one."""
+        return bool(self._round.moved)
+
+    @property
+    def done(self) -> int:
+        """How many sentences' outputs are certain."""
+        return int(self._round.done)
+
+    def advance(self, logits: Float[Tensor, "rows columns"], columns: LogitColumns | None = None) -> bool:
+        """Go on with the best continuations, as ``rank_continuations`` has them; may use ``logits`` up.
+
+        False where a score is NaN: the search cannot go on.
+        """
+        if self.longest == self.written.shape[1]:
+            self._replace(written=_widen(self.written, 2 * self.longest))
+        logits, round_ = logits.float().contiguous(), self._round
+        (sentences, beam), width = self.so_far.shape, logits.shape[1]
+        round_.logits, round_.width = address(logits, torch.float32, sentences * beam, width), width
+        call("advance_beams", None, round_, None if columns is None else lists_address(columns, sentences))
+        self.longest += 1
+        return not round_.not_a_number
+
+    def outputs(self, sentence: int) -> list[Output]:
+        """The best that a sentence has found so far, of as many as it was asked for."""
+        searched = self.searched[sentence]
+        count = min(int(searched["ended"]), int(searched["n_best"]))
+        written = self.written[sentence, : searched["length"]].tolist()
+        found: list[tuple[float, float, int, int]] = self.ended[sentence, :count].tolist()
+        return [Output(_read(written[:length], place), each, score) for score, each, length, place in found]
+
+    def keep(self, sentences: Int64[np.ndarray, " kept"]) -> None:
+        """Only these sentences stay."""
+        beam = self.so_far.shape[1]
+        searched = self.searched[sentences]
+        newest = torch.from_numpy(self.newest.numpy().reshape(-1, beam)[sentences].ravel())
+        self.longest = int(searched["length"].max()) if len(searched) else 0
+        self._replace(
+            searched=searched,
+            so_far=self.so_far[sentences],
+            ended=self.ended[sentences],
+            written=self.written[sentences],
+            newest=newest,
+        )
+
+    def admit(self, other: "FlatBeams") -> None:
+        """The sentences of another come in behind these: of the same beam, the same end and the same forbidden ones."""
+        assert (self.forbidden, self.end) == (other.forbidden, other.end)
+        most, columns = (max(getattr(each, name).shape[1] for each in (self, other)) for name in ("ended", "written"))
+        self.longest = max(self.longest, other.longest)
+        self._replace(
+            searched=np.concatenate([self.searched, other.searched]),
+            so_far=np.concatenate([self.so_far, other.so_far]),
+            ended=np.concatenate([_widen(each.ended, most) for each in (self, other)]),
+            written=np.concatenate([_widen(each.written, columns) for each in (self, other)]),
+            newest=torch.cat([self.newest, other.newest]),
+        )
+
+    def _replace(self, **arrays: Any) -> None:  # noqa: ANN401 - arrays of every type
+        for name, array in arrays.items():
+            setattr(self, name, array)
+        self.__post_init__()
+
+
+def _widen(array: Shaped[np.ndarray, "sentences _ *more"], columns: int) -> Shaped[np.ndarray, "sentences _ *more"]:
+    """Room for more in every sentence's row."""
+    if columns == array.shape[1]:
+        return array
+    wide = np.empty((len(array), columns, *array.shape[2:]), array.dtype)
+    wide[:, : array.shape[1]] = array
+    return wide
+
+
+def _read(written: list[list[tuple[int, int]]], place: int) -> tuple[int, ...]:
+    """The symbols that led to the hypothesis in that place."""
+    symbols = []
+    for column in reversed(written):
+        place, symbol = column[place]
+        symbols.append(symbol)
+    return tuple(reversed(symbols))

@@ -1,0 +1,246 @@
+"""Both loops of the search, in Python and in C++, are one: ids, scores and the order of everything, to the last bit."""
+
+import math
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import reduce
+from unittest import mock
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.search.test_search_queue import WAYS, Waiting, ready, search
+from tests.tiny_search import BEGIN, END, SOURCE, make_requests
+from transduce.config import TransduceError
+from transduce.config.splitmix import mix
+from transduce.kernels import AllowedTokens, Asked, FlatBeams, LogitColumns, join_allowed
+from transduce.models import NO_ATTENTION, Shortlist, Step
+from transduce.search import LengthPenalty, NoRepeat, Recorder, Request, Sampling, SearchSettings, beam, beam_search
+from transduce.search.native_beams import NativeBeams, is_plain
+
+PLAIN = SearchSettings(BEGIN, END, (0, 1, 3), n_best=2)
+
+
+def fold(read, tokens):
+    """Numbers for what rows have read, and one more token each."""
+    return read * 1_000_003 + tokens
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A state that knows what every row has read by a number."""
+
+    rows: torch.Tensor
+    beam: int
+    allowed: AllowedTokens | None
+
+    def reorder(self, rows):
+        return replace(self, rows=self.rows[rows])
+
+    def release(self, finished):
+        staying = (~finished).nonzero().squeeze(1)
+        rows = self.rows.view(-1, self.beam)[staying].flatten()
+        return replace(self, rows=rows, allowed=self.allowed and self.allowed.keep(staying))
+
+    def admit(self, other):
+        rows = torch.cat([self.rows, other.rows])
+        return replace(self, rows=rows, allowed=join_allowed(self.allowed, other.allowed))
+
+
+class Given:
+    """A model whose logits follow from a source and what has been written; with few ``levels``, many are equal."""
+
+    def __init__(self, seed, vocabulary, levels, dtype=torch.float32):
+        self.symbols = torch.arange(vocabulary) + seed * 1009
+        self.levels = torch.tensor(levels, dtype=dtype)
+        self.steps = []
+        self.decode = self.project = self.forward = lambda *_: None  # no search asks for them
+
+    def encode(self, source, *, attention=NO_ATTENTION):
+        read = torch.zeros(len(source.ids), dtype=torch.long)
+        for column in source.ids.T:
+            read = fold(read, column)
+        return read
+
+    def start(self, memory, beam, allowed=None):
+        return Reading(memory.repeat_interleave(beam), beam, allowed)
+
+    def step(self, state, tokens, *, attention=NO_ATTENTION):
+        self.steps.append(len(tokens))
+        rows = fold(state.rows, tokens)
+        columns = None if state.allowed is None else LogitColumns.whole(state.allowed)
+        return Step(self.logits(rows), {}, replace(state, rows=rows), columns)
+
+    def logits(self, rows):
+        words = (rows.unsqueeze(1) * 7919 + self.symbols).numpy()
+        mix(words)
+        return self.levels[torch.from_numpy(words) % len(self.levels)]
+
+
+class Arriving:
+    """Hands requests over, so many at a time at most; in one of its rounds some are cancelled."""
+
+    def __init__(self, requests, room, cancel_at=None):
+        self.waiting, self.room, self.cancel_at = list(requests), room, cancel_at
+        self.active = []
+
+    def __call__(self, active):
+        self.active.append([each.number for each in active])
+        if len(self.active) == self.cancel_at:
+            for each in active[::2]:
+                each.cancelled = True
+        taken = self.waiting[: max(self.room - len(active), 0)]
+        del self.waiting[: len(taken)]
+        return taken
+
+
+@contextmanager
+def in_python():
+    """Every search goes through Python's loop."""
+    with mock.patch.object(beam, "is_plain", lambda _: False):
+        yield
+
+
+def follow(model, take):
+    """All that a search says, in its order: the rows of each step, who was active, the outcomes, and what ended it."""
+    outcomes, end = [], None
+    try:
+        outcomes += ((each.number, outcome) for each, outcome in beam_search(model, take))
+    except TransduceError as error:
+        end = str(error)
+    return model.steps, take.active, outcomes, end
+
+
+LEVELS = [(0.0,), (0.0, 1.0), (-1.0, 0.5, 0.5, 2.0), (-math.inf, 0.0, 3.0), tuple(range(-30, 30))]
+PENALTIES = st.tuples(st.sampled_from(["none", "gnmt", "marian"]), st.sampled_from([0.0, 0.6, 1.0, 2.0, -0.7]))
+KINDS = st.fixed_dictionaries(
+    {
+        "beam_size": st.integers(1, 5),
+        "n_best": st.integers(1, 7),
+        "penalty": PENALTIES,
+        "stopping": st.sampled_from(["exact", "full_beam"]),
+        "min_length": st.sampled_from([0, 0, 1, 3, 12]),
+    }
+)
+SENTENCES = st.tuples(st.integers(0, 2), st.sampled_from([0, 1, 2, 5, 9, 17, 36]), st.integers(1, 5))
+
+
+@pytest.mark.usefixtures("built")
+@settings(max_examples=150)
+@given(
+    kinds=st.lists(KINDS, min_size=1, max_size=3),
+    forbidden=st.sampled_from([(0, 1), (0, 1, 3), ()]),
+    listed=st.sampled_from([None, 1, 3]),
+    sentences=st.lists(SENTENCES, min_size=1, max_size=9),
+    arriving=st.tuples(st.sampled_from([1, 3, 100]), st.sampled_from([None, None, 3])),
+    model=st.tuples(st.integers(0, 1000), st.sampled_from([4, 5, 11, 63, 64, 131]), st.sampled_from(LEVELS)),
+)
+def test_both_loops_are_one(kinds, forbidden, listed, sentences, arriving, model):
+    """Whatever the logits, many of them equal, and whatever is asked for; some come late, and some are cancelled."""
+    vocabulary = model[1]
+    kinds = [
+        SearchSettings(BEGIN, END, forbidden, **{**each, "penalty": LengthPenalty(*each["penalty"])}) for each in kinds
+    ]
+    if listed is not None:
+        translations = torch.arange(vocabulary).unsqueeze(1) * torch.arange(1, listed + 1) % vocabulary
+        kinds = [replace(kinds[0], shortlist=Shortlist(translations, torch.tensor([3]), vocabulary)), *kinds[1:]]
+
+    def make():
+        return [
+            Request([*[(4 + number) % vocabulary] * length, END], limit, kinds[kind % len(kinds)], number)
+            for number, (kind, limit, length) in enumerate(sentences)
+        ]
+
+    native = follow(Given(*model), Arriving(make(), *arriving))
+    with in_python():
+        assert follow(Given(*model), Arriving(make(), *arriving)) == native
+
+
+@pytest.mark.usefixtures("built")
+@pytest.mark.parametrize("name", ["plain", "float32", "bfloat16", "int8", "ensemble"])
+@pytest.mark.parametrize("way", ["greedy", "beam 4", "full beam", "shortest"])
+def test_both_loops_are_one_with_models(name, way):
+    native = search(ready(name), WAYS[way], Waiting(3))
+    with in_python():
+        assert search(ready(name), WAYS[way], Waiting(3)) == native
+
+
+@pytest.mark.usefixtures("built")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_scores_of_other_types_are_ranked_alike(dtype):
+    levels = tuple(range(-30, 30))
+    native = follow(Given(5, 131, levels, dtype), Arriving(make_requests(SOURCE, [9, 7], PLAIN), 2))
+    with in_python():
+        assert follow(Given(5, 131, levels, dtype), Arriving(make_requests(SOURCE, [9, 7], PLAIN), 2)) == native
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("levels", [(0.0, math.nan), (0.0, math.inf), (-math.inf,)])
+def test_scores_that_are_no_numbers_end_both(levels):
+    for loop in (in_python, nullcontext):
+        with loop():
+            *_, end = follow(Given(1, 11, levels), Arriving(make_requests(SOURCE, [9, 9], PLAIN), 2))
+            assert "no finite scores" in end
+
+
+UNLIKE = {
+    "constraints": {"constraints": (NoRepeat(2),)},
+    "samples": {"sampling": Sampling()},
+    "diverse": {"diversity": 0.3},
+    "recorded": {"recorder": Recorder()},
+}
+
+
+@pytest.mark.parametrize("changes", [{}, *UNLIKE.values()], ids=["plain", *UNLIKE])
+def test_what_is_asked_for_decides(way, changes):
+    """C++ where it is there and nothing but the most probable outputs is asked for."""
+    with mock.patch.object(beam, "NativeBeams", wraps=NativeBeams) as native:
+        follow(Given(1, 11, (0.0, 1.0)), Arriving(make_requests(SOURCE, [9, 9], replace(PLAIN, **changes)), 2))
+    assert native.begin.called == (way != "plain" and not changes)
+
+
+def test_coverage_is_pythons():
+    assert not is_plain(replace(PLAIN, coverage=0.2))
+
+
+def test_by_hand():
+    """First 4 (p = 0.5), 5 (0.3) or the end; then the end with 0.4 behind 4 and 0.9 behind 5, else 4; then the end."""
+    table = {(): {4: 0.5, 5: 0.3, END: 0.2}, (4,): {END: 0.4, 4: 0.6}, (5,): {END: 0.9, 4: 0.1}}
+    known = {reduce(fold, (END, BEGIN, *written), 0): following for written, following in table.items()}
+
+    class Table(Given):
+        def logits(self, rows):
+            following = [known.get(row, {END: 1.0}) for row in rows.tolist()]
+            return torch.tensor([[each.get(symbol, 1e-30) for symbol in range(6)] for each in following]).log()
+
+    asked = replace(PLAIN, beam_size=2, n_best=3, penalty=LengthPenalty("none"), stopping="full_beam")
+    (outcome,) = dict(beam_search(Table(0, 6, ()), Arriving([Request([END], 9, asked)], 1))).values()
+    # The end is third in the first round. In the second, 4 4 (0.3) and 5 END (0.27) are the best, before 4 END (0.2)
+    # and 5 4 (0.03). In the third, 4 4 END (0.3) and 5 4 END (0.03) are the best: that makes a full beam.
+    assert [each.ids for each in outcome] == [(4, 4), (5,), (5, 4)]
+    assert [math.exp(each.score) for each in outcome] == pytest.approx([0.3, 0.27, 0.03], abs=1e-6)
+
+
+def flat(sentences=2):
+    """Sentences at their beginning."""
+    asked = Asked(9, 0, 1, full_beam=False, penalty="none", alpha=0.0)
+    return FlatBeams.begin([asked] * sentences, 3, torch.full((3 * sentences,), BEGIN), (0, 1), END)
+
+
+@pytest.mark.parametrize("field", ["length", "ended", "n_best"])
+@pytest.mark.parametrize("value", [-1, 99])
+@pytest.mark.usefixtures("built")
+def test_what_leads_outside_is_refused(field, value):
+    beams = flat()
+    beams.searched[field][1] = value
+    with pytest.raises(IndexError, match="advance_beams"):
+        beams.advance(torch.zeros(6, 11))
+
+
+@pytest.mark.usefixtures("built")
+@pytest.mark.parametrize("shape", [(5, 11), (6, 2)])
+def test_logits_of_other_sizes_are_refused(shape):
+    with pytest.raises((ValueError, IndexError)):
+        flat().advance(torch.zeros(shape))
