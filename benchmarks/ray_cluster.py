@@ -1,11 +1,12 @@
-"""Bulk translation on a Ray cluster whose machines come and go, against one process: the same files, bit for bit.
+"""Bulk work on a Ray cluster whose machines come and go, against one process: the same files, bit for bit.
 
-    python -m benchmarks.ray_cluster [--lines 3000] [--partitions 60] [--size tiny] [--folder DIR]
+    python -m benchmarks.ray_cluster [--lines 3000] [--partitions 60] [--pairs 100000] [--size tiny] [--folder DIR]
 
-Three machines of one core each are pretended on this one (``ray.cluster_utils.Cluster``). When a third of the files
-stand, one machine is killed; when two thirds do, another joins. The model has random weights, and the text is invented.
-Fails where a file is missing, is there besides, or differs. Prints lines a second and the most memory that the command
-itself had, the workers not counted, as a table. What the commands say goes to NAME.log in the folder.
+Three machines of one core each are pretended on this one (``ray.cluster_utils.Cluster``). They translate so many lines:
+when a third of the files stand, one machine is killed; when two thirds do, another joins. Then they prepare a corpus of
+so many pairs. The model has random weights, and the text is invented. Fails where a file is missing, is there besides,
+or differs. Prints lines a second and the most memory that the command itself had, the workers not counted, as a table.
+What the commands say goes to NAME.log in the folder.
 """
 
 import argparse
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -23,26 +24,62 @@ from benchmarks.page import circumstances, table
 
 _MACHINE: Final = {"num_cpus": 1, "object_store_memory": 80_000_000}
 _LOOK_SECONDS: Final = 0.2
+_RUN: Final = """
+[data]
+train = { source = "train.src", target = "train.trg" }
+dev = { source = "dev.src", target = "dev.trg" }
+duplicates = "drop"
+max_length = 44
+[tokenizer]
+vocab_size = 4000
+"""
+# When so many files stand, this happens.
+Change = tuple[int, Callable[[], object]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lines", type=int, default=3000)
-    parser.add_argument("--partitions", type=int, default=60)
-    parser.add_argument("--size", default="tiny", help="of benchmarks.peers.sizes")
-    parser.add_argument("--folder", type=Path, help="where all of it is kept")
-    options = parser.parse_args()
+    from ray.cluster_utils import Cluster  # noqa: PLC0415 - an extra
+
+    options = parse()
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         make_up_model(options.size, 2000, folder / "model")
         write_partitions(folder / "in", options.lines, options.partitions)
-        rows = [measure("one process", folder, options.lines, [], iter(()))]
-        rows.append(measure_cluster(folder, options.lines, options.partitions))
-        check_same(folder / "one process", folder / "three machines")
-    print(
-        f"{options.lines:,} lines in {options.partitions:,} files, model {options.size}; {circumstances()}", end="\n\n"
-    )
+        write_corpus(folder, options.pairs)
+        translate = ["translate", str(folder / "model"), "--input", str(folder / "in"), "--precision", "float32"]
+        translate += ["--threads", "1", "--output"]
+        prepare = ["prepare", str(folder / "run.toml"), "--out"]
+        machines = Cluster(initialize_head=True, head_node_args=_MACHINE)
+        try:
+            killed, _ = machines.add_node(**_MACHINE), machines.add_node(**_MACHINE)
+            changes = [
+                (options.partitions // 3, lambda: machines.remove_node(killed, allow_graceful=False)),
+                (2 * options.partitions // 3, lambda: machines.add_node(**_MACHINE)),
+            ]
+            engine = ["--engine", "ray", "--address", machines.address]
+            rows = [
+                measure(folder / "translated by one process", translate, options.lines),
+                measure(folder / "translated by three machines", translate, options.lines, engine, changes),
+                measure(folder / "prepared by one process", prepare, options.pairs),
+                measure(folder / "prepared by three machines", prepare, options.pairs, engine),
+            ]
+        finally:
+            machines.shutdown()
+        for what in ("translated", "prepared"):
+            check_same(folder / f"{what} by one process", folder / f"{what} by three machines")
+    print(f"{options.lines:,} lines in {options.partitions:,} files, model {options.size}; {options.pairs:,} pairs;")
+    print(f"{circumstances()}", end="\n\n")
     print(*table(["", "seconds", "lines/s", "MB of the command"], rows), sep="\n")
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lines", type=int, default=3000)
+    parser.add_argument("--partitions", type=int, default=60)
+    parser.add_argument("--pairs", type=int, default=100_000)
+    parser.add_argument("--size", default="tiny", help="of benchmarks.peers.sizes")
+    parser.add_argument("--folder", type=Path, help="where all of it is kept")
+    return parser.parse_args()
 
 
 def write_partitions(folder: Path, lines: int, partitions: int) -> None:
@@ -50,60 +87,53 @@ def write_partitions(folder: Path, lines: int, partitions: int) -> None:
     folder.mkdir(parents=True)
     sentences = make_up_sentences(lines, 10)
     for number in range(partitions):
-        part = sentences[number::partitions]
-        (folder / f"{number:06}.txt").write_text("".join(f"{line}\n" for line in part), encoding="utf-8")
+        write_lines(folder / f"{number:06}.txt", sentences[number::partitions])
 
 
-def measure_cluster(folder: Path, lines: int, partitions: int) -> list[str]:
-    """Translate on three machines, of which one is killed, and which one joins."""
-    from ray.cluster_utils import Cluster  # noqa: PLC0415 - an extra
+def write_corpus(folder: Path, pairs: int) -> None:
+    """A run file and its corpora; every seventh pair is there twice."""
+    sentences = make_up_sentences(pairs, 10)
+    sentences[6::7] = sentences[5::7][: len(sentences[6::7])]
+    for side in ("src", "trg"):
+        write_lines(folder / f"train.{side}", sentences)
+        write_lines(folder / f"dev.{side}", sentences[:50])
+    (folder / "run.toml").write_text(_RUN, encoding="utf-8")
 
-    machines = Cluster(initialize_head=True, head_node_args=_MACHINE)
-    try:
-        killed, _ = machines.add_node(**_MACHINE), machines.add_node(**_MACHINE)
-        changes = iter(
-            [
-                (partitions // 3, lambda: machines.remove_node(killed, allow_graceful=False)),
-                (2 * partitions // 3, lambda: machines.add_node(**_MACHINE)),
-            ]
-        )
-        engine = ["--engine", "ray", "--address", machines.address]
-        return measure("three machines", folder, lines, engine, changes)
-    finally:
-        machines.shutdown()
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def measure(
-    name: str, folder: Path, lines: int, engine: list[str], changes: Iterator[tuple[int, Callable[[], object]]]
+    output: Path, verb: list[str], lines: int, engine: Iterable[str] = (), changes: Iterable[Change] = ()
 ) -> list[str]:
-    """Run the command; as soon as so many partitions stand, the next of the changes comes."""
-    output = folder / name
-    files = ["--input", str(folder / "in"), "--output", str(output)]
-    verb = ["translate", str(folder / "model"), *files, "--precision", "float32", "--threads", "1", *engine]
-    began = time.monotonic()
-    with (folder / f"{name}.log").open("wb") as messages:
-        running = subprocess.Popen([sys.executable, "-m", "transduce", *verb], stderr=messages)
-    change = next(changes, None)
+    """Run a command that writes to a folder, and have the changes come."""
+    coming, began = list(changes), time.monotonic()
+    log = output.with_name(f"{output.name}.log")
+    with log.open("wb") as messages:
+        command = [sys.executable, "-m", "transduce", *verb, str(output), *engine]
+        running = subprocess.Popen(command, stdout=messages, stderr=messages)
     while not (ended := os.wait4(running.pid, os.WNOHANG))[0]:
-        if change is not None and len(list(output.glob("*.txt"))) >= change[0]:
-            change[1]()
-            change = next(changes, None)
+        if coming and len(list(output.glob("*.txt"))) >= coming[0][0]:
+            coming.pop(0)[1]()
         time.sleep(_LOOK_SECONDS)
     seconds, (_, status, used) = time.monotonic() - began, ended
-    if status or change is not None:
-        log = (folder / f"{name}.log").read_text(encoding="utf-8")[-2000:]
-        sys.exit(f"{name}: status {os.waitstatus_to_exitcode(status)}, change left: {change is not None}\n{log}")
-    return [name, f"{seconds:.1f}", f"{lines / seconds:.1f}", f"{used.ru_maxrss / 1000:.0f}"]
+    if status or coming:
+        sys.exit(
+            f"{output.name}: status {status}, changes that never came: {len(coming)}; see {log}\n{log.read_text()}"
+        )
+    return [output.name, f"{seconds:.1f}", f"{lines / seconds:,.1f}", f"{used.ru_maxrss / 1000:.0f}"]
 
 
 def check_same(one: Path, other: Path) -> None:
-    """Whether two folders have the same files, but for the time that each was written."""
-    names = [sorted(str(path.relative_to(folder)) for path in folder.rglob("*")) for folder in (one, other)]
-    if names[0] != names[1]:
-        sys.exit(f"not the same files: {sorted(set(names[0]) ^ set(names[1]))}")
-    differing = [name for name in names[0] if (one / name).read_bytes() != (other / name).read_bytes()]
-    if differing:
-        sys.exit(f"{len(differing)} files differ: {differing}")
+    """Whether two folders have the same files."""
+    names, others = (
+        {str(path.relative_to(each)) for path in each.rglob("*") if path.is_file()} for each in (one, other)
+    )
+    if names != others:
+        sys.exit(f"{other.name}: not the same files: {sorted(names ^ others)}")
+    if differing := sorted(name for name in names if (one / name).read_bytes() != (other / name).read_bytes()):
+        sys.exit(f"{other.name}: {len(differing)} files differ: {differing}")
 
 
 if __name__ == "__main__":

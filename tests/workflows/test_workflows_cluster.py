@@ -9,9 +9,10 @@ import pytest
 from tests.tiny_partitions import read_folder
 from transduce.cli import main
 from transduce.config import BadInputError, TransduceError
+from transduce.workflows import encoding
 from transduce.workflows.cluster import Cluster, read_devices, run_on_cluster
 
-pytest_plugins = ["tiny_partitions"]
+pytest_plugins = ["tiny_partitions", "tiny_run"]
 
 
 @pytest.fixture(scope="module")
@@ -55,10 +56,10 @@ class Squares:
         return number, number * number
 
 
-def squares(cluster, work, **options):
-    return sorted(
-        run_on_cluster(work, range(1, 14), lambda number: (number, None), Cluster(cluster.address, **options))
-    )
+def squares(cluster, work, *, in_order=False, **options):
+    place = Cluster(cluster.address, **options)
+    found = list(run_on_cluster(work, iter(range(1, 14)), lambda number: (number, None), place, in_order=in_order))
+    return found if in_order else sorted(found)
 
 
 def test_workers_start_once_and_do_all_tasks(small_cluster, tmp_path):
@@ -67,7 +68,9 @@ def test_workers_start_once_and_do_all_tasks(small_cluster, tmp_path):
 
 
 def test_a_task_whose_worker_is_lost_is_done_by_another(small_cluster, tmp_path):
-    assert squares(small_cluster, Squares(tmp_path, deadly=5)) == [(number, number**2) for number in range(1, 14)]
+    assert squares(small_cluster, Squares(tmp_path, deadly=5), in_order=True) == [
+        (number, number**2) for number in range(1, 14)
+    ]
     assert (tmp_path / "killed").exists()
 
 
@@ -92,6 +95,16 @@ def test_translations_are_those_of_one_process(random_model, partitions, small_c
         files = ["--input", str(partitions), "--output", str(folder)]
         assert main._run(["translate", str(random_model), *files, *options, *engine]) == 0, capsys.readouterr().err
     assert read_folder(tmp_path / "many") == read_folder(tmp_path / "one")
+
+
+def test_a_corpus_is_prepared_as_in_one_process(tiny_run_file, small_cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(encoding, "_LINES_AT_A_TIME", 7)
+    settings = ["--set", "data.max_length=5", "--set", "data.duplicates=drop"]
+    for name, engine in (("one", ()), ("many", ("--engine", "ray", "--address", small_cluster.address))):
+        assert main._run(["prepare", str(tiny_run_file), "--out", str(tmp_path / name), *settings, *engine]) == 0
+    one, many = (read_folder(tmp_path / name) for name in ("one", "many"))
+    assert one == many
+    assert all(f"dropped: {reason}".encode() in one["store/report.txt"] for reason in ("too long", "duplicate"))
 
 
 def test_kinds_of_workers_by_name():

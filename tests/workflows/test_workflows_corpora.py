@@ -214,7 +214,7 @@ kind = "words"
 
 
 def test_memory_does_not_grow_with_the_corpus(tmp_path, monkeypatch):
-    monkeypatch.setattr("transduce.workflows.prepare._LINES_AT_A_TIME", 100)
+    monkeypatch.setattr("transduce.workflows.encoding._LINES_AT_A_TIME", 100)
     monkeypatch.setattr("transduce.data.store._ROWS_PER_BLOCK", 100)
     path = tmp_path / "copy.toml"
     path.write_text(COPY)

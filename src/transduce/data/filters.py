@@ -52,15 +52,15 @@ class Tally:
             self.examples["no tree"].append(message)
 
     def lines(self) -> list[str]:
-        """The report, for people."""
+        """The report, for people: what occurs most first, whatever was met first."""
         total = self.kept + self.dropped.total()
         means = [f"{count / max(1, self.kept):.1f}" for count in self.tokens]
         lines = [
             f"{self.name}: {self.kept:,} of {total:,} pairs kept; {means[0]} source and {means[1]} target tokens each"
         ]
-        for reason, count in self.dropped.items():
+        for reason, count in _most_first(self.dropped):
             lines += [f"  {count:,} dropped: {reason}", *self._examples(reason)]
-        for reason, count in self.noticed.items():
+        for reason, count in _most_first(self.noticed):
             what, setting = _NOTICED[reason]
             lines += [
                 f'  {count:,} {what}, which alone drops no pair ({setting} = "drop" leaves them out)',
@@ -70,6 +70,10 @@ class Tally:
 
     def _examples(self, reason: Reason) -> list[str]:
         return [f"    {example}" for example in self.examples[reason]]
+
+
+def _most_first(counts: Counter[Reason]) -> list[tuple[Reason, int]]:
+    return sorted(counts.items(), key=lambda each: (-each[1], each[0]))
 
 
 def _shorten(text: str) -> str:

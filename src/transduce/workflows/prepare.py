@@ -5,34 +5,26 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
-from typing import Final
 
-from transduce.config import BadInputError, Corpus, RunConfig, write_run
+from transduce.config import BadInputError, RunConfig, write_run
 from transduce.config.disk import flush_folder
 from transduce.data import (
-    DuplicateFinder,
-    EncodedPair,
-    PairFilter,
     Store,
     Tally,
     name_corpus,
-    read_numbered,
-    text_flaw,
     write_store,
 )
 from transduce.text import TokenizerPair
+from transduce.workflows.cluster import Cluster
+from transduce.workflows.encoding import encode_dev, encode_train
 from transduce.workflows.findings import find_same_text
 from transduce.workflows.run_directory import RunDirectory, check_room, corpus_files
 from transduce.workflows.vocabulary import find_small, make_tokenizers, tokenizer_files
 
 _log = logging.getLogger(__name__)
-
-_LINES_AT_A_TIME: Final = 10_000
 
 
 @dataclass(frozen=True)
@@ -46,8 +38,10 @@ class Prepared:
     new: bool = False
 
 
-def prepare(config: RunConfig, run: RunDirectory) -> Prepared:
+def prepare(config: RunConfig, run: RunDirectory, cluster: Cluster | None = None) -> Prepared:
     """Make the tokenizers and write the stores, unless they stand there already for the same settings and files.
+
+    With a cluster, its workers tokenize the training text, and the files are the same.
 
     Raises:
         BadInputError: A corpus cannot be read, its sides differ in length, or nothing of it is left; or the folder is
@@ -71,7 +65,7 @@ def prepare(config: RunConfig, run: RunDirectory) -> Prepared:
             f"{run.root}: its training began with other text or tokenizer settings (data, tokenizer, or the files "
             f"themselves): restore them to go on, or give another --out"
         )
-    return _prepare_anew(config, run, origin)
+    return _prepare_anew(config, run, origin, cluster)
 
 
 def check_files(config: RunConfig, *, tokenizers: bool = True) -> None:
@@ -147,7 +141,7 @@ def _read_prepared(run: RunDirectory) -> Prepared:
     return Prepared(tokenizers, train, dev, tuple(report))
 
 
-def _prepare_anew(config: RunConfig, run: RunDirectory, origin: dict[str, str]) -> Prepared:
+def _prepare_anew(config: RunConfig, run: RunDirectory, origin: dict[str, str], cluster: Cluster | None) -> Prepared:
     check_room(run)
     run.train_store.parent.mkdir(parents=True, exist_ok=True)
     # They are written last: while they are missing, no preparation is complete.
@@ -158,9 +152,10 @@ def _prepare_anew(config: RunConfig, run: RunDirectory, origin: dict[str, str]) 
     sizes = " and ".join(f"{size:,}" for size in reversed(tokenizers.sizes().values()))
     report = [f"tokenizer: {sizes} symbols"]
     dev = Tally(f"dev {name_corpus(config.data.dev, config.data.folder)}")
-    write_store(run.dev_store, _encode_dev(config, tokenizers, dev), origin)
+    write_store(run.dev_store, encode_dev(config, tokenizers, dev), origin)
     train = [Tally(f"train {name_corpus(corpus, config.data.folder)}") for corpus in config.data.train]
-    write_store(run.train_store, _encode_train(config, tokenizers, train), origin)
+    with closing(encode_train(config, tokenizers, train, cluster)) as pairs:
+        write_store(run.train_store, pairs, origin)
     for tally in (*train, dev):
         report += tally.lines()
         if not tally.kept:
@@ -178,74 +173,6 @@ def _fits(dev: Store, config: RunConfig) -> bool:
     """Whether the learned positions, which may have become fewer, still reach for dev: if not, its line is named."""
     longest = config.model.longest
     return longest is None or max(dev.longest) < longest
-
-
-def _encode_dev(config: RunConfig, tokenizers: TokenizerPair, tally: Tally) -> Iterator[EncodedPair]:
-    """Dev is scored whole: only what is no pair at all is left out."""
-    corpus, root = config.data.dev, config.data.folder
-    for block in _blocks(read_numbered(corpus, root, on_bad_tree=tally.leave_out_tree)):
-        full = []
-        for number, pair in block:
-            if (flaw := text_flaw(pair)) is None:
-                full.append((number, pair))
-            else:
-                tally.notice(flaw, number, pair, dropped=True)
-        for (number, _), (source, target) in zip(full, _tokenize(corpus, full, tokenizers), strict=True):
-            _check_length(config, tally, number, max(len(source), len(target)) + 1)
-            tally.keep(source, target)
-            yield source, target, 0
-
-
-def _check_length(config: RunConfig, tally: Tally, number: int, length: int) -> None:
-    """Training pairs are left out where they are too long (data.max_length); dev is scored whole, or not at all."""
-    longest = config.model.longest
-    if longest is not None and length > longest:
-        raise BadInputError(
-            f"{tally.name} line {number:,}: {length:,} symbols with the end symbol are more than the learned positions "
-            f"(model.max_positions = {longest:,}): raise that, or take the line out"
-        )
-
-
-def _encode_train(config: RunConfig, tokenizers: TokenizerPair, tallies: list[Tally]) -> Iterator[EncodedPair]:
-    """Tokenize training pairs and leave out what a model should not learn from, counting why."""
-    data = config.data
-    dev = ((source, target) for _, source, target in read_numbered(data.dev, data.folder))
-    with closing(DuplicateFinder()) as seen:
-        accepted = PairFilter(data, dev, seen)
-        yield from _accepted(config, tokenizers, tallies, accepted)
-
-
-def _accepted(
-    config: RunConfig, tokenizers: TokenizerPair, tallies: list[Tally], accepted: PairFilter
-) -> Iterator[EncodedPair]:
-    data = config.data
-    for index, (corpus, tally) in enumerate(zip(data.train, tallies, strict=True)):
-        numbered = read_numbered(
-            corpus, data.folder, keep_invalid=data.invalid_utf8 == "drop", on_bad_tree=tally.leave_out_tree
-        )
-        for block in _blocks(numbered):
-            full = [(number, pair) for number, pair in block if accepted.accepts_text(number, pair, tally)]
-            for line, (source, target) in zip(full, _tokenize(corpus, full, tokenizers), strict=True):
-                if (flaw := accepted.length_flaw(source, target)) is not None:
-                    tally.notice(flaw, *line, dropped=True)
-                    continue
-                tally.keep(source, target)
-                yield source, target, index
-
-
-_Line = tuple[int, tuple[str, str]]
-
-
-def _blocks(numbered: Iterator[tuple[int, str, str]]) -> Iterator[list[_Line]]:
-    while block := list(islice(numbered, _LINES_AT_A_TIME)):
-        yield [(number, (source, target)) for number, source, target in block]
-
-
-def _tokenize(corpus: Corpus, lines: list[_Line], tokenizers: TokenizerPair) -> Iterator[tuple[list[int], list[int]]]:
-    prefix = corpus.source_prefix
-    sources = tokenizers.source.encode([prefix + source for _, (source, _) in lines])
-    targets = tokenizers.target.encode([target for _, (_, target) in lines])
-    return zip(sources, targets, strict=True)
 
 
 def _origin(config: RunConfig, tokenizers: list[str] | None = None) -> dict[str, str]:
