@@ -5,9 +5,12 @@ import re
 from pathlib import Path
 from typing import Final
 
+from docs.hooks.notebooks import to_markdown
+
 # What stands in code is no link.
 _LINK: Final = re.compile(r"(?P<code>^```.*?^```|``.+?``|`[^`\n]+`)|(?P<open>\]\()(?P<target>[^)\s]+)\)", re.M | re.S)
 ROOT_PAGES: Final = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
+_WITH_LINKS: Final = frozenset({".md", ".ipynb"})
 _LANGUAGES: Final = {".py": "python", ".toml": "toml", ".service": "ini", ".sh": "bash", ".cpp": "cpp", ".h": "cpp"}
 
 
@@ -15,13 +18,19 @@ def page_of(path: str) -> str:
     """Where on the site a file or folder of the repository is shown, by its path from the repository's root."""
     if path.startswith("docs/"):
         return path.removeprefix("docs/")
-    return ROOT_PAGES.get(path) or f"files/{path.removesuffix('.md')}.md"
+    return ROOT_PAGES.get(path) or f"files/{path.removesuffix('.md').removesuffix('.ipynb')}.md"
 
 
 def path_of(page: str) -> str:
     """The path from the repository's root of what a page of docs/, or one that ``page_of`` named, is made of."""
     sources = {target: source for source, target in ROOT_PAGES.items()}
     return sources.get(page, f"docs/{page}")
+
+
+def read_markdown(file: Path) -> str:
+    """A page as it stands, or what a notebook is as a page."""
+    text = file.read_text(encoding="utf-8")
+    return to_markdown(text) if file.suffix == ".ipynb" else text
 
 
 def targets(markdown: str, path: str) -> set[str]:
@@ -49,9 +58,9 @@ def show(root: Path, path: str) -> str:
         names = sorted(each.name + "/" * each.is_dir() for each in here.iterdir() if each.name[0] not in "._")
         listing = "\n".join(names)
         return f"# {path}\n\n```text\n{listing}\n```\n"
+    if here.suffix in _WITH_LINKS:
+        return lead_to_pages(read_markdown(here), path, page_of(path))
     text = here.read_text(encoding="utf-8")
-    if here.suffix == ".md":
-        return lead_to_pages(text, path, page_of(path))
     return f"# {path}\n\n```{_LANGUAGES.get(here.suffix, 'text')}\n{text.rstrip()}\n```\n"
 
 

@@ -31,8 +31,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         if path in shown or not (_ROOT / path).exists():
             continue  # what is linked and not there is MkDocs' to complain of
         shown.add(path)
-        if path.endswith(".md"):
-            to_read += sorted(links.targets((_ROOT / path).read_text(encoding="utf-8"), path))
+        if path.endswith((".md", ".ipynb")):
+            to_read += sorted(links.targets(links.read_markdown(_ROOT / path), path))
         if not path.startswith("docs/"):
             files.append(File.generated(config, links.page_of(path), content=links.show(_ROOT, path)))
     return files

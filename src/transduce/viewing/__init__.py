@@ -1,5 +1,6 @@
 """What a model does and how it was trained, as pages and pictures made of plain data. Knows no torch."""
 
+from transduce.config.attention import AttentionHead, AttentionKind
 from transduce.viewing.attention import AttentionPage, HasAttention, ViewedSentence
 from transduce.viewing.head_roles import HeadRolesPage
 from transduce.viewing.model_card import ModelCard, ShownScore
@@ -8,6 +9,8 @@ from transduce.viewing.report import ReportPage, TrainingRecord
 from transduce.viewing.search import HasSearch, SearchPage
 
 __all__ = [
+    "AttentionHead",
+    "AttentionKind",
     "AttentionPage",
     "HasAttention",
     "HasSearch",
