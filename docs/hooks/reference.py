@@ -90,7 +90,7 @@ def _settings_page() -> str:
 
 def _setting_row(name: str, field: FieldInfo) -> str:
     setting = facts(field)
-    meaning = [field.description or ""]
+    meaning = [_escape(field.description or "")]
     if setting and setting.read_with:
         other, values = setting.read_with
         meaning.append(f"Read with `{other}` = {' or '.join(f'`{_toml(value)}`' for value in values)}.")
@@ -99,12 +99,12 @@ def _setting_row(name: str, field: FieldInfo) -> str:
     default = "" if field.is_required() else _default(field)
     cells = (
         f"`{name}`",
-        _type(field.annotation, field.metadata),
-        default,
+        _type(field.annotation, field.metadata).replace("|", "\\|"),
+        default.replace("|", "\\|"),
         " ".join(meaning),
         setting.resume if setting else "",
     )
-    return "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |"
+    return "| " + " | ".join(" ".join(cell.split()) for cell in cells) + " |"
 
 
 def _default(field: FieldInfo) -> str:
@@ -129,7 +129,10 @@ def _toml(value: object) -> str:
 def _type(annotation: object, metadata: Iterable[object] = ()) -> str:
     """A setting's type as a reader of TOML would say it, with its bounds."""
     bounds = [
-        f"{sign} {getattr(each, key):g}" for each in metadata for key, sign in _BOUNDS.items() if hasattr(each, key)
+        f"{sign}\N{NO-BREAK SPACE}{getattr(each, key):g}"
+        for each in metadata
+        for key, sign in _BOUNDS.items()
+        if hasattr(each, key)
     ]
     return _type_name(annotation) + (f", {', '.join(bounds)}" if bounds else "")
 
@@ -148,7 +151,8 @@ def _type_name(annotation: object) -> str:
         case _ if hasattr(annotation, "__metadata__"):
             name = _type_name(arguments[0])
         case type() as kind if issubclass(kind, list | tuple):
-            name = f"list of {_type_name(arguments[0])}"
+            each = _type_name(arguments[0])
+            name = f"list of {each}s" if each.isalpha() else f"list of {each}"
         case type() as kind if issubclass(kind, BaseModel | Mapping):
             name = "table"
         case kind:
@@ -178,4 +182,4 @@ def _records(verb: Any, context: Any) -> list[tuple[str, str]]:  # noqa: ANN401 
 
 def _escape(text: str) -> str:
     """What Markdown would read as a sign of its own, as itself."""
-    return re.sub(r"([|*_<\[])", r"\\\1", text)
+    return re.sub(r"([|*_\[])", r"\\\1", text).replace("<", "&lt;")

@@ -79,3 +79,8 @@ def test_the_pages_of_rooms_are_in_the_navigation():
 def test_the_papers_pages_find_their_code(page):
     text = page.read_text(encoding="utf-8")
     assert include(text, ROOT).count("```python") == text.count("[code of ")
+
+
+def test_what_a_setting_means_is_shown_as_it_is_said():
+    row = next(line for line in pages()["reference/settings.md"].splitlines() if line.startswith("| `pattern` |"))
+    assert "(?P&lt;source>" in row
