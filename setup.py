@@ -51,6 +51,7 @@ _HEADERS: Final = (
     "stack",
     "structures",
     "tiles",
+    "vectors",
     "words",
 )
 _FLAGS: Final = [

@@ -9,16 +9,16 @@ enum Activation : std::int32_t { kIdentity = 0, kRelu = 1, kGelu = 2, kGeluTanh 
 
 // 1 / (1 + e^-x).
 inline Sixteen sigmoid(Sixteen x) {
-  const Sixteen e = exponential(x < 0.0f ? x : -x), larger_half = 1.0f / (1.0f + e);
-  return x < 0.0f ? e * larger_half : larger_half;
+  const Sixteen e = exponential(choose(x < 0.0f, x, -x)), larger_half = 1.0f / (1.0f + e);
+  return choose(x < 0.0f, e * larger_half, larger_half);
 }
 
 // The normal distribution's P(N < x), given e = e^(-x^2 / 2): Abramowitz and Stegun 7.1.26, to 1e-7.
 inline Sixteen normal_below(Sixteen x, Sixteen e) {
-  const Sixteen t = 1.0f / (1.0f + 0.23164189f * (x < 0.0f ? -x : x));
+  const Sixteen t = 1.0f / (1.0f + 0.23164189f * choose(x < 0.0f, -x, x));
   const Sixteen p = ((((1.061405429f * t - 1.453152027f) * t + 1.421413741f) * t - 0.284496736f) * t + 0.254829592f) * t;
   const Sixteen tail = 0.5f * p * e;
-  return x < 0.0f ? tail : 1.0f - tail;
+  return choose(x < 0.0f, tail, 1.0f - tail);
 }
 
 // GELU's approximation is x sigmoid(2 u) with u = sqrt(2 / pi) (x + 0.044715 x^3).
@@ -26,7 +26,7 @@ constexpr float kTwiceRoot = 1.5957691216f, kCubic = 0.044715f;
 
 template <Activation kind>
 inline Sixteen value_of(Sixteen x) {
-  if constexpr (kind == kRelu) return x < 0.0f ? Sixteen{} : x;  // NaN stays NaN
+  if constexpr (kind == kRelu) return choose(x < 0.0f, Sixteen{}, x);  // NaN stays NaN
   if constexpr (kind == kGelu) return x * normal_below(x, exponential(-0.5f * x * x));
   if constexpr (kind == kGeluTanh) return x * sigmoid(kTwiceRoot * x * (1.0f + kCubic * x * x));
   if constexpr (kind == kSilu) return x * sigmoid(x);
@@ -35,7 +35,7 @@ inline Sixteen value_of(Sixteen x) {
 
 template <Activation kind>
 inline Sixteen slope_of(Sixteen x) {
-  if constexpr (kind == kRelu) return x <= 0.0f ? Sixteen{} : 1.0f + Sixteen{};
+  if constexpr (kind == kRelu) return choose(x <= 0.0f, Sixteen{}, 1.0f + Sixteen{});
   if constexpr (kind == kGelu) {
     const Sixteen e = exponential(-0.5f * x * x);
     return normal_below(x, e) + 0.3989422804f * x * e;

@@ -61,8 +61,9 @@ const float* look(const float* query, std::int64_t stride, std::int64_t queries,
   static thread_local Floats all_weights, all_wide;
   const auto [keys, values, count, longest] = head;
   float *weights = at_least(all_weights, queries * longest), *wide = at_least(all_wide, queries * s.wide());
-  for (std::int64_t j = 0; j < longest; j += 16)
-    product(query, stride, 1, keys + j * s.d_k, 16, weights + j, longest, queries, 16, s.d_k, false);
+  const std::int64_t together = queries > 4 ? 16 : longest;  // for many queries, sixteen keys stay in the cache
+  for (std::int64_t j = 0; j < longest; j += together)
+    product(query, stride, 1, keys + j * s.d_k, 16, 16 * s.d_k, weights + j, longest, queries, together, s.d_k, false);
   for (std::int64_t i = 0; i < queries; ++i) {
     float* w = weights + i * longest;
 #pragma omp simd
@@ -70,7 +71,7 @@ const float* look(const float* query, std::int64_t stride, std::int64_t queries,
     softmax(w, count, longest);
   }
   for (std::int64_t j = 0; j < count; j += kValues)
-    product(weights + j, longest, 1, values + j * s.wide(), s.wide(), wide, s.wide(), queries, s.wide(), std::min(kValues, count - j), j > 0);
+    product(weights + j, longest, 1, values + j * s.wide(), s.wide(), 16, wide, s.wide(), queries, s.wide(), std::min(kValues, count - j), j > 0);
   for (std::int64_t i = 0; i < queries; ++i) std::memcpy(to + i * to_stride, wide + i * s.wide(), s.d_v * sizeof(float));
   return weights;
 }

@@ -16,8 +16,6 @@ using namespace transduce;
 
 namespace {
 
-constexpr Numbers kLanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-
 // Some rows of a head.
 template <typename T>
 struct Part {
@@ -75,7 +73,7 @@ struct Task {
 
   // Which of sixteen queries may look at key j: with fewer queries than keys, the first keys are the past.
   Numbers sees(std::int64_t first, std::int64_t j) const {
-    return s.causal ? kLanes + static_cast<std::int32_t>(keys - queries + first - j) >= 0 : Numbers{} == 0;
+    return s.causal ? kPlaces + static_cast<std::int32_t>(keys - queries + first - j) >= 0 : Numbers{} == 0;
   }
 
   // The streams of sixteen queries: every head has 2^20 draws of a query's seed (as dropout.py shares them out).
@@ -161,13 +159,13 @@ struct Forward {
     float* scores = score.data() + i;
     for (std::int64_t j = 0; j < t.keys; ++j) {
       const Sixteen x = load_sixteen(scores + j * t.width) * t.s.scale;
-      const Sixteen seen = t.sees(i, j) ? x : -INFINITY - Sixteen{};
+      const Sixteen seen = choose(t.sees(i, j), x, -INFINITY - Sixteen{});
       store_sixteen(seen, scores + j * t.width);
       top = larger(seen, top);
     }
     for (std::int64_t j = 0; j < t.keys; ++j) {
       const Sixteen x = exponential(load_sixteen(scores + j * t.width) - top);
-      const Sixteen seen = t.sees(i, j) ? x : Sixteen{};
+      const Sixteen seen = choose(t.sees(i, j), x, Sixteen{});
       store_sixteen(seen, scores + j * t.width);
       total += seen;
     }
@@ -249,7 +247,7 @@ struct Backward {
       for (std::int64_t n = 0; n < 4 && j + n < t.keys; ++n) {
         const std::int64_t at = (j + n) * t.width;
         const Sixteen x = exponential(load_sixteen(scores + at) * t.s.scale - top) * one_by;
-        const Sixteen whole = t.sees(i, j + n) ? x : Sixteen{}, stays = whole * kept[n];
+        const Sixteen whole = choose(t.sees(i, j + n), x, Sixteen{}), stays = whole * kept[n];
         const Sixteen pulled = stays * load_sixteen(products + at);
         store_sixteen(whole, scores + at);
         store_sixteen(pulled, products + at);

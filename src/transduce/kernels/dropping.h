@@ -5,8 +5,6 @@
 namespace transduce {
 
 // Eight draws of a seed's stream: 64 random bits each for four adjacent columns (SplitMix64, as in config/splitmix.py).
-using Words64 = std::uint64_t __attribute__((vector_size(64)));
-
 inline Words64 mix(Words64 z) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
@@ -25,21 +23,19 @@ struct Dropout {
   bool active() const { return kept < 65536; }
 
   // What elements are multiplied with that drew these 16 bits, read as signed numbers.
-  Sixteen factor(Numbers drawn) const { return drawn < kept - 32768 ? scale + Sixteen{} : Sixteen{}; }
+  Sixteen factor(Numbers drawn) const { return choose(drawn < kept - 32768, scale + Sixteen{}, Sixteen{}); }
 
   // How many columns are drawn at a time: `to` must have space for a multiple of them.
   static constexpr std::int64_t kColumns = 32;
 
   // to[i] = 0 or scale for the columns of a row; left alone where nothing is dropped.
   void draw(float* to, std::int64_t n, std::int64_t row) const {
-    using Shorts = std::int16_t __attribute__((vector_size(32)));
-    constexpr Words64 kPlaces = {0, 1, 2, 3, 4, 5, 6, 7};
     if (!active()) return;
     for (std::int64_t i = 0; i < n; i += kColumns) {
-      const Words64 words = mix(seeds[row] + (i / 4 + kPlaces) * kStep);
+      const Words64 words = mix(seeds[row] + (i / 4 + kPlaces64) * kStep);
       Shorts bits[2];
       std::memcpy(bits, &words, sizeof bits);
-      for (int half = 0; half < 2; ++half) store_sixteen(factor(__builtin_convertvector(bits[half], Numbers)), to + i + 16 * half);
+      for (int half = 0; half < 2; ++half) store_sixteen(factor(spread(bits[half])), to + i + 16 * half);
     }
   }
 
@@ -49,19 +45,18 @@ struct Dropout {
 
     Streams(const Dropout& dropout, std::int64_t row, std::int64_t n, std::uint64_t before) : halves{} {
       if (dropout.active()) std::memcpy(halves, dropout.seeds + row, std::min<std::int64_t>(n, 16) * sizeof(std::uint64_t));
-      for (Words64& half : halves) half += before * kStep;
+      for (Words64& half : halves) half = half + before * kStep;
     }
   };
 
   // The factors of columns 4 w to 4 w + 3, each in all sixteen rows.
   void draw_across(const Streams& streams, std::uint64_t w, Sixteen (&to)[4]) const {
-    constexpr Numbers kEven = {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30};
     if (!active()) {
       std::fill(to, to + 4, 1.0f + Sixteen{});
       return;
     }
-    const Numbers first = (Numbers)mix(streams.halves[0] + w * kStep), second = (Numbers)mix(streams.halves[1] + w * kStep);
-    const Numbers low = __builtin_shuffle(first, second, kEven), high = __builtin_shuffle(first, second, kEven + 1);
+    const Numbers first = as<Numbers>(mix(streams.halves[0] + w * kStep)), second = as<Numbers>(mix(streams.halves[1] + w * kStep));
+    const Numbers low = even_ones(first, second), high = odd_ones(first, second);
     to[0] = factor(low << 16 >> 16);
     to[1] = factor(low >> 16);
     to[2] = factor(high << 16 >> 16);

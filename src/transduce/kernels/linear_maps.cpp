@@ -34,7 +34,7 @@ void lay_out_by_outputs(const Maps& maps, std::uint32_t* panels) {
       }
       transpose_sixteen(tile);
       std::uint32_t* to = panels + o / kPanel * groups * kPanel + o % kPanel;
-      for (std::int64_t i = 0; i < std::min<std::int64_t>(16, groups - g); ++i) store_words((Words)tile[i], to + (g + i) * kPanel);
+      for (std::int64_t i = 0; i < std::min<std::int64_t>(16, groups - g); ++i) store_words(as<Words>(tile[i]), to + (g + i) * kPanel);
     }
 }
 
@@ -213,7 +213,7 @@ void map_back(const Bfloat16* gradient, const Bfloat16* x, const Maps& maps, Bfl
   const auto multiply = [&](auto finish) { multiply_rows(gradient, maps.width(), panels, of_x, width, rows, finish); };
   if (activation == kRelu) {
     multiply([=](Sixteen sums, std::int64_t r, std::int64_t c, std::int64_t n) {
-      return load_first(x + r * width + c, n) <= 0.0f ? Sixteen{} : sums;
+      return choose(load_first(x + r * width + c, n) <= 0.0f, Sixteen{}, sums);
     });
   } else {
     multiply([](Sixteen sums, std::int64_t, std::int64_t, std::int64_t) { return sums; });

@@ -1,16 +1,10 @@
 // Sixteen numbers at a time, and small products made of them.
 #pragma once
-#include <immintrin.h>
-
 #include <type_traits>
 
-#include "numbers.h"
+#include "vectors.h"
 
 namespace transduce {
-
-// On every processor: the compiler takes as many registers as it needs.
-using Sixteen = float __attribute__((vector_size(64)));
-using Numbers = std::int32_t __attribute__((vector_size(64)));  // whole ones
 
 inline Sixteen load_sixteen(const float* x) {
   Sixteen result;
@@ -22,11 +16,9 @@ inline Sixteen load_sixteen(const Bfloat16* x) {
   const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(x)));
   return (Sixteen)_mm512_slli_epi32(wide, 16);
 #else
-  using Narrow = Bfloat16 __attribute__((vector_size(32)));
-  using Bits = std::uint32_t __attribute__((vector_size(64)));
-  Narrow bits;
-  std::memcpy(&bits, x, sizeof bits);
-  return (Sixteen)(__builtin_convertvector(bits, Bits) << 16);
+  const auto* bits = reinterpret_cast<const __m128i*>(x);
+  const auto half = [=](int i) { return (Sixteen::Half)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(bits + i)), 16); };
+  return {half(0), half(1)};
 #endif
 }
 // Sixteen of n numbers, zeros behind them.
@@ -41,8 +33,7 @@ inline void store_sixteen(Sixteen x, float* to) { std::memcpy(to, &x, sizeof x);
 
 // The first n of sixteen, zeros behind them.
 inline Sixteen keep_first(Sixteen x, std::int64_t n) {
-  constexpr Numbers kPlaces = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  return n >= 16 ? x : kPlaces < static_cast<std::int32_t>(n) ? x : Sixteen{};
+  return n >= 16 ? x : choose(kPlaces < static_cast<std::int32_t>(n), x, Sixteen{});
 }
 
 // body(i, n) for every sixteen of so many numbers: those from i on, of which the first n are there. But for the last ones n is a constant.
@@ -73,7 +64,6 @@ inline float sum_sixteen(Sixteen x) {
 }
 
 // Written out: what the compiler makes of a maximum in a loop is not vectorized, for the sake of NaN.
-inline Sixteen larger(Sixteen a, Sixteen b) { return a > b ? a : b; }
 inline float largest_of(Sixteen x) {
   return join_sixteen(x, [](auto a, auto b) { return a > b ? a : b; });
 }
@@ -107,7 +97,7 @@ inline float largest(const float* x, std::int64_t n) {
 // `exponential` of each; adding and taking away 1.5 x 2^23 rounds to whole numbers.
 inline Sixteen exponential(Sixteen x) {
   constexpr float kRound = 12582912.0f;
-  x = x < -87.0f ? -87.0f - Sixteen{} : x;
+  x = choose(x < -87.0f, -87.0f - Sixteen{}, x);
   const Sixteen n = (x * 1.44269504f + kRound) - kRound;
   const Sixteen r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
   Sixteen p = 1.9875691500e-4f * r + 1.3981999507e-3f;
@@ -116,52 +106,53 @@ inline Sixteen exponential(Sixteen x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = (p * (r * r) + r) + 1.0f;
-  return p * (Sixteen)((__builtin_convertvector(n, Numbers) + 127) << 23);
+  return p * as<Sixteen>((whole(n) + 127) << 23);
 }
 
-// Row r of `x` becomes column r.
-inline void transpose_sixteen(Sixteen (&x)[16]) {
-  constexpr Numbers kLow = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23}, kHigh = kLow + 8;
-  // Interleaving the two halves four times transposes.
-  for (int time = 0; time < 4; ++time) {
-    Sixteen y[16];
+// R rows and W sixteens of columns, whose sums stay in registers; `cb` is how far one sixteen's columns of b lie from the next one's.
+template <int R, int W, typename T>
+inline void product_block(const float* a, std::int64_t ra, std::int64_t ca, const T* b, std::int64_t rb, std::int64_t cb, float* c,
+                          std::int64_t rc, std::int64_t k, bool more) {
+  Sixteen sum[R][W] = {};
+  if (more)
 #pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) {
-      y[2 * i] = __builtin_shuffle(x[i], x[i + 8], kLow);
-      y[2 * i + 1] = __builtin_shuffle(x[i], x[i + 8], kHigh);
-    }
-    std::memcpy(x, y, sizeof x);
+    for (int i = 0; i < R; ++i)
+#pragma GCC unroll 4
+      for (int j = 0; j < W; ++j) sum[i][j] = load_sixteen(c + i * rc + 16 * j);
+  for (std::int64_t l = 0; l < k; ++l) {
+    Sixteen x[W];
+#pragma GCC unroll 4
+    for (int j = 0; j < W; ++j) x[j] = load_sixteen(b + l * rb + j * cb);
+#pragma GCC unroll 8
+    for (int i = 0; i < R; ++i)
+#pragma GCC unroll 4
+      for (int j = 0; j < W; ++j) sum[i][j] += a[i * ra + l * ca] * x[j];
   }
+#pragma GCC unroll 8
+  for (int i = 0; i < R; ++i)
+#pragma GCC unroll 4
+    for (int j = 0; j < W; ++j) store_sixteen(sum[i][j], c + i * rc + 16 * j);
 }
 
-// c[i][j] = sum over k of a[i * ra + k * ca] b[k][j], for j below n, a multiple of 16; with `more`, beginning with what c[i][j] is. Blocks
-// of six rows stay in registers.
-template <int R, typename T>
-inline void product_rows(const float* a, std::int64_t ra, std::int64_t ca, const T* b, std::int64_t rb, float* c, std::int64_t rc,
-                         std::int64_t n, std::int64_t k, bool more) {
-  for (std::int64_t j = 0; j < n; j += 16) {
-    Sixteen sum[R] = {};
-    if (more)
-#pragma GCC unroll 8
-      for (int i = 0; i < R; ++i) sum[i] = load_sixteen(c + i * rc + j);
-    for (std::int64_t l = 0; l < k; ++l) {
-      const Sixteen x = load_sixteen(b + l * rb + j);
-#pragma GCC unroll 8
-      for (int i = 0; i < R; ++i) sum[i] += a[i * ra + l * ca] * x;
-    }
-#pragma GCC unroll 8
-    for (int i = 0; i < R; ++i) store_sixteen(sum[i], c + i * rc + j);
-  }
+// Few rows take more columns at a time: an addition waits for the one before it, and meanwhile others can go on.
+template <int R, int W, typename T>
+inline void product_rows(const float* a, std::int64_t ra, std::int64_t ca, const T* b, std::int64_t rb, std::int64_t cb, float* c,
+                         std::int64_t rc, std::int64_t n, std::int64_t k, bool more) {
+  std::int64_t j = 0;
+  for (; j + 16 * W <= n; j += 16 * W) product_block<R, W>(a, ra, ca, b + j / 16 * cb, rb, cb, c + j, rc, k, more);
+  if constexpr (W > 1) product_rows<R, W / 2>(a, ra, ca, b + j / 16 * cb, rb, cb, c + j, rc, n - j, k, more);
 }
 
+// c[i][j] = sum over k of a[i * ra + k * ca] b[k][j], for j below n, a multiple of 16; with `more`, beginning with what c[i][j] is. Sixteen
+// columns of b lie together, and the next ones `cb` behind them.
 template <typename T>
-inline void product(const float* a, std::int64_t ra, std::int64_t ca, const T* b, std::int64_t rb, float* c, std::int64_t rc,
-                    std::int64_t m, std::int64_t n, std::int64_t k, bool more) {
+inline void product(const float* a, std::int64_t ra, std::int64_t ca, const T* b, std::int64_t rb, std::int64_t cb, float* c,
+                    std::int64_t rc, std::int64_t m, std::int64_t n, std::int64_t k, bool more) {
   std::int64_t i = 0;
-  for (; i + 6 <= m; i += 6) product_rows<6>(a + i * ra, ra, ca, b, rb, c + i * rc, rc, n, k, more);
-  for (; i + 4 <= m; i += 4) product_rows<4>(a + i * ra, ra, ca, b, rb, c + i * rc, rc, n, k, more);
-  for (; i + 2 <= m; i += 2) product_rows<2>(a + i * ra, ra, ca, b, rb, c + i * rc, rc, n, k, more);
-  for (; i < m; ++i) product_rows<1>(a + i * ra, ra, ca, b, rb, c + i * rc, rc, n, k, more);
+  for (; i + 6 <= m; i += 6) product_rows<6, 1>(a + i * ra, ra, ca, b, rb, cb, c + i * rc, rc, n, k, more);
+  for (; i + 4 <= m; i += 4) product_rows<4, 1>(a + i * ra, ra, ca, b, rb, cb, c + i * rc, rc, n, k, more);
+  for (; i + 2 <= m; i += 2) product_rows<2, 2>(a + i * ra, ra, ca, b, rb, cb, c + i * rc, rc, n, k, more);
+  for (; i < m; ++i) product_rows<1, 4>(a + i * ra, ra, ca, b, rb, cb, c + i * rc, rc, n, k, more);
 }
 
 }  // namespace transduce

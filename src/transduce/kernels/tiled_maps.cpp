@@ -29,6 +29,7 @@ constexpr Sizes kOfRows = {512, 512};
 constexpr Sizes kOfColumns = {256, 1024};
 
 using Halves = Bfloat16 __attribute__((vector_size(64)));
+using Singles = std::uint32_t __attribute__((vector_size(64)));
 using Quarters = std::uint64_t __attribute__((vector_size(64)));
 
 template <typename T>
@@ -44,21 +45,21 @@ inline void store(T x, void* to) {
 
 // In every lane: the lower, or the upper, numbers of both, by turns.
 inline Words interleave_lower(Words x, Words y) {
-  return (Words)__builtin_shuffle((Halves)x, (Halves)y, Halves{0, 32, 1, 33, 2, 34, 3, 35, 8, 40, 9, 41, 10, 42, 11, 43,
-                                                              16, 48, 17, 49, 18, 50, 19, 51, 24, 56, 25, 57, 26, 58, 27, 59});
+  return as<Words>(__builtin_shuffle(as<Halves>(x), as<Halves>(y), Halves{0, 32, 1, 33, 2, 34, 3, 35, 8, 40, 9, 41, 10, 42, 11, 43,
+                                                              16, 48, 17, 49, 18, 50, 19, 51, 24, 56, 25, 57, 26, 58, 27, 59}));
 }
 inline Words interleave_upper(Words x, Words y) {
-  return (Words)__builtin_shuffle((Halves)x, (Halves)y, Halves{4, 36, 5, 37, 6, 38, 7, 39, 12, 44, 13, 45, 14, 46, 15, 47,
-                                                              20, 52, 21, 53, 22, 54, 23, 55, 28, 60, 29, 61, 30, 62, 31, 63});
+  return as<Words>(__builtin_shuffle(as<Halves>(x), as<Halves>(y), Halves{4, 36, 5, 37, 6, 38, 7, 39, 12, 44, 13, 45, 14, 46, 15, 47,
+                                                              20, 52, 21, 53, 22, 54, 23, 55, 28, 60, 29, 61, 30, 62, 31, 63}));
 }
 // In every lane: word j of x[i] becomes word i of x[j].
 inline void transpose_lanes(Words (&x)[4]) {
-  constexpr Words kLower = {0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29}, kUpper = kLower + 2;
+  constexpr Singles kLower = {0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29}, kUpper = kLower + 2;
   constexpr Quarters kEven = {0, 8, 2, 10, 4, 12, 6, 14}, kOdd = kEven + 1;
-  const Quarters a = (Quarters)__builtin_shuffle(x[0], x[1], kLower), b = (Quarters)__builtin_shuffle(x[2], x[3], kLower);
-  const Quarters c = (Quarters)__builtin_shuffle(x[0], x[1], kUpper), d = (Quarters)__builtin_shuffle(x[2], x[3], kUpper);
-  x[0] = (Words)__builtin_shuffle(a, b, kEven), x[1] = (Words)__builtin_shuffle(a, b, kOdd);
-  x[2] = (Words)__builtin_shuffle(c, d, kEven), x[3] = (Words)__builtin_shuffle(c, d, kOdd);
+  const auto halves = [&](int i, Singles which) { return as<Quarters>(__builtin_shuffle(as<Singles>(x[i]), as<Singles>(x[i + 1]), which)); };
+  const Quarters a = halves(0, kLower), b = halves(2, kLower), c = halves(0, kUpper), d = halves(2, kUpper);
+  x[0] = as<Words>(__builtin_shuffle(a, b, kEven)), x[1] = as<Words>(__builtin_shuffle(a, b, kOdd));
+  x[2] = as<Words>(__builtin_shuffle(c, d, kEven)), x[3] = as<Words>(__builtin_shuffle(c, d, kOdd));
 }
 // Lanes of four lines that lie `stride` numbers apart.
 inline Words load_lanes(const Bfloat16* x, std::int64_t stride) {
@@ -244,13 +245,13 @@ void multiply(Span lines, std::int64_t columns, std::int64_t depth, Prepare prep
 
 // In the order in which the numbers are: rounded, or as they are.
 inline Words put_in_order(Sixteen one, Sixteen other) {
-  const Quarters both = (Quarters)narrow_two(one, other);
-  return (Words)__builtin_shuffle(both, Quarters{0, 4, 1, 5, 2, 6, 3, 7});
+  const Quarters both = as<Quarters>(narrow_two(one, other));
+  return as<Words>(__builtin_shuffle(both, Quarters{0, 4, 1, 5, 2, 6, 3, 7}));
 }
 inline void put_in_order(Sixteen (&x)[2]) {
-  const Quarters one = (Quarters)x[0], other = (Quarters)x[1];
-  x[0] = (Sixteen)__builtin_shuffle(one, other, Quarters{0, 1, 8, 9, 2, 3, 10, 11});
-  x[1] = (Sixteen)__builtin_shuffle(one, other, Quarters{4, 5, 12, 13, 6, 7, 14, 15});
+  const Quarters one = as<Quarters>(x[0]), other = as<Quarters>(x[1]);
+  x[0] = as<Sixteen>(__builtin_shuffle(one, other, Quarters{0, 1, 8, 9, 2, 3, 10, 11}));
+  x[1] = as<Sixteen>(__builtin_shuffle(one, other, Quarters{4, 5, 12, 13, 6, 7, 14, 15}));
 }
 
 // y = x by what is laid out in panels of 32 columns; change(row, column, two sums of sixteen) makes 32 numbers of them.
@@ -396,7 +397,7 @@ void map_back(const Bfloat16* gradient, const Bfloat16* x, const Maps& maps, Bfl
     std::memcpy(&made, x + r * width + c, std::min(width - c, kSide) * sizeof(Bfloat16));
     // Not above zero: no number counts as above.
     const auto none = (made == 0) | ((made >= 0x8000) & (made <= 0xff80));
-    return (Words)((Halves)sums & ~(Halves)none);
+    return as<Words>(as<Halves>(sums) & ~(Halves)none);
   };
   Caught caught;
 #pragma omp parallel

@@ -5,8 +5,6 @@
 
 namespace transduce {
 
-using Words = std::uint32_t __attribute__((vector_size(64)));
-
 // How many numbers a word holds.
 template <typename T>
 constexpr std::int64_t kGroup = 4 / sizeof(T);
@@ -28,45 +26,41 @@ template <typename T>
 inline Sixteen multiply_add(Sixteen sum, Words a, Words b);
 template <>
 inline Sixteen multiply_add<float>(Sixteen sum, Words a, Words b) {
-  return sum + (Sixteen)a * (Sixteen)b;
+  return sum + as<Sixteen>(a) * as<Sixteen>(b);
 }
 template <>
 inline Sixteen multiply_add<Bfloat16>(Sixteen sum, Words a, Words b) {
 #if defined(__AVX512BF16__)
   return (Sixteen)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
 #else
-  sum += (Sixteen)(a << 16) * (Sixteen)(b << 16);
-  return sum + (Sixteen)(a & 0xffff0000u) * (Sixteen)(b & 0xffff0000u);
+  sum += as<Sixteen>(a << 16) * as<Sixteen>(b << 16);
+  return sum + as<Sixteen>(a & 0xffff0000u) * as<Sixteen>(b & 0xffff0000u);
 #endif
 }
 
 // Bfloat16 in the upper half of each word, rounded as `narrow` does.
 inline Words rounded(Sixteen x) {
-  const Words bits = (Words)x;
+  const Words bits = as<Words>(x);
   return bits + 0x7fff + (bits >> 16 & 1);
 }
 
 // Word i holds number i of each.
-inline Words join_words(const Sixteen (&x)[1]) { return (Words)x[0]; }
+inline Words join_words(const Sixteen (&x)[1]) { return as<Words>(x[0]); }
 inline Words join_words(const Sixteen (&x)[2]) { return rounded(x[0]) >> 16 | (rounded(x[1]) & 0xffff0000u); }
 
 // Word i holds number i of two rows; zeros, where the other is missing.
 inline Words join_words(const Bfloat16* one, const Bfloat16* other) {
-  using Narrow = Bfloat16 __attribute__((vector_size(32)));
-  Narrow low, high = {};
+  Halfwords low, high = {};
   std::memcpy(&low, one, sizeof low);
   if (other) std::memcpy(&high, other, sizeof high);
-  return __builtin_convertvector(low, Words) | __builtin_convertvector(high, Words) << 16;
+  return spread(low) | spread(high) << 16;
 }
 
 inline void store_sixteen(Sixteen x, Bfloat16* to) {
 #if defined(__AVX512BF16__)
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), (__m256i)_mm512_cvtneps_pbh((__m512)x));
-#elif defined(__AVX512F__)
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi32_epi16((__m512i)(rounded(x) >> 16)));
 #else
-  using Narrow = Bfloat16 __attribute__((vector_size(32)));
-  const Narrow bits = __builtin_convertvector(rounded(x) >> 16, Narrow);
+  const Halfwords bits = pack(rounded(x) >> 16);
   std::memcpy(to, &bits, sizeof bits);
 #endif
 }
@@ -94,7 +88,7 @@ inline void transpose_words(const T* x, std::int64_t stride, std::int64_t n, std
         }
       }
       transpose_sixteen(tile);
-      for (std::int64_t i = 0; i < words_of<T>(count); ++i) store_words((Words)tile[i], to + (w + i) * width + r);
+      for (std::int64_t i = 0; i < words_of<T>(count); ++i) store_words(as<Words>(tile[i]), to + (w + i) * width + r);
     }
   }
 }
