@@ -61,8 +61,6 @@ NOT_RUN = {
     ("exporting.md", "tokens = (\n    tokenizers"): "goes on from Marian's folder: tests/interop/test_marian_itself.py",
     ("serving.md", "from libretranslatepy"): "wants a running server: tests/serving/test_serving_interfaces.py",
     ("training.md", "train.log_every: was"): "what is printed",
-    ("scaling.md", "#!/bin/bash"): "for Slurm",
-    ("scaling.md", "apiVersion"): "for Kubernetes",
     ("scaling.md", "t = 8 P"): "a formula",
     ("translating.md", "<p>"): "what is read and written",
     ("translating.md", '{"id"'): "what is read and written",
@@ -73,7 +71,10 @@ NOT_RUN = {
 }
 OTHER_COMMANDS = {
     "curl": "wants a running server: tests/serving/",
+    "deploy/ssh.sh": "tests/deploy/",
+    "kubectl": "wants a cluster; its files are held to their schema by tests/deploy/",
     "podman": "runs an image",
+    "sbatch": "wants a cluster: tests/deploy/",
     "source": "a shell's own",
 }
 

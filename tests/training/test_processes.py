@@ -6,6 +6,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from torch.distributed import HashStore  # type: ignore[attr-defined]
@@ -162,6 +163,36 @@ def test_a_process_that_hangs_ends_all_with_their_stack_traces(tmp_path, start_t
     assert "process 1 of 2: step 7 takes longer than 1 s" in started.said(1)
     assert "in sum" in started.said(0)
     assert "in _stand_still" in started.said(1)
+
+
+def _lead_slowly(seconds, *, falls_silent):
+    # A message may take 3 s: 2 x 0.025 minutes.
+    with join_processes(0.025) as processes, processes.lost("training"):
+        processes.sum([1])
+        sys.stdout.write("met\n")
+
+        def work():
+            if falls_silent:
+                os.kill(os.getpid(), signal.SIGSTOP)
+            time.sleep(seconds)
+            return "done"
+
+        sys.stdout.write(processes.lead("measuring dev", work) + "\n")
+
+
+def test_the_others_wait_for_the_first_for_longer_than_a_message_may_take(tmp_path, start_together):
+    started = start_together(2, tmp_path, partial(_lead_slowly, 4, falls_silent=False))
+    assert started.join(30) == [0, 0]
+    assert [started.said(rank) for rank in range(2)] == ["met\ndone\n"] * 2
+
+
+def test_a_first_process_that_falls_silent_at_its_work_is_given_up(tmp_path, start_together):
+    """As one whose machine is switched off, or cut off: nothing ends the connection."""
+    started = start_together(2, tmp_path, partial(_lead_slowly, 1, falls_silent=True))
+    started.processes[1].join(30)
+    assert started.processes[1].exitcode == 1
+    started.processes[0].kill()
+    assert "process 1 of 2 has lost the others while waiting for the first to finish measuring dev" in started.said(1)
 
 
 def _stopped():

@@ -7,16 +7,18 @@ little: a few counts at every step, and what the first of them decided. Nothing 
 import logging
 import os
 import secrets
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, final
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
@@ -25,8 +27,9 @@ from transduce.config import BadInputError, TransduceError
 _log = logging.getLogger(__name__)
 
 _HOW: Final = "start with torchrun --nproc-per-node N -m transduce train RUN.toml, which sets it"
-# For waits that end by the work of the first process, or with it, and not by a clock.
-_PATIENCE: Final = timedelta(days=365)
+_FAILED: Final = -1  # in place of an answer's length: the first process has none
+_AT_WORK: Final = -2  # it is still at it
+_SIGNS: Final = 8  # of life, in the time after which one that is silent is given up
 
 
 @final
@@ -37,7 +40,8 @@ class Processes:
     rank: int = 0
     number: int = 1
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    patient: "dist.ProcessGroup | None" = None  # for messages on the CPU that may be long in coming
+    messages: "dist.ProcessGroup | None" = None  # on the CPU, from the first process to all others
+    limit: timedelta = timedelta(minutes=20)  # that a message may take
 
     @classmethod
     def single(cls) -> "Processes":
@@ -69,8 +73,11 @@ class Processes:
     def lead(self, what: str, work: Callable[[], str]) -> str:
         """What ``work`` returns on the first process; the others wait for it, however long it takes.
 
+        Meanwhile they hear that it is still there. Where its machine is switched off or cut off, nothing ends the
+        connection to it: only its silence tells.
+
         Raises:
-            TransduceError: On the others, where the first one failed; it raises its own error.
+            TransduceError: On the others, where the first one failed (it raises its own error), or fell silent.
         """
         if self.alone:
             return work()
@@ -81,7 +88,8 @@ class Processes:
                 raise TransduceError(f"{self} ends, as {what} failed on the first one: its own message says why")
             return answer
         try:
-            answer = work()
+            with self._signs_of_life():
+                answer = work()
         except BaseException:
             self._tell(None)
             raise
@@ -106,21 +114,44 @@ class Processes:
                 f"above is where this one stood. --resume goes on from the last checkpoint"
             ) from error
 
+    @contextmanager
+    def _signs_of_life(self) -> Iterator[None]:
+        """Tell the others, again and again, that this process is at work."""
+        over, sign = threading.Event(), torch.tensor([_AT_WORK])
+
+        def speak() -> None:
+            with suppress(RuntimeError):  # whoever cannot be reached any more: the answer will show it
+                while not over.wait(self.limit.total_seconds() / _SIGNS):
+                    self._send(sign)
+
+        speaker = threading.Thread(target=speak, daemon=True)
+        speaker.start()
+        try:
+            yield
+        finally:
+            over.set()
+            speaker.join()
+
     def _tell(self, answer: str | None) -> None:
         text = b"" if answer is None else answer.encode()
-        dist.broadcast(torch.tensor([-1 if answer is None else len(text)]), 0, group=self.patient)
+        self._send(torch.tensor([_FAILED if answer is None else len(text)]))
         if text:
-            dist.broadcast(torch.frombuffer(bytearray(text), dtype=torch.uint8), 0, group=self.patient)
+            self._send(torch.frombuffer(bytearray(text), dtype=torch.uint8))
 
     def _hear(self) -> str | None:
-        length = torch.zeros(1, dtype=torch.int64)
-        dist.broadcast(length, 0, group=self.patient)
-        if int(length) < 0:
+        length = torch.tensor([_AT_WORK])
+        while int(length) == _AT_WORK:
+            self._send(length)
+        if int(length) == _FAILED:
             return None
         text = torch.zeros(int(length), dtype=torch.uint8)
         if len(text):
-            dist.broadcast(text, 0, group=self.patient)
+            self._send(text)
         return bytes(text.tolist()).decode()
+
+    def _send(self, message: Tensor) -> None:
+        """From the first process to the others, whose tensor takes it."""
+        dist.broadcast(message, 0, group=self.messages)
 
     def __str__(self) -> str:
         return f"process {self.rank} of {self.number}"
@@ -148,8 +179,8 @@ def join_processes(hang_minutes: float, environment: Mapping[str, str] = os.envi
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         store = open_store(rank, number, limit)
         dist.init_process_group(backend, store=store, rank=rank, world_size=number, timeout=limit)
-        patient = dist.new_group(backend="gloo", timeout=_PATIENCE)
-    yield Processes(rank, number, device, patient)
+        messages = dist.new_group(backend="gloo", timeout=limit)
+    yield Processes(rank, number, device, messages, limit)
     # Where an error leads out of here, the connections are left to the end of the process: closing them could wait for
     # processes that are gone.
     dist.destroy_process_group()
