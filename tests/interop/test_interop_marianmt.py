@@ -444,7 +444,7 @@ class TestDamage:
         assert "no finite numbers" in complaint(copied)
 
 
-def test_what_came_in_is_fine_tuned_with_its_own_vocabulary(spm_folder, tmp_path, capsys):
+def test_what_came_in_is_fine_tuned_with_its_own_vocabulary(library, spm_folder, tmp_path, capsys):
     """Imported, trained on, and out again: two tokenizers of one vocabulary and one matrix all the way."""
     write(tmp_path / "opus", spm_folder)
     assert main._run(["import", str(tmp_path / "opus"), "--out", str(tmp_path / "in"), "--no-prove"]) == 0
@@ -464,4 +464,5 @@ def test_what_came_in_is_fine_tuned_with_its_own_vocabulary(spm_folder, tmp_path
     losses = [json.loads(each) for each in (root / "metrics.jsonl").read_text().splitlines()]
     dev = [each["loss"] for each in losses if each["split"] == "dev"]
     assert dev[-1] < dev[0]
-    assert main._run(["export", str(root), "--to", "marianmt", "--out", str(tmp_path / "out"), "--no-prove"]) == 0
+    # Its own library writes the same: <s>, which is no copy of padding any longer, stays out of texts there too.
+    assert main._run(["export", str(root), "--to", "marianmt", "--out", str(tmp_path / "out")]) == 0

@@ -19,6 +19,7 @@ from transduce.text import (
     whole_sentencepiece,
     write_sentencepiece,
 )
+from transduce.text.tokenizer import BEGIN
 
 _BIAS: Final = "output_bias"
 _SOURCE: Final = "source_embedding.weight"
@@ -45,7 +46,11 @@ class Pieces:
             write_json(folder / TARGET_VOCABULARY, _vocabulary(tokenizers.target, self.target))
         write_json(
             folder / "tokenizer_config.json",
-            {"tokenizer_class": "MarianTokenizer", "separate_vocabs": separate, "model_max_length": 512},
+            {
+                **{"tokenizer_class": "MarianTokenizer", "separate_vocabs": separate, "model_max_length": 512},
+                # A symbol of its own, which that tokenizer else writes out at the beginning of every output.
+                **({"bos_token": BEGIN} if self.target.owners[_BEGIN] else {}),
+            },
         )
 
 
