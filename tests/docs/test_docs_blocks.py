@@ -70,6 +70,7 @@ NOT_RUN = {
     ): "kinds of corpora, side by side; each is read by tests/workflows/test_workflows_corpora.py",
 }
 OTHER_COMMANDS = {
+    "cat": "joins files",
     "curl": "wants a running server: tests/serving/",
     "deploy/ssh.sh": "tests/deploy/",
     "kubectl": "wants a cluster; its files are held to their schema by tests/deploy/",
@@ -84,7 +85,8 @@ def folder(trained_run, trained_parser, treebank, tmp_path_factory):
     """What the pages speak of, by the names that they use."""
     folder = tmp_path_factory.mktemp("pages")
     (folder / "runs").mkdir()
-    for name in ("runs/a", "runs/b", "runs/domain", "runs/seed1", "runs/seed2", "runs/seed3", "runs/words", "en-de"):
+    runs = ("a", "b", "back", "domain", "reverse", "seed1", "seed2", "seed3", "words")
+    for name in ("en-de", *(f"runs/{run}" for run in runs)):
         (folder / name).symlink_to(trained_run)
     for name in ("runs/mine", "RUN"):  # these are written to
         _copy(trained_run, folder / name)
@@ -102,8 +104,9 @@ def folder(trained_run, trained_parser, treebank, tmp_path_factory):
     for name in ("new", "test", "text", "train", "dev"):
         (folder / f"{name}.en").write_text("bamo dulu\nkari\n" * 5, encoding="utf-8")
         (folder / f"{name}.de").write_text("ti sor\nmup\n" * 5, encoding="utf-8")
-    (folder / "corpus").mkdir()
-    (folder / "corpus" / "a.txt").write_text("bamo dulu\nkari\n", encoding="utf-8")
+    for name in ("corpus", "monolingual"):
+        (folder / name).mkdir()
+        (folder / name / "a.txt").write_text("bamo dulu\nkari\n", encoding="utf-8")
     (folder / "pairs").mkdir()
     (folder / "pairs" / "a.tsv").write_text("bamo dulu\tti sor\n", encoding="utf-8")
     (folder / "names.tsv").write_text("bamo\tti\n", encoding="utf-8")

@@ -77,8 +77,9 @@ def test_fine_tuning_takes_any_model(trained_run, tmp_path, name):
 
 def test_every_corpus_has_its_recipe():
     assert {path.stem for path in RECIPES} == {
-        "copy", "multi30k", "multi30k-base", "multi30k-convolutional", "multi30k-de-en", *FINE_TUNING, "multi30k-quick",
-        "multi30k-recurrent", "multi30k-tokenized",
+        "copy", "multi30k", "multi30k-back-translated", "multi30k-base", "multi30k-convolutional", "multi30k-de-en",
+        *FINE_TUNING, "multi30k-part", "multi30k-part-de-en", "multi30k-quick", "multi30k-recurrent",
+        "multi30k-tokenized",
         "parsing-craft", "parsing-gum", "parsing-gum-semi", "parsing-wsj",
         "scan-addprim-jump", "scan-length", "scan-simple",
         "tatoeba", "tatoeba-student",
