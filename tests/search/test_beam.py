@@ -131,7 +131,7 @@ class Counting:
 def test_it_stops_when_no_open_hypothesis_can_still_win(kind, early):
     stopped = 0
     for seed in range(6):
-        model, limit = Counting(tiny(seed)), 30
+        model, limit = Counting(tiny(seed)), 60
         penalty = LengthPenalty(kind, 0.6)
         found = search_all(model, one(0), torch.tensor([limit]), settings(beam_size=3, penalty=penalty))
         assert found[0][0].ids == plain_beam(model.model, 0, limit, 3, penalty)[0]
