@@ -44,14 +44,11 @@ class Pieces:
         write_json(folder / VOCABULARY, _vocabulary(tokenizers.source, self.source))
         if separate:
             write_json(folder / TARGET_VOCABULARY, _vocabulary(tokenizers.target, self.target))
-        write_json(
-            folder / "tokenizer_config.json",
-            {
-                **{"tokenizer_class": "MarianTokenizer", "separate_vocabs": separate, "model_max_length": 512},
-                # A symbol of its own, which that tokenizer else writes out at the beginning of every output.
-                **({"bos_token": BEGIN} if self.target.owners[_BEGIN] else {}),
-            },
-        )
+        said = {"tokenizer_class": "MarianTokenizer", "separate_vocabs": separate, "model_max_length": 512}
+        if self.target.owners[_BEGIN]:
+            # A symbol of its own, which that tokenizer else writes out at the beginning of every output.
+            said["bos_token"] = BEGIN
+        write_json(folder / "tokenizer_config.json", said)
 
 
 def as_numbered_here(tokenizers: TokenizerPair) -> tuple[Renumbering, Renumbering]:
