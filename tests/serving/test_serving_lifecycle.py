@@ -5,11 +5,10 @@ import os
 import random
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -25,6 +24,10 @@ pytest_plugins = ["tiny_run"]
 ASKED = {"source": "en", "target": "de"}
 # Under way for seconds: an output of 2,000 tokens, one after the other.
 SLOW = {**ASKED, "text": "bamo", "min_length": 2000, "max_length": 2001}
+
+# A server of few requests, and one of short ones, each for several tests: the last of them ends it.
+FEW = ("--max-waiting", 2, "--cors", "https://mine.example")
+SHORT = ("--timeout", 0.2)
 
 
 def sentences(number, seed=1):
@@ -60,46 +63,61 @@ def wait_until(condition, seconds=30.0):
         time.sleep(0.02)
 
 
-def test_many_users_get_their_own_answers_bit_for_bit(trained_run):
-    texts = sentences(200)
+@pytest.fixture(scope="module")
+def server_with(trained_run):
+    """The server of these options: one that runs already, or another, as to start one takes seconds."""
+    running = {}
+    with ExitStack() as stack:
+
+        def start_or_find(*options):
+            if options not in running or running[options].process.poll() is not None:
+                running[options] = stack.enter_context(serving(f"en-de={trained_run}", *options))
+            return running[options]
+
+        yield start_or_find
+
+
+def test_many_users_get_their_own_answers_bit_for_bit(trained_run, server_with):
+    server, texts = server_with(), sentences(100)
     expected = [(each.text, each.score) for each in load(trained_run).translate(texts)]
     body = {**ASKED, "details": ["score"]}
-    with serving(f"en-de={trained_run}") as server, ThreadPoolExecutor(16) as users:
+    with ThreadPoolExecutor(16) as users:
         answers = users.map(
             lambda text: server.call("/v1/translate", {**body, "text": text}).json["translations"], texts
         )
         assert [(each["text"], each["score"]) for (each,) in answers] == expected
 
 
-def test_a_model_that_dies_is_back_and_its_work_is_refused(trained_run):
-    with serving(f"en-de={trained_run}") as server:
-        (child,) = server.children()
-        with ThreadPoolExecutor(4) as users:
-            waiting = [users.submit(server.call, "/v1/translate", SLOW) for _ in range(4)]
-            wait_until(lambda: under_way(server) == 4)
-            os.kill(child, signal.SIGKILL)
-            answers = [each.result() for each in waiting]
-        assert [each.status for each in answers] == [503] * 4
-        assert all(int(each.headers["retry-after"]) >= 1 for each in answers)
-        wait_until(lambda: server.call("/translate", {**ASKED, "q": "wemo"}).status == 200)
-        assert server.children() != [child]
-        assert figure(server, "model_restarts") == 1
+def test_a_model_that_dies_is_back_and_its_work_is_refused(server_with):
+    server = server_with()
+    (child,), restarts = server.children(), figure(server, "model_restarts")
+    with ThreadPoolExecutor(4) as users:
+        waiting = [users.submit(server.call, "/v1/translate", SLOW) for _ in range(4)]
+        wait_until(lambda: under_way(server) == 4)
+        os.kill(child, signal.SIGKILL)
+        answers = [each.result() for each in waiting]
+    assert [each.status for each in answers] == [503] * 4
+    assert all(int(each.headers["retry-after"]) >= 1 for each in answers)
+    wait_until(lambda: server.call("/translate", {**ASKED, "q": "wemo"}).status == 200)
+    assert server.children() != [child]
+    assert figure(server, "model_restarts") == restarts + 1
 
 
-def test_work_of_clients_that_left_is_dropped(trained_run):
-    with serving(f"en-de={trained_run}") as server:
-        connections = [send(server, f"/v1/translate{stream}", SLOW) for stream in ("", "", "/stream")]
-        wait_until(lambda: under_way(server) == 3)
-        for each in connections:
-            each.close()
-        begin = time.monotonic()
-        wait_until(lambda: under_way(server) == 0)
-        assert server.call("/translate", {**ASKED, "q": "wemo"}).json == {"translatedText": "yob"}
-        assert time.monotonic() - begin < 10
+def test_work_of_clients_that_left_is_dropped(server_with):
+    server = server_with()
+    connections = [send(server, f"/v1/translate{stream}", SLOW) for stream in ("", "", "/stream")]
+    wait_until(lambda: under_way(server) == 3)
+    for each in connections:
+        each.close()
+    begin = time.monotonic()
+    wait_until(lambda: under_way(server) == 0)
+    assert server.call("/translate", {**ASKED, "q": "wemo"}).json == {"translatedText": "yob"}
+    assert time.monotonic() - begin < 10
 
 
-def test_too_much_work_is_refused_and_the_rest_is_done(trained_run):
-    with serving(f"en-de={trained_run}", "--max-waiting", 2) as server, ThreadPoolExecutor(2) as users:
+def test_too_much_work_is_refused_and_the_rest_is_done(server_with):
+    server = server_with(*FEW)
+    with ThreadPoolExecutor(2) as users:
         waiting = [users.submit(server.call, "/v1/translate", SLOW) for _ in range(2)]
         wait_until(lambda: under_way(server) == 2)
         refused = server.call("/translate", {**ASKED, "q": "wemo"})
@@ -110,43 +128,52 @@ def test_too_much_work_is_refused_and_the_rest_is_done(trained_run):
         assert [each.result().status for each in waiting] == [200, 200]
 
 
-def test_a_request_that_takes_too_long_ends(trained_run):
-    with serving(f"en-de={trained_run}", "--timeout", 0.2) as server:
-        for path in ("/v1/translate", "/v1/translate/stream"):
-            answer = server.call(path, SLOW)
-            assert answer.status == 504
-            assert "0.2 seconds" in answer.json["error"]
-        wait_until(lambda: under_way(server) == 0)
+def test_a_request_that_takes_too_long_ends(server_with):
+    server = server_with(*SHORT)
+    for path in ("/v1/translate", "/v1/translate/stream"):
+        answer = server.call(path, SLOW)
+        assert answer.status == 504
+        assert "0.2 seconds" in answer.json["error"]
+    wait_until(lambda: under_way(server) == 0)
 
 
-def test_a_stop_finishes_what_is_under_way(trained_run):
-    with serving(f"en-de={trained_run}") as server, ThreadPoolExecutor(1) as users:
+def test_pages_of_others_call_only_where_they_may(server_with):
+    server = server_with(*FEW)
+    mine, other = (server.call("/health", origin=f"https://{name}.example").headers for name in ("mine", "other"))
+    assert mine["access-control-allow-origin"] == "https://mine.example"
+    assert "access-control-allow-origin" not in other
+
+
+def test_a_stop_finishes_what_is_under_way(server_with):
+    server = server_with(*FEW)
+    with ThreadPoolExecutor(1) as users:
         waiting = users.submit(server.call, "/v1/translate", SLOW)
         wait_until(lambda: under_way(server) == 1)
         children = server.children()
         server.process.send_signal(signal.SIGTERM)
         assert waiting.result().status == 200
         server.process.wait(30)
+        assert len(children) == 1
         for child in children:
             with pytest.raises(ProcessLookupError):
                 os.kill(child, 0)
 
 
-def test_models_end_with_a_server_that_is_killed(trained_run):
-    with serving(f"en-de={trained_run}") as server:
-        (child,) = server.children()
-        server.process.kill()
-        status = Path(f"/proc/{child}/stat")
-        # Nobody here may fetch its exit status: a zombie has ended.
-        wait_until(lambda: not status.exists() or status.read_text().split()[2] == "Z")
+def test_models_end_with_a_server_that_is_killed(server_with):
+    server = server_with(*SHORT)
+    (child,) = server.children()
+    server.process.kill()
+    status = Path(f"/proc/{child}/stat")
+    # Nobody here may fetch its exit status: a zombie has ended.
+    wait_until(lambda: not status.exists() or status.read_text().split()[2] == "Z")
 
 
-def test_only_who_has_a_key_is_let_in(trained_run, tmp_path):
+def test_only_who_has_a_key_is_let_in(trained_run, tmp_path, capsys):
     keys = tmp_path / "keys"
 
     def add(name, *rate):
-        command = [sys.executable, "-m", "transduce", "serve", str(trained_run), "--keys", str(keys), "--add-key", name]
-        return subprocess.run([*command, *rate], capture_output=True, text=True, check=True).stdout.strip()
+        assert main._run(["serve", str(trained_run), "--keys", str(keys), "--add-key", name, *rate]) == 0
+        return capsys.readouterr().out.strip()
 
     free, slow = add("anna"), add("berta", "--rate", "2")
     assert free not in keys.read_text()
@@ -166,46 +193,36 @@ def test_only_who_has_a_key_is_let_in(trained_run, tmp_path):
         assert server.call("/health").status == 200
 
 
-def test_models_come_and_go_within_the_memory_they_may_have(trained_run):
+def test_models_come_and_go_within_the_memory_they_may_have(trained_run, server_with):
     models = [f"{pair}={trained_run}" for pair in ("en-de", "de-en", "en-fr")]
-    with serving(*models, "--lazy") as server:
+    memory = figure(server_with(), "model_memory_bytes")
+    assert memory > 50e6
+    with serving(*models, "--memory", round(2.5 * memory / 2**20)) as server:
         assert server.children() == []
         send(
             server, "/translate", {**ASKED, "q": "wemo"}
         ).close()  # nobody waits for the model any longer: the next one has it
-        answers = [
-            server.call("/translate", {"q": "wemo", "source": s, "target": t}) for s, t in (("en", "de"), ("de", "en"))
-        ]
-        assert [each.json for each in answers] == [{"translatedText": "yob"}] * 2
-        assert len(server.children()) == 2
-        memory = figure(server, "model_memory_bytes")
-        assert memory > 50e6
-    with serving(*models, "--memory", round(2.5 * memory / 2**20)) as server:
-        for source, target in (("en", "de"), ("de", "en"), ("en", "fr"), ("en", "de")):
-            answer = server.call("/translate", {"q": "wemo", "source": source, "target": target})
+        for loaded, pair in enumerate((("en", "de"), ("de", "en"), ("en", "fr"), ("en", "de")), start=1):
+            answer = server.call("/translate", {"q": "wemo", "source": pair[0], "target": pair[1]})
             assert answer.json == {"translatedText": "yob"}
-            assert len(server.children()) <= 2
+            assert len(server.children()) == min(loaded, 2)
 
 
 def test_a_model_without_languages_is_served_too(trained_run):
-    with serving(trained_run) as server:
+    """And loaded when it is first asked for, if that is asked for."""
+    with serving(trained_run, "--lazy") as server:
+        assert server.children() == []
         asked = {"source": "source", "target": "target"}
         assert server.call("/translate", {**asked, "q": "bamo dulu\n\nwemo"}).json == {
             "translatedText": "ti sor\n\nyob"
         }
+        assert len(server.children()) == 1
         # As many alternatives as there are, where a beam is narrower; asked for to the number, they are refused.
         for beam, others in ((1, 0), (3, 2)):
             body = {**asked, "text": "wemo", "beam_size": beam, "n_best": 3}
             answer = server.call("/v1/translate", body)
             assert answer.status == (200 if others else 400)
         assert len(server.call("/translate", {**asked, "q": "wemo", "alternatives": 10}).json["alternatives"]) == 3
-
-
-def test_pages_of_others_call_only_where_they_may(trained_run):
-    with serving(f"en-de={trained_run}", "--cors", "https://mine.example") as server:
-        mine, other = (server.call("/health", origin=f"https://{name}.example").headers for name in ("mine", "other"))
-        assert mine["access-control-allow-origin"] == "https://mine.example"
-        assert "access-control-allow-origin" not in other
 
 
 def test_what_cannot_be_served_is_said_before_anything_is(trained_run, tmp_path, capsys):
@@ -230,10 +247,10 @@ def test_what_cannot_be_served_is_said_before_anything_is(trained_run, tmp_path,
             assert error in capsys.readouterr().err
 
 
-def test_no_text_comes_into_the_log(trained_run):
-    with serving(f"en-de={trained_run}") as server:
-        server.call("/translate", {**ASKED, "q": "wemo kari"})
-        server.call("/translate", {**ASKED, "q": "wemo " * 3000})
-        server.call("/translate?q=wemo", b"{wemo", "POST")
-        threading.Event().wait(0.2)
-        assert not any("wemo" in line for line in server.log)
+def test_no_text_comes_into_the_log(server_with):
+    server = server_with()
+    server.call("/translate", {**ASKED, "q": "wemo kari"})
+    server.call("/translate", {**ASKED, "q": "wemo " * 3000})
+    server.call("/translate?q=wemo", b"{wemo", "POST")
+    threading.Event().wait(0.2)
+    assert not any("wemo" in line for line in server.log)

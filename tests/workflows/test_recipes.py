@@ -1,12 +1,15 @@
 """Every recipe is a run file that prepares and trains. That it learns too is slow, and in docs/results.md."""
 
+import gzip
 import random
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from transduce.bundle import load_bundle
 from transduce.config import RunConfig, read_run
+from transduce.data import corpus_paths
 from transduce.inference import load
 from transduce.workflows.evaluate import Measures, evaluate, read_own_examples
 from transduce.workflows.initialize import read_training
@@ -16,15 +19,23 @@ from transduce.workflows.train import train_run
 
 pytest_plugins = ["tiny_run"]
 
-ONE_LAYER = {"encoder_layers": 1, "decoder_layers": 1}
+# What a width, a depth and a vocabulary cost says nothing about a recipe.
+NARROW = {
+    "transformer": {"encoder_layers": 1, "decoder_layers": 1, "d_model": 16, "d_ff": 8, "heads": 2, "d_k": 8, "d_v": 8},
+    "recurrent": {"embedding_size": 16, "hidden_size": 16, "attention_size": 16, "readout_size": 16},
+    "convolutional": {
+        **{"embedding_width": 16, "output_width": 16},
+        **{"encoder_convolutions": ((16, 3, 1),), "decoder_convolutions": ((16, 3, 1),)},
+    },
+}
 FINE_TUNING = ("multi30k-fine-tuned", "multi30k-minimum-risk")
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
 
 PAPER = [path for path in RECIPES if path.stem.startswith("wmt14-")]
 
 
-def _shortened(config: RunConfig) -> RunConfig:
-    """Some lines of the text, some steps of the training."""
+def _shortened(config: RunConfig, *, narrow: bool = True) -> RunConfig:
+    """Some lines of the text, some steps of the training, a small model."""
     pairs = tuple(corpus.model_copy(update={"lines": (1, 300), "count": 300}) for corpus in config.data.train)
     some = {"lines": (1, 20), "count": 20}
     data = config.data.model_copy(
@@ -36,9 +47,9 @@ def _shortened(config: RunConfig) -> RunConfig:
     )
     steps = {"max_steps": 2, "validate_every": 2, "checkpoint_every": 2, "precision": "float32", "max_minutes": None}
     steps["batch_tokens"] = min(config.train.batch_tokens, 512)
-    if config.model.architecture == "transformer" and config.model.d_ff > 1024:
-        # Checkpoints of 60 million weights, which a second layer says nothing new about.
-        config = config.model_copy(update={"model": config.model.model_copy(update=ONE_LAYER)})
+    if narrow:
+        small = config.model.model_copy(update=NARROW[config.model.architecture])
+        config = config.model_copy(update={"model": small})
     # What has learned nothing finds no end.
     brief = config.generation.model_copy(update={"max_extra_length": 2})
     if config.train.objective != "likelihood":
@@ -47,15 +58,33 @@ def _shortened(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"data": data, "train": train, "generation": brief})
 
 
+def _texts(config: RunConfig) -> list[Path]:
+    data = config.data
+    return [*corpus_files(config), *(corpus_paths(data.test, data.folder) if data.test else [])]
+
+
+def _copy_beginnings(config: RunConfig, root: Path) -> None:
+    """The first lines of a recipe's files: trees are read to the end, and text in order to find its last line."""
+    for path in set(_texts(config)):
+        copy = root / path.relative_to(config.data.folder)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        with gzip.open(path, "rb") as whole, gzip.open(copy, "wb") as part:
+            part.writelines(islice(whole, 300))
+
+
+@pytest.mark.parametrize("size", ["small", pytest.param("whole", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "recipe", [path for path in RECIPES if path.stem not in FINE_TUNING], ids=lambda path: path.stem
 )
-def test_prepares_trains_and_scores_its_own_test_set(recipe, tmp_path):
+def test_prepares_trains_and_scores_its_own_test_set(recipe, size, tmp_path):
     config = read_run(recipe)
-    if not all(path.is_file() for path in corpus_files(config)):
+    if not all(path.is_file() for path in _texts(config)):
         pytest.skip(f"the corpus is not in {config.data.root}")
+    if size == "small":
+        _copy_beginnings(config, tmp_path / "corpus")
+        config = read_run(recipe, [f"data.root={tmp_path / 'corpus'}"])
     run = RunDirectory(tmp_path / recipe.stem)
-    train_run(_shortened(config), run, resume=False)
+    train_run(_shortened(config, narrow=size == "small"), run, resume=False)
     [score] = evaluate(load(run.root), read_own_examples(run.root), Measures(["exact"]))
     assert "lines:20" in score.signature
 
@@ -67,7 +96,7 @@ def test_fine_tuning_takes_any_model(trained_run, tmp_path, name):
     config = read_training(recipe, [], run, resume=False, init=trained_run)
     if not all(path.is_file() for path in corpus_files(config)):
         pytest.skip(f"the corpus is not in {config.data.root}")
-    progress = train_run(_shortened(config), run, resume=False, init=trained_run)
+    progress = train_run(_shortened(config, narrow=False), run, resume=False, init=trained_run)
     assert (progress.step, progress.init) == (2, str(trained_run))
     new, old = (load_bundle(path).config.model_dump(exclude={"label_smoothing"}) for path in (run.root, trained_run))
     assert new == old

@@ -13,13 +13,15 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from transduce.config import ModelConfig, TransformerConfig
+from transduce.config import ConvolutionalConfig, ModelConfig, TransformerConfig
+from transduce.config.model import VOCABULARY_SIZES
 from transduce.models import Tokens, TrainableModel, build_without_storage
 from transduce.training import Work, pair_work
 
-# Lengths of source and target that tell the six terms of a batch's operations apart. Those of other architectures than
-# the Transformer, whose restricted attention sees all of a few symbols, are round: ByteNet rounds 1.2 |s|.
-_LENGTHS: Final = ((3, 5), (5, 3), (7, 3), (3, 7), (7, 7), (5, 5))
+# Lengths of source and target that tell the six terms of a batch's operations apart. They are short, as recurrent
+# models take a step for each symbol, and restricted attention sees all of a few. For convolutional models they are
+# round: ByteNet rounds 1.2 |s|.
+_LENGTHS: Final = ((2, 3), (3, 2), (4, 2), (2, 4), (4, 4), (3, 3))
 _ROUND_LENGTHS: Final = ((5, 5), (10, 5), (5, 10), (10, 10), (15, 5), (5, 15))
 
 
@@ -73,20 +75,33 @@ def count_training(config: ModelConfig, work: Work) -> int:
     by pair: not what attention over a padded batch multiplies with padding, nor what attention in chunks multiplies a
     second time to save memory; and restricted attention counts as if it saw all.
     """
-    body, projection = _training_costs(config)
+    body, projection = _body_costs(_without_what_costs_nothing(config)), _projection_cost(config)
     return sum(cost * number for cost, number in zip(body, work.terms, strict=True)) + work.target * projection
 
 
+def _without_what_costs_nothing(config: ModelConfig) -> ModelConfig:
+    """A model whose body has the same products: no vocabulary is in them, and dropout takes time to draw."""
+    rates = {name: 0.0 for name in type(config).model_fields if name.endswith("dropout") or name == "label_smoothing"}
+    sizes = {name: 1 for name in VOCABULARY_SIZES if getattr(config, name) is not None}
+    return config.model_copy(update=rates | sizes)
+
+
 @lru_cache
-def _training_costs(config: ModelConfig) -> tuple[tuple[int, ...], int]:
-    """What one of each of ``Work.terms`` costs, and the projection of one target symbol."""
+def _body_costs(config: ModelConfig) -> tuple[int, ...]:
+    """What one of each of ``Work.terms`` costs."""
     model = build_without_storage(config)
     fits = config.longest is None or config.longest >= max(map(max, _ROUND_LENGTHS))
-    lengths = _ROUND_LENGTHS if fits and not isinstance(config, TransformerConfig) else _LENGTHS
+    lengths = _ROUND_LENGTHS if fits and isinstance(config, ConvolutionalConfig) else _LENGTHS
     shapes = [pair_work(source, target).terms for source, target in lengths]
     counts = [_count_body_of(model, source, target).both for source, target in lengths]
     costs = np.linalg.solve(np.array(shapes, float), np.array(counts, float))
-    return tuple(round(float(cost)) for cost in costs), _count_projection(config, 1).both
+    return tuple(round(float(cost)) for cost in costs)
+
+
+@lru_cache
+def _projection_cost(config: ModelConfig) -> int:
+    """That of one target symbol."""
+    return _count_projection(config, 1).both
 
 
 def _count_body(config: ModelConfig, source: int, target: int) -> Flops:
