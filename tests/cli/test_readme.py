@@ -8,21 +8,30 @@ from pathlib import Path
 
 import pytest
 
+from transduce.cli import main
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 TEXTS = {"train": 1000, "dev": 20, "test": 20, "new": 5}
+SMALLER = (
+    "train.batch_tokens=256",
+    "model.encoder_layers=1",
+    "model.decoder_layers=1",
+    "model.d_model=32",
+    "model.d_ff=64",
+)
 
 
 @pytest.fixture(params=["this environment", pytest.param("a fresh environment", marks=pytest.mark.slow)])
 def commands(request, tmp_path):
-    """The folder of the commands python and transduce."""
+    """The folder of the commands python and transduce, and whether all are run as processes."""
     if request.param == "this environment":
-        return Path(sys.executable).parent
+        return Path(sys.executable).parent, False
     environment = tmp_path / "environment"
     subprocess.run([sys.executable, "-m", "venv", environment], check=True)
     install = [environment / "bin" / "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", ROOT]
     subprocess.run(install, check=True, cwd=tmp_path)
-    return environment / "bin"
+    return environment / "bin", True
 
 
 @pytest.fixture
@@ -51,13 +60,28 @@ def _run(folder: Path, *command: str | Path) -> str:
     return ran.stdout
 
 
-def test_the_lines_for_own_text_work_as_written(commands, folder):
+def test_the_lines_for_own_text_work_as_written(commands, folder, monkeypatch, capsys):
+    """In this environment the first line shows that there is a command; the others are called, as torch is imported."""
+    place, all_as_processes = commands
+    monkeypatch.chdir(folder)
     lines = _block("transduce prepare mine.toml").strip().splitlines()
-    for line in lines:
-        # As written, but for the length of the training, and the size of its batches.
+    for number, line in enumerate(lines):
+        # As written, but for the length of the training, and the sizes of its batches and its model.
         command = line.partition("#")[0].replace("max_steps=5000", "max_steps=30").split()
-        smaller = ("--set", "train.batch_tokens=256") if "mine.toml" in command else ()
-        printed = _run(folder, commands / command[0], *command[1:], *smaller)
+        smaller = [f"--set={setting}" for setting in SMALLER if "mine.toml" in command]
+        if all_as_processes or number == 0:
+            printed = _run(folder, place / command[0], *command[1:], *smaller)
+        else:
+            assert command[0] == "transduce"
+            capsys.readouterr()
+            assert main._run([*command[1:], *smaller]) == 0
+            printed = capsys.readouterr().out
     assert [line.split()[0] for line in printed.splitlines()] == ["bleu", "chrf"]
-    assert len((folder / "new.de").read_text(encoding="utf-8").splitlines()) == TEXTS["new"]
-    assert len(_run(folder, commands / "python", "-c", _block("import transduce")).splitlines()) == 2
+    assert (folder / "new.de").read_text(encoding="utf-8").count("\n") == TEXTS["new"]
+    python = _block("import transduce")
+    if all_as_processes:
+        printed = _run(folder, place / "python", "-c", python)
+    else:
+        exec(python, {})
+        printed = capsys.readouterr().out
+    assert len(printed.splitlines()) == 2

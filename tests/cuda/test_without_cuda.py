@@ -1,6 +1,7 @@
 """Everything that runs on a CUDA device, without one: no tensor may be left on the CPU, whatever the model is."""
 
 import json
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -82,9 +83,12 @@ def settings(**changes):
 
 def engines(*configs):
     """The same models on the CPU and on CUDA."""
-    for device in (CPU, CUDA):
-        models = [make(config, device, seed) for seed, config in enumerate(configs)]
-        yield Engine(models, SPECIAL, "float32", device, BATCH_TOKENS, workers=1)
+    return [engine(device, *configs) for device in (CPU, CUDA)]
+
+
+def engine(device, *configs):
+    models = [make(config, device, seed) for seed, config in enumerate(configs)]
+    return Engine(models, SPECIAL, "float32", device, BATCH_TOKENS, workers=1)
 
 
 def search(engine, **changes):
@@ -123,8 +127,8 @@ def train_some(folder, config, train_config, device):
 def test_a_training_is_saved_resumed_and_averaged(own, tmp_path):
     config = preset("base", {**SMALL, "source_vocab_size": own})
     found = {}
-    for device in (CPU, CUDA):
-        with pretended_cuda():
+    for device, there in ((CPU, nullcontext), (CUDA, pretended_cuda)):
+        with there():
             for steps in (2, 3):
                 longer = {"max_steps": steps, "accumulate": 2, "symbol_dropout": 0.2, "average_last": 2}
                 train_config = TRAIN.model_copy(update=longer)
@@ -136,18 +140,21 @@ def test_a_training_is_saved_resumed_and_averaged(own, tmp_path):
 
 def test_every_model_trains(variant, tmp_path):
     config = preset("base", {**SMALL, **variant})
+    step, losses, best = train_some(tmp_path / "cpu", config, TRAIN, CPU)
     with pretended_cuda():
-        step, losses, best = train_some(tmp_path / "cpu", config, TRAIN, CPU)
         assert train_some(tmp_path / "cuda", config, TRAIN, CUDA) == (step, pytest.approx(losses, rel=1e-4), best)
     assert (step, len(losses)) == (1, 2)
 
 
 def test_every_model_searches_scores_and_shows_its_attention(variant):
+    config = preset("base", {**SMALL, **variant})
+    cpu = engine(CPU, config)
+    found, scores, attention = search(cpu, **EVERYTHING), cpu.score(SOURCES, TARGETS), cpu.attention(SOURCES, TARGETS)
     with pretended_cuda():
-        cpu, cuda = engines(preset("base", {**SMALL, **variant}))
-        assert search(cuda, **EVERYTHING) == search(cpu, **EVERYTHING)
-        assert cuda.score(SOURCES, TARGETS) == pytest.approx(cpu.score(SOURCES, TARGETS), abs=1e-3)
-        for found, right in zip(cuda.attention(SOURCES, TARGETS), cpu.attention(SOURCES, TARGETS), strict=True):
+        cuda = engine(CUDA, config)
+        assert search(cuda, **EVERYTHING) == found
+        assert cuda.score(SOURCES, TARGETS) == pytest.approx(scores, abs=1e-3)
+        for found, right in zip(cuda.attention(SOURCES, TARGETS), attention, strict=True):
             assert type(found.last) is torch.Tensor
             torch.testing.assert_close(found.last, right.last)
             torch.testing.assert_close(found.aligned, right.aligned)
@@ -155,8 +162,8 @@ def test_every_model_searches_scores_and_shows_its_attention(variant):
 
 @pytest.mark.parametrize("config", CONVOLUTIONAL, ids=lambda config: config.network)
 def test_convolutional_models(config, tmp_path):
+    step, losses, best = train_some(tmp_path / "cpu", config, TRAIN, CPU)
     with pretended_cuda():
-        step, losses, best = train_some(tmp_path / "cpu", config, TRAIN, CPU)
         assert train_some(tmp_path / "cuda", config, TRAIN, CUDA) == (step, pytest.approx(losses, rel=1e-4), best)
         cpu, cuda = engines(config)
         attends = {"coverage": 0.2 if config.network == "convs2s" else 0.0}

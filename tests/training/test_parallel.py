@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +130,8 @@ def _alone(folder: Path) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("number", "parallel"), [(1, "data"), (2, "data"), (4, "data"), (2, "sharded"), (4, "sharded")]
+    ("number", "parallel"),
+    [(1, "data"), (2, "data"), (4, "data"), pytest.param(2, "sharded", marks=pytest.mark.slow), (4, "sharded")],
 )
 def test_gradients_are_the_same_for_any_number_of_processes(folder, tmp_path, run_together, number, parallel):
     run_together(number, tmp_path, _gradients, folder, tmp_path / "gradients", parallel)
@@ -221,7 +221,14 @@ def test_going_on_with_as_many_processes_is_exact(folder, tmp_path, run_together
 
 
 @pytest.mark.parametrize(
-    ("make", "parallel"), [*product((_bag, _mixture), ("data", "sharded")), (_recurrent_mixture, "sharded")]
+    ("make", "parallel"),
+    [
+        (_bag, "sharded"),
+        (_mixture, "data"),
+        (_recurrent_mixture, "sharded"),
+        # Every one of these models and ways is above already.
+        *(pytest.param(*both, marks=pytest.mark.slow) for both in ((_bag, "data"), (_mixture, "sharded"))),
+    ],
 )
 def test_a_loss_of_the_models_own_is_that_of_all_processes(folder, tmp_path, run_together, make, parallel):
     found, busiest = [], []
