@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import lru_cache
 
 import torch
 
@@ -59,6 +60,7 @@ def log_probability(model, row, ids):
     return score_targets(model, one(row), Tokens(target, torch.tensor([len(ids) + 1])), labels).item()
 
 
+@lru_cache(maxsize=5000)  # beams of one model ask for the same ones
 def following(model, row, ids):
     """The log-probability of every symbol behind these, by a pass without a state."""
     target = Tokens(torch.tensor([[BEGIN, *ids]]), torch.tensor([len(ids) + 1]))

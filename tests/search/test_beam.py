@@ -6,7 +6,19 @@ import math
 import pytest
 import torch
 
-from tests.tiny_search import BEGIN, END, PAD, SOURCE, UNKNOWN, log_probability, one, search_all, settings, tiny
+from tests.tiny_search import (
+    BEGIN,
+    END,
+    PAD,
+    SOURCE,
+    UNKNOWN,
+    following,
+    log_probability,
+    search_all,
+    settings,
+    tiny,
+    totals,
+)
 from transduce.config import TransduceError
 from transduce.models import NO_ATTENTION, Tokens
 from transduce.search import Hypothesis, LengthPenalty
@@ -17,7 +29,7 @@ VOCABULARY = 7  # the four special symbols and three others
 def exhaustive(model, row, limit, penalty):
     """Every output of at most ``limit`` symbols, end symbol counted, best first."""
     outputs = [ids for length in range(limit) for ids in itertools.product((4, 5, 6), repeat=length)]
-    scored = [(ids, log_probability(model, row, ids)) for ids in outputs]
+    scored = zip(outputs, totals(model, row, outputs), strict=True)
     found = [Hypothesis(ids, total, total / penalty(len(ids) + 1)) for ids, total in scored]
     return sorted(found, key=lambda hypothesis: -hypothesis.score)
 
@@ -42,11 +54,9 @@ def plain_beam(model, row, limit, beam, penalty):
     for length in range(1, limit + 1):
         candidates = []
         for ids, total in open_:
-            target = Tokens(torch.tensor([[BEGIN, *ids]]), torch.tensor([length]))
-            logits = model.project(model.decode(model.encode(one(row)), target).hidden)[-1]
-            following = torch.log_softmax(logits, -1).tolist()
+            scores = following(model, row, ids)
             symbols = (END,) if length == limit else (END, 4, 5, 6)
-            candidates += [(ids, symbol, total + following[symbol]) for symbol in symbols]
+            candidates += [(ids, symbol, total + scores[symbol]) for symbol in symbols]
         candidates.sort(key=lambda candidate: -candidate[2])
         finished += [(ids, total / penalty(length)) for ids, symbol, total in candidates[:beam] if symbol == END]
         open_ = [((*ids, symbol), total) for ids, symbol, total in candidates if symbol != END][:beam]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.search.test_search_memory import STEPPING, Small
-from tests.search.test_search_queue import CONSTRAINTS, NUMBERS, ROOM, SOURCES, Waiting, ready, search
+from tests.search.test_search_queue import CONSTRAINTS, NUMBERS, ROOM, SOURCES, Waiting, pairs, ready, search
 from tests.search.test_search_queue import WAYS as MANY_WAYS
 from tests.tiny_search import BEGIN, END, SOURCE, following, search_all, settings, tiny
 from transduce.models import Shortlist
@@ -31,8 +31,7 @@ def trees(recorder):
     return {number: build_tree(rounds, BEGIN) for number, rounds in recorder.rounds.items()}
 
 
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("name", "way"), pairs(MODELS, WAYS))
 def test_a_recorded_search_finds_the_same_to_the_last_bit(name, way):
     model, recorder = ready(name), Recorder(top=3)
     found = search(model, way, Waiting(ROOM))
