@@ -24,6 +24,9 @@ def tiny(seed):
     return model
 
 
+shared = lru_cache(tiny)  # the same one for several tests, which change nothing in it
+
+
 def settings(**changes):
     """A search that never writes the special symbols."""
     return SearchSettings(**{"begin_id": BEGIN, "end_id": END, "forbidden": (PAD, BEGIN, UNKNOWN), **changes})
@@ -98,6 +101,7 @@ def contains(ids, phrase):
     return any(ids[start : start + len(phrase)] == tuple(phrase) for start in range(len(ids) - len(phrase) + 1))
 
 
+@lru_cache(maxsize=5000)
 def attention(model, row, ids):
     """Mean over the heads of the last layer: [target, source], the end symbol last on both sides."""
     target = Tokens(torch.tensor([[BEGIN, *ids]]), torch.tensor([len(ids) + 1]))

@@ -74,6 +74,7 @@ def test_multi30k_goes_from_text_to_pictures_of_attention(run, captions, tmp_pat
     small = ["model.d_model=16", "model.d_ff=16", "model.heads=2", "tokenizer.vocab_size=300", "train.average_last=1"]
     small += ["train.max_steps=4", "train.warmup_steps=1", "train.cooldown_steps=1", "train.log_every=2"]
     small += ["train.validate_every=4", "train.checkpoint_every=4", "train.batch_tokens=128"]
+    small += ["model.encoder_layers=1", "model.decoder_layers=1", "generation.max_extra_length=3"]
     parameters = f"DATA, MODEL, TEST, CHANGES = {str(captions)!r}, {str(tmp_path / 'run')!r}, 7, {small}"
     outputs, printed = run("multi30k.ipynb", parameters)
     assert "vocab_size = 4000" in printed  # the recipe, as it stands

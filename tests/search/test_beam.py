@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from functools import lru_cache
 
 import pytest
 import torch
@@ -18,6 +17,7 @@ from tests.tiny_search import (
     one,
     search_all,
     settings,
+    shared,
     tiny,
     totals,
 )
@@ -139,14 +139,11 @@ class Counting:
         return self.model.step(state, tokens, attention=attention)
 
 
-same = lru_cache(tiny)  # a plain beam of either penalty asks it for the same
-
-
 @pytest.mark.parametrize(("kind", "early"), [("none", 3), ("gnmt", 2)])  # a reward for length keeps hope alive
 def test_it_stops_when_no_open_hypothesis_can_still_win(kind, early):
     stopped = 0
     for seed in range(6):
-        model, limit = Counting(same(seed)), 60
+        model, limit = Counting(shared(seed)), 60
         penalty = LengthPenalty(kind, 0.6)
         found = search_all(model, one(0), torch.tensor([limit]), settings(beam_size=3, penalty=penalty))
         assert found[0][0].ids == plain_beam(model.model, 0, limit, 3, penalty)[0]

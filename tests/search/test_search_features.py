@@ -15,6 +15,7 @@ from tests.tiny_search import (
     outputs,
     search_all,
     settings,
+    shared,
     shortfall,
     tiny,
 )
@@ -63,7 +64,7 @@ def test_no_output_is_shorter_than_asked_for(seed, shortest):
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("beta", [0.4, 3.0])
 def test_coverage_is_added_to_the_scores_of_what_has_ended(seed, beta):
-    model = tiny(seed)
+    model = shared(seed)
     found = search(model, coverage=beta)
     changed = 0
     for row in range(2):
