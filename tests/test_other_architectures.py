@@ -79,15 +79,15 @@ def config(kind, tiny_run_file, tmp_path_factory):
     sections = tiny_run_file.read_text().split("\n[")
     text = "\n[".join(model if each.startswith("model]") else each for each in sections)
     changes = {
-        **{"max_steps = 400": "max_steps = 40", "checkpoint_every = 200": "checkpoint_every = 20"},
-        **{"warmup_steps = 60": "warmup_steps = 10", "factor = 0.4": "factor = 0.2"},
+        **{"max_steps = 400": "max_steps = 16", "checkpoint_every = 200": "checkpoint_every = 8"},
+        **{"warmup_steps = 60": "warmup_steps = 4", "factor = 0.4": "factor = 0.2"},
     }
     for old, new in changes.items():
         text = text.replace(old, new)
     for name in ("train", "dev"):
         text = text.replace(f'"{name}.', f'"{tiny_run_file.parent}/{name}.')
     path = tmp_path_factory.mktemp("other") / "run.toml"
-    path.write_text(text.replace("log_every = 50", "log_every = 5"))
+    path.write_text(text.replace("log_every = 50", "log_every = 2"))
     return read_run(path)
 
 
@@ -99,14 +99,14 @@ def run(config, tmp_path_factory):
 
 
 def weights(run):
-    return load_file(run / "checkpoints/step-40/model.safetensors")
+    return load_file(run / "checkpoints/step-16/model.safetensors")
 
 
 def test_it_is_trained_and_resumed(config, run, kind, tmp_path):
     """Resumed from its middle, it ends bit for bit alike, and so do its metrics."""
     assert config.model.architecture == kind.architecture
     shutil.copytree(run, tmp_path / "again")
-    shutil.rmtree(tmp_path / "again/checkpoints/step-40")
+    shutil.rmtree(tmp_path / "again/checkpoints/step-16")
     train_run(config, RunDirectory(tmp_path / "again"), resume=True)
     one, other = weights(run), weights(tmp_path / "again")
     assert all(torch.equal(one[name], other[name]) for name in one)
@@ -157,7 +157,7 @@ def test_attention_is_told_where_there_is_any(run, kind, tmp_path):
 
 
 def test_it_is_averaged_and_evaluated(run, tmp_path):
-    assert average(RunDirectory(run), 2, tmp_path / "mean") == [20, 40]
+    assert average(RunDirectory(run), 2, tmp_path / "mean") == [8, 16]
     sources, references = [tmp_path / name for name in ("x.src", "x.trg")]
     sources.write_text("bamo\n")
     references.write_text("ti\n")
