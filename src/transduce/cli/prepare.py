@@ -15,13 +15,19 @@ def prepare(
     workers: Workers = None,
 ) -> None:
     """Learn the tokenizer, write the store, and report what was kept and dropped."""
-    from transduce.config import read_run
+    from transduce.config import BadInputError, read_run
     from transduce.workflows.prepare import prepare as prepare_run
     from transduce.workflows.run_directory import RunDirectory, default_out
 
-    run = RunDirectory(out or default_out(run_file))
+    run, config = RunDirectory(out or default_out(run_file)), read_run(run_file, settings or ())
+    if config.data.streaming:
+        raise BadInputError(
+            f"{run_file}: data.streaming = true reads the training corpora while it trains, so there is nothing to "
+            f"prepare: transduce train {run_file} learns the tokenizer and stores dev by itself; to store the training "
+            f"corpora as well, --set data.streaming=false"
+        )
     cluster = read_cluster(engine, address, workers, None, None if engine == "process" else "cpu")
-    prepared = prepare_run(read_run(run_file, settings or ()), run, cluster)
+    prepared = prepare_run(config, run, cluster)
     if not prepared.new:
         typer.echo(f"{run.root}: prepared already, nothing has changed")
     for line in prepared.report:

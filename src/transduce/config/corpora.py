@@ -6,11 +6,12 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from transduce.config.section import FROM_LIST, REFUSED, SAFE, Section, check_word
+from transduce.config.section import FROM_LIST, REFUSED, SAFE, Section, Setting, check_word
 
 MadeUpTask = Literal["copy"]
 LinearizationKind = Literal["brackets", "shift_reduce"]
 TreeTags = Literal["normalized", "kept"]
+AtEnd = Literal["repeat", "stop", "wait"]
 
 # The store numbers them in a byte.
 MAX_CORPORA: Final = 256
@@ -20,6 +21,7 @@ _FORMS: dict[tuple[str, ...], str] = {
     ("trees",): "a treebank",
     ("made_up",): "a made-up task",
 }
+_OF_STREAMS: Final = ("streaming", (True,))
 # How trees become targets: the same in all of a run.
 _TREE_SETTINGS: Final = ("linearization", "tags", "words", "functions")
 
@@ -167,6 +169,21 @@ class DataConfig(Section):
         gt=1,
         description="largest ratio of a training pair's lengths in tokens, end symbols included; left out: any",
     )
+    streaming: Annotated[bool, REFUSED] = Field(
+        False,
+        description="read the training corpora while training, and store no token ids; files may then be folders, "
+        "patterns (DIR/*.en.gz) and addresses (s3://BUCKET/DIR) as well",
+    )
+    shuffle_window: Annotated[int, Setting("refused", read_with=_OF_STREAMS)] = Field(
+        200_000,
+        ge=1,
+        description="sentence pairs that streaming reads at a time: batches are made of these, in random order",
+    )
+    at_end: Annotated[AtEnd, Setting("allowed", read_with=_OF_STREAMS)] = Field(
+        "repeat",
+        description="what streaming does where the training corpora end: repeat: begin again; stop: end the training; "
+        "wait: for more files, until one named _SUCCESS stands in the folder, and stop then",
+    )
     duplicates: Annotated[Literal["keep", "drop"], REFUSED] = Field(
         "keep", description="keep or drop training pairs that occurred before"
     )
@@ -200,6 +217,29 @@ class DataConfig(Section):
         for name in _TREE_SETTINGS:
             if len({getattr(corpus, name) for corpus in treebanks}) > 1:
                 raise ValueError(f"{name} differs between treebanks: give all of train, dev and test the same")
+        return self
+
+    @model_validator(mode="after")
+    def _check_that_it_can_be_streamed(self) -> "DataConfig":
+        if not self.streaming:
+            return self
+        if self.duplicates == "drop":
+            raise ValueError(
+                'duplicates = "drop" remembers every pair there was, which a stream has no room for: drop them where '
+                "the corpus is made, or leave streaming out"
+            )
+        for number, corpus in enumerate(self.train):
+            name = f"train.{number}." if len(self.train) > 1 else "train."
+            if corpus.weight != 1:
+                raise ValueError(
+                    f"{name}weight = {corpus.weight:g} is of an epoch, which a stream does not know the size of: leave "
+                    f"it out (corpora are read in turns, a pair of each), name files several times, or leave streaming "
+                    f"out"
+                )
+            if corpus.trees is not None:
+                raise ValueError(
+                    f"{name}trees: all symbols of a treebank are learned before training: leave streaming out"
+                )
         return self
 
     @property

@@ -222,6 +222,15 @@ class RunConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def _check_stream(self) -> "RunConfig":
+        if self.data.streaming and self.data.max_length > self.train.batch_tokens:
+            raise ValueError(
+                f"data.max_length = {self.data.max_length} is beyond train.batch_tokens = {self.train.batch_tokens}: "
+                f"of a stream nobody knows the longest pair before it comes: raise the budget, or lower data.max_length"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _check_lengths(self) -> "RunConfig":
         longest = self.model.longest
         if longest is not None and self.data.max_length > longest:

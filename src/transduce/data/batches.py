@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,6 @@ from numpy.typing import NDArray
 from transduce.config import SpecialIds
 from transduce.data.block import Ids
 from transduce.data.plan import Rows
-from transduce.data.store import Store
 
 Array = NDArray[np.int64]
 
@@ -64,13 +64,30 @@ def pad(sequences: Sequence[Ids | list[int]], filler: int) -> tuple[Array, Array
 Resegment = Callable[[list[Ids], list[Ids], Rows], tuple[list[Ids], list[Ids]]]
 
 
-def make_batch(store: Store, rows: Rows, special: SpecialIds, resegment: Resegment | None = None) -> Batch:
+class Pairs(Protocol):
+    """Encoded pairs by their rows: a store's, or a window's of a stream."""
+
+    @property
+    def first(self) -> int:
+        """The row of one that is there."""
+        ...
+
+    def pair(self, index: int, /) -> tuple[Ids, Ids]:
+        """Source and target ids of one pair."""
+        ...
+
+    def sizes(self, rows: Rows) -> NDArray[np.int64]:
+        """Tokens of each of some pairs, both sides together."""
+        ...
+
+
+def make_batch(store: Pairs, rows: Rows, special: SpecialIds, resegment: Resegment | None = None) -> Batch:
     """Read the pairs of one entry of the plan.
 
-    An empty one is of a process that a step has nothing for: it gets the store's first pair, with weight 0.
+    An empty one is of a process that a step has nothing for: it gets the first pair, with weight 0.
     """
     weights = None if len(rows) else np.zeros(1, np.float32)
-    rows = rows if len(rows) else np.zeros(1, np.int64)
+    rows = rows if len(rows) else np.array([store.first], np.int64)
     sources, targets = (list(side) for side in zip(*(store.pair(int(row)) for row in rows), strict=True))
     if resegment is not None:
         sources, targets = resegment(sources, targets, rows)
@@ -98,7 +115,7 @@ def drop_symbols(batch: Batch, share: float, unknown: int, seed: Sequence[int]) 
 
 
 def read_batches(
-    store: Store, plan: Iterable[Rows], special: SpecialIds, resegment: Resegment | None = None, *, ahead: int = 8
+    store: Pairs, plan: Iterable[Rows], special: SpecialIds, resegment: Resegment | None = None, *, ahead: int = 8
 ) -> Iterator[Batch]:
     """The batches of a plan or of a part of it, at most ``ahead`` of them prepared before they are asked for.
 

@@ -53,7 +53,7 @@ class Facts:
 class Side:
     """A ragged array of sequences: row r is ``values[offsets[r] : offsets[r + 1]]``."""
 
-    offsets: Ids
+    offsets: Ids | NDArray[np.int64]
     values: Ids
 
     @classmethod
@@ -62,6 +62,13 @@ class Side:
         offsets = np.zeros(len(sequences) + 1, np.int32)
         np.cumsum([len(sequence) for sequence in sequences], out=offsets[1:])
         return cls(offsets, np.fromiter(chain.from_iterable(sequences), np.int32, int(offsets[-1])))
+
+    @classmethod
+    def concatenate(cls, sides: Sequence["Side"]) -> "Side":
+        """One behind the other."""
+        lengths = np.concatenate([np.zeros(1, np.int32), *(side.lengths() for side in sides)])
+        values = np.concatenate([np.zeros(0, np.int32), *(side.values for side in sides)])
+        return cls(lengths.cumsum(dtype=np.int64), values)
 
     @classmethod
     def view(cls, column: pa.ListArray) -> "Side":
@@ -75,7 +82,7 @@ class Side:
 
     def lengths(self) -> Ids:
         """Of every sequence."""
-        return np.diff(self.offsets)
+        return np.diff(self.offsets).astype(np.int32, copy=False)
 
 
 @final
@@ -92,6 +99,13 @@ class Block:
         """Of pairs."""
         sources, targets, corpora = zip(*pairs, strict=True)
         return cls(Side.join(sources), Side.join(targets), np.array(corpora, np.uint8))
+
+    @classmethod
+    def concatenate(cls, blocks: Sequence["Block"]) -> "Block":
+        """One behind the other."""
+        sources, targets = [block.source for block in blocks], [block.target for block in blocks]
+        corpora = np.concatenate([np.zeros(0, np.uint8), *(block.corpora for block in blocks)])
+        return cls(Side.concatenate(sources), Side.concatenate(targets), corpora)
 
     @classmethod
     def view(cls, batch: pa.RecordBatch) -> "Block":

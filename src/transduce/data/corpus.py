@@ -3,42 +3,49 @@
 import json
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
-from typing import Final, assert_never
+from pathlib import Path, PurePosixPath
+from typing import assert_never
 
 import pyarrow as pa
 from pyarrow import parquet
 
 from transduce.config import BadInputError, Corpus
 from transduce.config.corpora import MadeUpTask
-from transduce.data.lines import Bare, is_text, read_lines, read_pairs, tell_once
+from transduce.data.lines import Bare, decode_lines, is_text, pair_lines, tell_once
+from transduce.data.places import is_address, open_raw, open_text, unpacked_name
 from transduce.data.treebank import OnBad, read_tree_pairs, treebank_files
-
-_COMPRESSED: Final = (".gz", ".zst")
 
 Pairs = Iterator[tuple[str, str]]
 
 
 @dataclass(frozen=True)
 class _File:
-    """A file of pairs, and how to read it."""
+    """A file of lines or pairs, wherever it lies, and how to read it."""
 
-    path: Path
+    place: str
     corpus: Corpus
     keep_invalid: bool
 
     def sides(self) -> Callable[[str, str, str], tuple[str, str]]:
         """Makes a pair of two sides and their place: a side may have been a line of a file from Windows itself."""
-        texts = Bare(tell_once(self.path))
+        texts = self._texts()
         return lambda source, target, place: (texts.text(source, place), texts.text(target, place))
 
-    def lines(self) -> Iterator[tuple[str, str]]:
+    def lines(self) -> Iterator[str]:
+        """The lines alone."""
+        with open_text(self.place) as stream:
+            yield from decode_lines(stream, self.place, self._texts(), keep_invalid=self.keep_invalid)
+
+    def numbered(self) -> Iterator[tuple[str, str]]:
         """Each line with its place, for messages."""
-        for number, line in enumerate(read_lines(self.path, keep_invalid=self.keep_invalid), start=1):
-            yield f"{self.path} line {number}", line
+        for number, line in enumerate(self.lines(), start=1):
+            yield f"{self.place} line {number}", line
+
+    def _texts(self) -> Bare:
+        return Bare() if is_address(self.place) else Bare(tell_once(Path(self.place)))
 
 
 def read_corpus(corpus: Corpus, root: Path, *, keep_invalid: bool = False) -> Pairs:
@@ -89,17 +96,25 @@ def _read(corpus: Corpus, root: Path, keep_invalid: bool, on_bad_tree: OnBad | N
         return make_task(corpus.made_up, corpus.count, corpus.seed)
     if corpus.trees is not None:
         return read_tree_pairs(corpus, root, keep_invalid=keep_invalid, on_bad=on_bad_tree)
-    paths = corpus_paths(corpus, root)
+    return read_files([str(path) for path in corpus_paths(corpus, root)], corpus, keep_invalid=keep_invalid)
+
+
+def read_files(places: Sequence[str], corpus: Corpus, *, keep_invalid: bool) -> Pairs:
+    """The pairs of one file of them, or of two parallel ones, which are as ``corpus`` says and lie anywhere.
+
+    Raises:
+        BadInputError: As ``read_corpus``.
+    """
+    files = [_File(place, corpus, keep_invalid) for place in places]
     if corpus.pairs is None:
-        return read_pairs(*paths, keep_invalid=keep_invalid)
-    file = _File(paths[0], corpus, keep_invalid)
-    return _read_matches(file, corpus.pattern) if corpus.pattern else _reader(file.path)(file)
+        source, target = files
+        return pair_lines(source.lines(), target.lines(), (source.place, target.place))
+    return _read_matches(files[0], corpus.pattern) if corpus.pattern else _reader(places[0])(files[0])
 
 
-def _reader(path: Path) -> Callable[[_File], Pairs]:
+def _reader(place: str) -> Callable[[_File], Pairs]:
     """By what the name ends in, compression aside."""
-    name = path.with_suffix("") if path.suffix in _COMPRESSED else path
-    match name.suffix:
+    match PurePosixPath(unpacked_name(place)).suffix:
         case ".tsv":
             return _read_tsv
         case ".jsonl":
@@ -108,13 +123,13 @@ def _reader(path: Path) -> Callable[[_File], Pairs]:
             return _read_parquet
         case _:
             raise BadInputError(
-                f"{path}: a file of pairs is named .tsv, .jsonl (both also .gz or .zst) or .parquet, or has a pattern"
+                f"{place}: a file of pairs is named .tsv, .jsonl (both also .gz or .zst) or .parquet, or has a pattern"
             )
 
 
 def _read_matches(file: _File, pattern: str) -> Pairs:
     expression, pair = re.compile(pattern), file.sides()
-    for place, line in file.lines():
+    for place, line in file.numbered():
         if (match := expression.fullmatch(line)) is None:
             raise BadInputError(f"{place}: does not fit the pattern {pattern}: {line[:80]}")
         yield pair(match["source"] or "", match["target"] or "", place)
@@ -122,7 +137,7 @@ def _read_matches(file: _File, pattern: str) -> Pairs:
 
 def _read_tsv(file: _File) -> Pairs:
     pair = file.sides()
-    for place, line in file.lines():
+    for place, line in file.numbered():
         source, *targets = line.split("\t")
         if len(targets) != 1:
             raise BadInputError(f"{place}: has {len(targets)} tabs, a pair has one between its sides")
@@ -131,7 +146,7 @@ def _read_tsv(file: _File) -> Pairs:
 
 def _read_jsonl(file: _File) -> Pairs:
     pair = file.sides()
-    for place, line in file.lines():
+    for place, line in file.numbered():
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
@@ -152,10 +167,10 @@ def _text(record: dict[str, object], field: str, place: str) -> str:
 
 
 def _read_parquet(file: _File) -> Pairs:
-    path, fields, pair = file.path, file.corpus.fields, file.sides()
+    path, fields, pair = file.place, file.corpus.fields, file.sides()
     row = 0
     try:
-        with parquet.ParquetFile(path) as table:
+        with parquet.ParquetFile(open_raw(path) if is_address(path) else path) as table:
             missing = [field for field in fields if field not in table.schema_arrow.names]
             if missing:
                 raise BadInputError(f"{path}: column {missing[0]} is missing: {_advice(table.schema_arrow.names)}")

@@ -124,7 +124,8 @@ class HeldOut:
 class PairFilter:
     """Finds what is wrong with a pair, before and after it is tokenized."""
 
-    def __init__(self, config: DataConfig, dev: Iterable[tuple[str, str]], seen: DuplicateFinder) -> None:
+    def __init__(self, config: DataConfig, dev: Iterable[tuple[str, str]], seen: DuplicateFinder | None) -> None:
+        """Without ``seen``, no pair is taken for a duplicate."""
         self._config = config
         self._dev = HeldOut(dev)
         self._seen = seen
@@ -136,7 +137,7 @@ class PairFilter:
             return False
         choices: list[tuple[Reason, bool, str]] = [
             ("in dev", self._dev.overlaps(pair), self._config.dev_overlap),
-            ("duplicate", not self._seen.is_new(pair), self._config.duplicates),
+            ("duplicate", self._seen is not None and not self._seen.is_new(pair), self._config.duplicates),
         ]
         for reason, found, choice in choices:
             if found:

@@ -160,18 +160,23 @@ def read_lines(path: Path, *, keep_invalid: bool = False) -> Iterator[str]:
     Raises:
         BadInputError: The file cannot be read, is cut short, or holds invalid UTF-8 (file and line are named).
     """
-    errors, texts = "surrogateescape" if keep_invalid else "strict", Bare(tell_once(path))
     with open_binary(path) as stream:
-        for number, raw in enumerate(raw_lines(stream, path), start=1):
-            try:
-                line = raw.removesuffix(b"\n").decode("utf-8", errors)
-            except UnicodeDecodeError as error:
-                raise BadInputError(
-                    f"{path} line {number}: invalid UTF-8 (byte 0x{error.object[error.start]:02x} "
-                    f"at column {error.start + 1}): convert the file to UTF-8 (of training text, "
-                    f'data.invalid_utf8 = "drop" leaves such lines out)'
-                ) from error
-            yield texts.text(line, f"{path} line {number}")
+        yield from decode_lines(stream, path, Bare(tell_once(path)), keep_invalid=keep_invalid)
+
+
+def decode_lines(stream: BinaryIO, name: object, texts: Bare, *, keep_invalid: bool) -> Iterator[str]:
+    """``read_lines`` of an open file, which errors call ``name``."""
+    errors = "surrogateescape" if keep_invalid else "strict"
+    for number, raw in enumerate(raw_lines(stream, name), start=1):
+        try:
+            line = raw.removesuffix(b"\n").decode("utf-8", errors)
+        except UnicodeDecodeError as error:
+            raise BadInputError(
+                f"{name} line {number}: invalid UTF-8 (byte 0x{error.object[error.start]:02x} "
+                f"at column {error.start + 1}): convert the file to UTF-8 (of training text, "
+                f'data.invalid_utf8 = "drop" leaves such lines out)'
+            ) from error
+        yield texts.text(line, f"{name} line {number}")
 
 
 def is_text(line: str) -> bool:
@@ -189,7 +194,16 @@ def read_pairs(source: Path, target: Path, *, keep_invalid: bool = False) -> Ite
     Raises:
         BadInputError: As ``read_lines``; or the files differ in length (both counts are named).
     """
-    sides = zip_longest(*(read_lines(path, keep_invalid=keep_invalid) for path in (source, target)))
+    left, right = (read_lines(path, keep_invalid=keep_invalid) for path in (source, target))
+    return pair_lines(left, right, (source, target))
+
+
+def pair_lines(
+    sources: Iterator[str], targets: Iterator[str], names: tuple[object, object]
+) -> Iterator[tuple[str, str]]:
+    """``read_pairs`` of lines that are read already, or will be, by the names of their files."""
+    source, target = names
+    sides = zip_longest(sources, targets)
     for count, (left, right) in enumerate(sides):
         if left is None or right is None:
             rest = 1 + sum(1 for _ in sides)

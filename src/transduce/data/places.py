@@ -25,16 +25,31 @@ _SCHEME: Final = "://"
 _HIDDEN: Final = (".", "_")
 _PACKED: Final = {".gz": "gzip", ".zst": "zstd"}
 UNFINISHED: Final = ".unfinished"
+# What Hadoop, Spark and many others write last into a folder that is whole.
+SUCCESS: Final = "_SUCCESS"
 
 
 @final
 @dataclass(frozen=True)
 class FoundFile:
-    """A file: its place, its name below the folder that was searched, and its size in bytes."""
+    """A file: its place, its name below the folder that was searched, and its size in bytes.
+
+    ``stem`` is what of its name the pattern leaves open: parallel files have it in common (``7`` of ``en/*.en``).
+    """
 
     place: str
     name: str
     size: int
+    stem: str = ""
+
+
+@final
+@dataclass(frozen=True)
+class Listing:
+    """The files that a pattern means at this moment, sorted by name, and whether more may come."""
+
+    files: list[FoundFile]
+    whole: bool  # a file of that name, or a folder that has _SUCCESS
 
 
 def is_address(place: str) -> bool:
@@ -56,24 +71,41 @@ def find_files(pattern: str) -> list[FoundFile]:
     Raises:
         BadInputError: There are none, or the place cannot be read.
     """
+    listing = list_files(pattern)
+    if not listing.files:
+        exists = bool(_split(pattern)[1]) or _information(pattern).type == fs.FileType.Directory
+        raise BadInputError(
+            f"{pattern}: no file matches (.NAME and _NAME are passed over)"
+            if exists
+            else f"{pattern}: no such file or folder"
+        )
+    return listing.files
+
+
+def list_files(pattern: str) -> Listing:
+    """``find_files``, of which there may be none yet.
+
+    Raises:
+        BadInputError: The place cannot be read.
+    """
     folder, wanted = _split(pattern)
     if not (wanted and is_address(pattern)):  # no address has such characters; the name of a file may
         exact = _information(pattern)
         if exact.type == fs.FileType.File:
-            return [FoundFile(pattern, exact.base_name, exact.size)]
+            return Listing([FoundFile(pattern, exact.base_name, exact.size)], whole=True)
         if exact.type == fs.FileType.Directory:
             folder, wanted = pattern, "**"
     if not wanted:
-        raise BadInputError(f"{pattern}: no such file or folder")
-    expression = re.compile(_expression(wanted))
+        return Listing([], whole=False)
+    expression, names = re.compile(_expression(wanted)), list_names(folder)
+    if SUCCESS in names:  # it was written behind all others, and seen perhaps before some of them
+        names = list_names(folder)
     found = [
-        FoundFile(join(folder, name), name, size)
-        for name, size in list_names(folder).items()
-        if expression.fullmatch(name) and not is_hidden(name)
+        FoundFile(join(folder, name), name, size, "/".join(match.groups()))
+        for name, size in names.items()
+        if (match := expression.fullmatch(name)) and not is_hidden(name)
     ]
-    if not found:
-        raise BadInputError(f"{pattern}: no file matches (.NAME and _NAME are passed over)")
-    return sorted(found, key=lambda file: file.name.split("/"))
+    return Listing(sorted(found, key=lambda file: file.name.split("/")), SUCCESS in names)
 
 
 def _split(pattern: str) -> tuple[str, str]:
@@ -89,8 +121,8 @@ def _split(pattern: str) -> tuple[str, str]:
 
 
 def _expression(pattern: str) -> str:
-    """A regular expression for the same names."""
-    rules = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    """A regular expression for the same names, with a group for each wild card."""
+    rules = {"**/": "((?:[^/]+/)*)", "**": "(.*)", "*": "([^/]*)", "?": "([^/])"}
     pieces = re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]/]+\])", pattern)
     return "".join(
         rules.get(piece) or (_one_of(piece) if index % 2 else re.escape(piece)) for index, piece in enumerate(pieces)
@@ -99,7 +131,7 @@ def _expression(pattern: str) -> str:
 
 def _one_of(piece: str) -> str:
     negated, characters = piece[1] == "!", piece[1:-1].removeprefix("!")
-    return f"[{'^' if negated else ''}{characters.replace(chr(92), chr(92) * 2)}]"
+    return f"([{'^' if negated else ''}{characters.replace(chr(92), chr(92) * 2)}])"
 
 
 def join(folder: str, name: str) -> str:

@@ -82,6 +82,11 @@ class Store:
         return int(self._starts[-1])
 
     @property
+    def first(self) -> int:
+        """The row of the first pair."""
+        return 0
+
+    @property
     def longest(self) -> tuple[int, int]:
         """Tokens of the longest source and the longest target."""
         return _each(max, [known.longest for known in self.facts])

@@ -76,7 +76,7 @@ def _settle(plan: Plan, first: RunDirectory, say: Say) -> tuple[RunConfig, Mappi
     model = _REFERENCE.model(REFERENCE_SIZE)
     config = RunConfig(data=plan.data, tokenizer=TOKENIZER, model=model, train=_regime(1, _REFERENCE, model))
     prepared = prepare_base(config, first, say)
-    steps = plan.steps or count_steps(prepared.train)
+    steps = plan.steps or count_steps(prepared.stored)
     sizes: Sizes = prepared.tokenizers.sizes()
     parameters = count_parameters(model, sizes)
     models = {each.name: choose_size(each, parameters, sizes) for each in plan.systems if each is not _REFERENCE}

@@ -68,7 +68,7 @@ def _settle(plan: Plan, base: RunDirectory, say: Say) -> RunConfig:
     peak = _PEAK_RATES[plan.norm]
     config = RunConfig(data=plan.data, tokenizer=TOKENIZER, model=model, train=make_regime(1, peak, model.d_model))
     prepared = prepare_base(config, base, say)
-    steps = plan.steps or count_steps(prepared.train)
+    steps = plan.steps or count_steps(prepared.stored)
     return config.model_copy(update={"train": make_regime(steps, peak, model.d_model)})
 
 

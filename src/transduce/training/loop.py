@@ -2,9 +2,10 @@
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, final
 
 from torch import nn
@@ -19,12 +20,13 @@ from transduce.training.micro_batches import fit, within_memory
 from transduce.training.objective import weigh_outputs
 from transduce.training.parallel import connect, gather_model
 from transduce.training.process import put_back, seed_generator
-from transduce.training.progress import Pace, Progress, is_finished, is_over, is_stale
+from transduce.training.progress import Pace, Progress, is_finished, is_over, is_read, is_stale
 from transduce.training.requests import Abandoned, Asked
 from transduce.training.session import Training, describe
 from transduce.training.step import StepBatches, Taken, read_step_batches, scheduled_rate, step_seed, train_step
 from transduce.training.validation import validate
 from transduce.training.watch import Watch
+from transduce.training.windows import Interrupted
 from transduce.training.work import join_work, step_work
 from transduce.training.writer import CheckpointWriter
 
@@ -110,30 +112,67 @@ def _train(
     kept = KeptMemory() if training.own_process else None
     pace, timed = Pace(progress.step, progress.seconds), training.session_only
     watch.beat(f"step {progress.step + 1}")
-    for step_batches in read_step_batches(training.corpora, config, progress, share):
-        interval, progress = _step(training, network, step_batches, interval, progress, examiner)
-        if kept is not None:
-            kept.look()
-        if progress.health.lost:
-            return progress
-        seconds = processes.agree(progress.seconds + interval.seconds)
-        training.report.advance(progress.step, pace.left(config, progress.step, seconds))
-        if not timed and (timed := pace.is_known(config, seconds)):
-            _warn(training, pace.cut_short(config, progress.step, seconds))
-        due = _find_due(training, progress, seconds)
-        watch.beat(f"step {progress.step + 1}")
-        if not due.any:
-            continue
-        progress = _measure(training, interval, progress, examiner)
-        if progress.health.lost:
-            return progress
-        watch.rest()
-        progress, ended = _validate_and_save(training, progress, due, writer)
-        if ended:
-            break
-        interval = Interval.begin(training.device)
-        watch.beat(f"step {progress.step + 1}")
+    saved = progress.step
+    pause = partial(_pause, training, watch, lambda: (progress.step, progress.seconds + interval.seconds))
+    try:
+        for step_batches in read_step_batches(training.corpora, config, progress, share, pause):
+            interval, progress = _step(training, network, step_batches, interval, progress, examiner)
+            if kept is not None:
+                kept.look()
+            if progress.health.lost:
+                return progress
+            seconds = processes.agree(progress.seconds + interval.seconds)
+            training.report.advance(progress.step, pace.left(config, progress.step, seconds))
+            if not timed and (timed := pace.is_known(config, seconds)):
+                _warn(training, pace.cut_short(config, progress.step, seconds))
+            due = _find_due(training, progress, seconds)
+            watch.beat(f"step {progress.step + 1}")
+            if not due.any:
+                continue
+            progress = _measure(training, interval, progress, examiner)
+            if progress.health.lost:
+                return progress
+            watch.rest()
+            progress, ended = _validate_and_save(training, progress, due, writer)
+            if ended:
+                break
+            saved = progress.step if due.checkpoint or due.asked.any else saved
+            interval = Interval.begin(training.device)
+            watch.beat(f"step {progress.step + 1}")
+    except Interrupted:
+        if progress.step > saved:
+            progress = _leave(training, interval, progress, examiner, writer)
     return progress
+
+
+def _pause(training: Training, watch: Watch, stand: Callable[[], tuple[int, float]], ready: bool) -> bool:
+    """Look up while a window of a stream is being read; whether all processes have it.
+
+    Raises:
+        Interrupted: The training is to end before that.
+    """
+    processes = training.processes
+    if not processes.sum([not ready])[0]:
+        return True
+    step, seconds = stand()
+    watch.beat("reading the training corpora")
+    asked = training.requests.take(step, processes)
+    if asked.checkpoint:
+        training.requests.ask_checkpoint()  # when there is a step to write it after
+    if asked.stop or is_over(training.config, step, processes.agree(seconds)):
+        raise Interrupted
+    return False
+
+
+def _leave(
+    training: Training, interval: Interval, progress: Progress, examiner: Examiner, writer: CheckpointWriter
+) -> Progress:
+    """End behind the last step, as there is no text for another one."""
+    if interval.sums.tokens:
+        progress = _measure(training, interval, progress, examiner)
+    over = is_over(training.config, progress.step, progress.seconds)
+    due = _Due(validation=over, checkpoint=over, asked=Asked(checkpoint=False, stop=True), figures=False, last=over)
+    return progress if progress.health.lost else _validate_and_save(training, progress, due, writer)[0]
 
 
 def _step(
@@ -165,7 +204,7 @@ def _step(
 def _find_due(training: Training, progress: Progress, seconds: float) -> _Due:
     """What the settings, the clock and requests ask for behind this step; all processes must call it."""
     config, step = training.config, progress.step
-    last = is_over(config, step, seconds)
+    last = is_over(config, step, seconds) or is_read(progress)
     return _Due(
         validation=last or step % config.validate_every == 0,
         checkpoint=last or _saves(config, progress, seconds),
@@ -188,6 +227,7 @@ def _measure(training: Training, interval: Interval, progress: Progress, examine
     progress = progress.model_copy(update=counted)
     measured = describe("train", progress, loss, _rate(training, progress.step))
     measured |= interval.own_figures(processes) | {"skipped": health.skipped}
+    measured |= {} if progress.stream is None else {"records": progress.stream.read}
     training.report.train(measured, tokens / seconds)
     return progress
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from transduce.config import TransduceError
-from transduce.data import Batch, Share, make_batch, plan_epoch
+from transduce.data import Batch, Share, Stream, make_batch, plan_epoch
 from transduce.kernels import give_back_memory, is_out_of_memory
 from transduce.training.progress import Progress
 from transduce.training.session import Training
@@ -93,11 +93,23 @@ def _widest(training: Training, progress: Progress, share: Share) -> Iterator[Ba
     The latter is where attention, which grows with the square of the length, takes most.
     """
     corpora, config = training.corpora, training.config
+    if isinstance(corpora.train, Stream):
+        yield _fullest(corpora.train.longest, training, share)
+        return
     plan = plan_epoch(corpora.train, config.batch_tokens, config.seed, progress.epoch, corpora.weights)
     batches = plan.window(progress.window).batches
     sizes = [corpora.train.sizes(rows).astype(np.int64) for rows in batches]
     for number in dict.fromkeys(int(np.argmax([(each**power).sum() for each in sizes])) for power in (1, 2)):
         yield make_batch(corpora.train, share.part(batches[number], corpora.train.sizes), corpora.special)
+
+
+def _fullest(longest: int, training: Training, share: Share) -> Batch:
+    """Of a stream, whose batches nobody knows: as many pairs of the greatest length as there may be."""
+    special = training.corpora.special
+    rows = np.arange(max(1, training.config.batch_tokens // longest))
+    pairs = len(share.part(rows, lambda rows: np.full(len(rows), 2 * longest))) or 1
+    ids, lengths = np.full((pairs, longest), special.unknown), np.full(pairs, longest)
+    return Batch(ids, lengths, ids, ids, lengths, rows[:pairs])
 
 
 def _try(training: Training, batches: Sequence[Batch], micro_batches: int) -> str | None:

@@ -3,9 +3,18 @@
 from dataclasses import dataclass
 from typing import Any, Final, final
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from transduce.config import MetricKey, TrainConfig
+from transduce.data import Position
 from transduce.training.health import Health
 from transduce.training.work import Work
 
@@ -35,6 +44,13 @@ class Progress(BaseModel):
     micro_batches: int = Field(default=1, validation_alias=AliasChoices("micro_batches", "cuts"))
     circumstances: dict[str, str] = {}  # what the last bits of a sum depend on, by its name
     init: str | None = None  # the finished model whose weights it began with
+    stream: Position | None = None  # of a training that streams: where the window begins
+
+    @model_serializer(mode="wrap")
+    def _leave_out(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A training from a store says nothing of a stream."""
+        values: dict[str, Any] = handler(self)
+        return values if self.stream is not None else {key: values[key] for key in values if key != "stream"}
 
     @model_validator(mode="before")
     @classmethod
@@ -99,6 +115,11 @@ def is_stale(config: TrainConfig, progress: Progress) -> bool:
     return config.early_stop is not None and progress.stale >= config.early_stop
 
 
+def is_read(progress: Progress) -> bool:
+    """Whether the training corpora had no step more."""
+    return progress.stream is not None and progress.stream.ended
+
+
 def why_finished(config: TrainConfig, progress: Progress) -> str | None:
     """Which setting ended a training, in words; None where it is not finished."""
     if not is_finished(config, progress):
@@ -107,11 +128,13 @@ def why_finished(config: TrainConfig, progress: Progress) -> str | None:
         return f"train.max_steps = {config.max_steps:,}"
     if is_over(config, progress.step, progress.seconds):
         return f"train.max_minutes = {config.max_minutes:g}"
+    if is_read(progress):
+        return "data.at_end: all of the training corpora is read"
     since = "" if progress.best_step is None else f" since step {progress.best_step:,}"
     return f"train.early_stop = {config.early_stop}: so many validations{since} were not better"
 
 
 def is_finished(config: TrainConfig, progress: Progress) -> bool:
     """Whether there is nothing left to do."""
-    over = is_over(config, progress.step, progress.seconds) or is_stale(config, progress)
+    over = is_over(config, progress.step, progress.seconds) or is_stale(config, progress) or is_read(progress)
     return over and not progress.unvalidated

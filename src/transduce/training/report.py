@@ -99,6 +99,7 @@ class Report:
             f"step {metrics['step']}  {scores}loss {loss:.3f}  perplexity {perplexity(loss):.2f}  "
             f"{tokens_per_second:,.0f} tokens/s  rate {rate:.2e}"
             + _describe_experts(metrics)
+            + (f"  {metrics['records']:,} pairs read" if "records" in metrics else "")
             + (f"  {describe_time(self._left)} left" if self._left else ""),
         )
 

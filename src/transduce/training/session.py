@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from transduce.config import SpecialIds, TrainConfig
-from transduce.data import Resegment, Store
+from transduce.data import Resegment, Store, Stream
 from transduce.kernels import resolve_precision
 from transduce.models import LossSums, TrainableModel
 from transduce.training.processes import ALONE, Processes
@@ -22,7 +22,7 @@ from transduce.training.requests import Requests
 class Corpora:
     """What a training reads."""
 
-    train: Store
+    train: Store | Stream
     dev: Store
     special: SpecialIds
     weights: tuple[float, ...] = (1.0,)  # how often an epoch has the pairs of each training corpus

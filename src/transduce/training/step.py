@@ -1,10 +1,9 @@
 """A training step as section 5 has it: batches (5.1), optimizer and learning rate (5.3), loss, gradient, update."""
 
-import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain, islice
-from typing import final
+from dataclasses import dataclass, replace
+from itertools import chain, islice, pairwise
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from transduce.config import TrainConfig
-from transduce.data import Batch, Share, deal, drop_symbols, plan_epoch, read_batches
+from transduce.data import Batch, Position, Share, Store, deal, drop_symbols, read_batches
 from transduce.kernels import derive, make_seed, send
 from transduce.models import LossSums, Tokens
 from transduce.training.fillers import fill_up
@@ -21,61 +20,82 @@ from transduce.training.health import Place
 from transduce.training.parallel import postpone, whole
 from transduce.training.progress import Progress
 from transduce.training.session import Corpora
+from transduce.training.windows import Pause, open_windows
 from transduce.training.work import Work
-
-_log = logging.getLogger(__name__)
 
 
 @final
 @dataclass(frozen=True)
 class StepBatches:
-    """A step's batches, as far as they are this process's, and where all of the step's stand."""
+    """A step's batches, as far as they are this process's, and where all of the step's stand.
+
+    ``stream`` is where the last one's window begins in a stream.
+    """
 
     batches: list[Batch]
     places: tuple[Place, ...]
+    stream: Position | None = None
 
     @property
-    def position(self) -> dict[str, int]:
+    def position(self) -> dict[str, Any]:
         """Where the training stands behind it, as ``Progress`` has it."""
         last = self.places[-1]
-        return {"epoch": last.epoch, "window": last.window, "batch": last.batch + 1}
+        return {"epoch": last.epoch, "window": last.window, "batch": last.batch + 1, "stream": self.stream}
+
+    @property
+    def last(self) -> bool:
+        """Whether there is nothing to learn from behind it."""
+        return self.stream is not None and self.stream.ended
 
 
-def read_step_batches(corpora: Corpora, config: TrainConfig, progress: Progress, share: Share) -> Iterator[StepBatches]:
-    """What each step learns from, without end, from where ``progress`` stands, without what it has excluded."""
-    batches = _batches(corpora, config, progress, share)
-    while True:
-        group = list(islice(batches, config.accumulate))
-        yield StepBatches([batch for _, batch in group if batch is not None], tuple(place for place, _ in group))
+def read_step_batches(
+    corpora: Corpora, config: TrainConfig, progress: Progress, share: Share, pause: Pause = bool
+) -> Iterator[StepBatches]:
+    """What each step learns from, from where ``progress`` stands, without what it has excluded.
+
+    It ends where a stream does; batches that make no whole step are left.
+    """
+    steps = _steps(_batches(corpora, config, progress, share, pause), config.accumulate)
+    if isinstance(corpora.train, Store) or not corpora.train.ends:
+        yield from steps
+        return
+    for step, following in pairwise(chain(steps, [None])):
+        assert step is not None and step.stream is not None
+        yield step if following is not None else replace(step, stream=replace(step.stream, ended=True))
+
+
+def _steps(batches: Iterator["_Planned"], accumulate: int) -> Iterator[StepBatches]:
+    while len(group := list(islice(batches, accumulate))) == accumulate:
+        own = [batch for _, batch, _ in group if batch is not None]
+        yield StepBatches(own, tuple(place for place, _, _ in group), group[-1][2])
+
+
+# A batch's place, this process's part of it, None where it is other processes' alone, and its window's of a stream.
+_Planned = tuple[Place, Batch | None, Position | None]
 
 
 def _batches(
-    corpora: Corpora, config: TrainConfig, progress: Progress, share: Share
-) -> Iterator[tuple[Place, Batch | None]]:
-    """This process's part of every batch of the plan, None where it is other processes' alone."""
-    epoch, window, done, turn = progress.epoch, progress.window, progress.batch, 0
+    corpora: Corpora, config: TrainConfig, progress: Progress, share: Share, pause: Pause
+) -> Iterator[_Planned]:
+    """Every batch of the plan."""
+    done, turn = progress.batch, 0
     excluded = set(progress.health.excluded)
-    while True:
-        plan = plan_epoch(corpora.train, config.batch_tokens, config.seed, epoch, corpora.weights)
-        resegment = corpora.resegment(epoch) if corpora.resegment else None
-        for index in range(window, plan.windows):
-            planned = plan.window(index)
-            size = f"{len(planned.batches):,} batches, {100 * planned.padding:.1f}% padding"
-            _log.debug(f"epoch {epoch}, window {index + 1} of {plan.windows}: {size}")
-            share.check(planned.batches)
-            places = [Place(epoch, index, number) for number in range(done, len(planned.batches))]
-            places = [place for place in places if place not in excluded]
-            own = deal((planned.batches[place.batch] for place in places), share, corpora.train.sizes, turn)
-            parts = read_batches(corpora.train, own, corpora.special, resegment)
-            for place in places:
-                batch = next(parts) if share.takes(turn % share.accumulate) else None
-                turn += 1
-                if config.symbol_dropout and batch is not None:
-                    unknown = corpora.special.unknown
-                    batch = drop_symbols(batch, config.symbol_dropout, unknown, (config.seed, epoch))
-                yield place, batch
+    for opened in open_windows(corpora, config, progress, pause):
+        epoch, planned = opened.epoch, opened.window.batches
+        if (epoch, opened.index) != (progress.epoch, progress.window):
             done = 0
-        epoch, window = epoch + 1, 0
+        resegment = corpora.resegment(epoch) if corpora.resegment else None
+        share.check(planned)
+        places = [Place(epoch, opened.index, number) for number in range(done, len(planned))]
+        places = [place for place in places if place not in excluded]
+        own = deal((planned[place.batch] for place in places), share, opened.pairs.sizes, turn)
+        parts = read_batches(opened.pairs, own, corpora.special, resegment)
+        for place in places:
+            batch = next(parts) if share.takes(turn % share.accumulate) else None
+            turn += 1
+            if config.symbol_dropout and batch is not None:
+                batch = drop_symbols(batch, config.symbol_dropout, corpora.special.unknown, (config.seed, epoch))
+            yield place, batch, opened.position
 
 
 def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Adam:

@@ -101,6 +101,8 @@ def fix(progress: Progress, config: RunConfig, settings: TrainConfig, run: RunDi
     # Of text and tokenizer, the prepared store knows the rest.
     fixed["data.train.weight"] = [corpus.weight for corpus in config.data.train]
     fixed["tokenizer.bpe_dropout"] = config.tokenizer.bpe_dropout
+    if config.data.streaming:  # of which there is no store
+        fixed |= {"data.streaming": True, "data.shuffle_window": config.data.shuffle_window}
     began = _read_again(progress.fixed, config) if progress.fixed else fixed
     different = [key for key, value in fixed.items() if began.get(key) != value]
     refuse(run, (Change(key, began.get(key), fixed[key], "refused") for key in different))

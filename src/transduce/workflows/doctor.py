@@ -79,7 +79,7 @@ def _settings(config: RunConfig, prepared: Prepared | None) -> Iterator[Finding]
             f"train.validate_every = {train.validate_every:,} is beyond train.max_steps: dev is looked at once, at the "
             f"end, and the best model is the last",
         )
-    if prepared is None:
+    if prepared is None or prepared.train is None:
         return
     weights = [corpus.weight for corpus in config.data.train]
     try:
@@ -245,7 +245,7 @@ def _lengths(config: RunConfig, prepared: Prepared | None) -> tuple[int, int]:
     budget = config.train.batch_tokens
     if prepared is None:
         return min(config.data.max_length, budget), min(_TYPICAL, budget)
-    train = prepared.train
+    train = prepared.dev if prepared.train is None else prepared.train
     return min(max(train.longest) + 1, budget), min(train.tokens[1] // len(train) + 1, budget)
 
 

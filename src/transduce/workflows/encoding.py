@@ -1,14 +1,23 @@
 """From the lines of corpora to pairs of ids, in this process or by the workers of a cluster."""
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NoReturn, final
 
 from transduce.config import BadInputError, RunConfig, TransduceError
-from transduce.data import DuplicateFinder, EncodedPair, PairFilter, Tally, read_numbered, text_flaw
+from transduce.data import (
+    DuplicateFinder,
+    EncodedPair,
+    PairFilter,
+    Record,
+    Tally,
+    name_corpus,
+    read_numbered,
+    text_flaw,
+)
 from transduce.text import TokenizerPair
 from transduce.workflows.cluster import Cluster, run_on_cluster
 
@@ -73,12 +82,48 @@ def encode_train(
         accepted = PairFilter(data, dev, seen)
         blocks = _accepted(config, tallies, accepted)
         with closing(_tokenize(blocks, tokenizers, cluster)) as tokenized:
-            for index, line, (source, target) in tokenized:
-                if (flaw := accepted.length_flaw(source, target)) is not None:
-                    tallies[index].notice(flaw, *line, dropped=True)
-                    continue
-                tallies[index].keep(source, target)
-                yield source, target, index
+            for _, pair in _keep(tokenized, tallies, accepted):
+                yield pair
+
+
+def _keep(
+    tokenized: Iterable[tuple[int, _Line, tuple[list[int], list[int]]]], tallies: list[Tally], accepted: PairFilter
+) -> Iterator[tuple[int, EncodedPair]]:
+    """Those of a length to learn from, by the numbers of their lines."""
+    for index, line, (source, target) in tokenized:
+        if (flaw := accepted.length_flaw(source, target)) is not None:
+            tallies[index].notice(flaw, *line, dropped=True)
+            continue
+        tallies[index].keep(source, target)
+        yield line[0], (source, target, index)
+
+
+@final
+class StreamEncoder:
+    """``encode_train`` for records of corpora that are read while a training learns from them."""
+
+    def __init__(self, config: RunConfig, tokenizers: TokenizerPair) -> None:
+        data = config.data
+        dev = ((source, target) for _, source, target in read_numbered(data.dev, data.folder))
+        self._corpora, self._tokenizers, self._accepted = data.train, tokenizers, PairFilter(data, dev, None)
+        self._tallies = [Tally(name_corpus(corpus, data.folder)) for corpus in data.train]
+
+    def encode(self, records: Sequence[Record]) -> list[EncodedPair]:
+        """Those that are learned from, in order."""
+        kept = _keep(_tokenize(self._blocks(records), self._tokenizers), self._tallies, self._accepted)
+        return [pair for _, pair in sorted(kept, key=lambda each: each[0])]
+
+    def report(self) -> list[str]:
+        """What was kept and dropped since the last report."""
+        lines = [line for tally in self._tallies for line in tally.lines()]
+        self._tallies = [Tally(tally.name) for tally in self._tallies]
+        return lines
+
+    def _blocks(self, records: Sequence[Record]) -> Iterator[_Block]:
+        for index, (corpus, tally) in enumerate(zip(self._corpora, self._tallies, strict=True)):
+            lines = [(record.number, record.pair) for record in records if record.corpus == index]
+            full = [line for line in lines if self._accepted.accepts_text(*line, tally)]
+            yield _Block(index, corpus.source_prefix, full)
 
 
 def _accepted(config: RunConfig, tallies: list[Tally], accepted: PairFilter) -> Iterator[_Block]:

@@ -8,6 +8,7 @@ import shutil
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from transduce.config import BadInputError, RunConfig, write_run
 from transduce.config.disk import flush_folder
@@ -26,22 +27,31 @@ from transduce.workflows.vocabulary import find_small, make_tokenizers, tokenize
 
 _log = logging.getLogger(__name__)
 
+_STREAMING: Final = "streaming"  # in the origin of dev, where there is no other store
+
 
 @dataclass(frozen=True)
 class Prepared:
-    """A run that is ready to train."""
+    """A run that is ready to train; one that streams has no training store."""
 
     tokenizers: TokenizerPair
-    train: Store
+    train: Store | None
     dev: Store
     report: tuple[str, ...]
     new: bool = False
+
+    @property
+    def stored(self) -> Store:
+        """The training pairs of a run that does not stream."""
+        assert self.train is not None
+        return self.train
 
 
 def prepare(config: RunConfig, run: RunDirectory, cluster: Cluster | None = None) -> Prepared:
     """Make the tokenizers and write the stores, unless they stand there already for the same settings and files.
 
-    With a cluster, its workers tokenize the training text, and the files are the same.
+    Of a run that streams, the training text is looked into for the tokenizers alone. With a cluster, its workers
+    tokenize the training text, and the files are the same.
 
     Raises:
         BadInputError: A corpus cannot be read, its sides differ in length, or nothing of it is left; or the folder is
@@ -53,7 +63,7 @@ def prepare(config: RunConfig, run: RunDirectory, cluster: Cluster | None = None
     for text in find_same_text(config):
         _log.warning(text)
     origin = _origin(config, known)
-    if prepared and prepared.train.origin == origin == prepared.dev.origin:
+    if prepared and all(store.origin == origin for store in (prepared.train, prepared.dev) if store is not None):
         if run.has_checkpoints:  # a training writes its own settings down
             return prepared
         if _fits(prepared.dev, config):
@@ -96,7 +106,8 @@ def share_preparation(base: RunDirectory, run: RunDirectory) -> None:
     if load_prepared(run) is not None:
         return
     run.train_store.parent.mkdir(parents=True, exist_ok=True)
-    _link(base.train_store, run.train_store)
+    if base.train_store.is_file():
+        _link(base.train_store, run.train_store)
     _link(base.dev_store, run.dev_store)
     for path in [base.report, *base.root.glob("tokenizer*.json")]:
         shutil.copy2(path, run.root / path.relative_to(base.root))
@@ -120,7 +131,7 @@ def _known_tokenizers(config: RunConfig, run: RunDirectory, prepared: Prepared |
     paths = [config.data.folder / str(side.path) for side in config.tokenizer.sides if side.path is not None]
     if all(path.exists() for path in paths):
         return None
-    return prepared.train.origin.get("files", "").split()[len(corpus_files(config)) :]
+    return prepared.dev.origin.get("files", "").split()[len(corpus_files(config)) :]
 
 
 def _check_readable(run: RunDirectory) -> None:
@@ -135,9 +146,11 @@ def _check_readable(run: RunDirectory) -> None:
 
 def _read_prepared(run: RunDirectory) -> Prepared:
     report = run.report.read_text(encoding="utf-8").splitlines() if run.report.is_file() else []
-    tokenizers, train, dev = TokenizerPair.load(run.root), Store(run.train_store), Store(run.dev_store)
+    tokenizers, dev = TokenizerPair.load(run.root), Store(run.dev_store)
+    train = None if _STREAMING in dev.origin else Store(run.train_store)
     for store in (train, dev):
-        store.verify()
+        if store is not None:
+            store.verify()
     return Prepared(tokenizers, train, dev, tuple(report))
 
 
@@ -153,9 +166,16 @@ def _prepare_anew(config: RunConfig, run: RunDirectory, origin: dict[str, str], 
     report = [f"tokenizer: {sizes} symbols"]
     dev = Tally(f"dev {name_corpus(config.data.dev, config.data.folder)}")
     write_store(run.dev_store, encode_dev(config, tokenizers, dev), origin)
-    train = [Tally(f"train {name_corpus(corpus, config.data.folder)}") for corpus in config.data.train]
-    with closing(encode_train(config, tokenizers, train, cluster)) as pairs:
-        write_store(run.train_store, pairs, origin)
+    train: list[Tally] = []
+    if config.data.streaming:
+        run.train_store.unlink(missing_ok=True)
+        report += [
+            f"train {name_corpus(corpus, config.data.folder)}: read while it trains" for corpus in config.data.train
+        ]
+    else:
+        train = [Tally(f"train {name_corpus(corpus, config.data.folder)}") for corpus in config.data.train]
+        with closing(encode_train(config, tokenizers, train, cluster)) as pairs:
+            write_store(run.train_store, pairs, origin)
     for tally in (*train, dev):
         report += tally.lines()
         if not tally.kept:
@@ -184,8 +204,17 @@ def _origin(config: RunConfig, tokenizers: list[str] | None = None) -> dict[str,
     for path in [*corpus_files(config), *(tokenizer_files(config) if tokenizers is None else ())]:
         with path.open("rb") as stream:
             digests.append(hashlib.file_digest(stream, "sha256").hexdigest())
-    data = config.data.model_dump(exclude={"root": True, "test": True, "train": {"__all__": {"weight"}}})
+    data = config.data.model_dump(
+        exclude={
+            "root": True,
+            "test": True,
+            "train": {"__all__": {"weight"}},
+            # What older preparations do not know, and are the same without.
+            **dict.fromkeys(("streaming", "shuffle_window", "at_end"), True),
+        }
+    )
     return {
+        **({_STREAMING: "true"} if config.data.streaming else {}),
         "data": json.dumps(data),
         "tags": " ".join(config.data.tags),
         "tokenizer": config.tokenizer.model_dump_json(exclude={"bpe_dropout"}),

@@ -105,9 +105,10 @@ def default_out(run_file: Path) -> Path:
 
 
 def corpus_files(config: RunConfig) -> list[Path]:
-    """Every text file that the run reads, training first, source before target."""
+    """Every text file that a preparation reads whole, training first, source before target."""
     data = config.data
-    return [path for corpus in (*data.train, data.dev) for path in corpus_paths(corpus, data.folder)]
+    corpora = (data.dev,) if data.streaming else (*data.train, data.dev)
+    return [path for corpus in corpora for path in corpus_paths(corpus, data.folder)]
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from signal import Signals
@@ -25,7 +26,7 @@ from transduce.config import (
     TransduceError,
     write_run,
 )
-from transduce.data import Ids, Resegment
+from transduce.data import Ids, Resegment, Stream
 from transduce.evaluation import corpus_score
 from transduce.inference import Translator, check_unknown_words
 from transduce.kernels import resolve_precision
@@ -56,6 +57,7 @@ from transduce.training import (
 )
 from transduce.workflows.changes import fix, tell_changes, tell_circumstances
 from transduce.workflows.cost import describe_cost
+from transduce.workflows.encoding import StreamEncoder
 from transduce.workflows.evaluate import parse_all, read_corpus_examples, translate_all
 from transduce.workflows.initialize import began_with, check_init, initialize, name_init
 from transduce.workflows.prepare import Prepared, load_prepared, prepare
@@ -162,7 +164,7 @@ def _train_run(
     place_model(model, processes, config.train.parallel)
     optimizer = make_optimizer(model, config.train)
     if checkpoints:
-        progress = load_newest(run.checkpoints, model, optimizer, processes)
+        progress = _go_on(config, load_newest(run.checkpoints, model, optimizer, processes))
     else:
         # A model that it begins with is measured first: nothing worse becomes the best.
         progress = Progress(init=None if init is None else name_init(init), unvalidated=init is not None)
@@ -191,7 +193,8 @@ def _train_run(
         together = "" if processes.alone else f", {processes.number} processes, {_HELD[settings.parallel]}"
         report.say(f"{beginning} step {progress.step:,} on {device} in {settings.precision}{together}")
         parameters = sum(weight.numel() for weight in model.parameters())
-        _log.debug(f"{parameters:,} parameters; {len(prepared.train):,} training pairs, {len(prepared.dev):,} of dev")
+        pairs = "a stream of" if prepared.train is None else f"{len(prepared.train):,}"
+        _log.debug(f"{parameters:,} parameters; {pairs} training pairs, {len(prepared.dev):,} of dev")
         training = Training(
             model=model,
             optimizer=optimizer,
@@ -291,10 +294,23 @@ def _check_alike(settings: TrainConfig, progress: Progress, processes: Processes
         )
 
 
+def _go_on(config: RunConfig, progress: Progress) -> Progress:
+    """A training whose stream had ended goes on where it is to begin again."""
+    if progress.stream is None or config.data.at_end != "repeat":
+        return progress
+    return progress.model_copy(update={"stream": replace(progress.stream, ended=False)})
+
+
 def _corpora(config: RunConfig, prepared: Prepared) -> Corpora:
     weights = tuple(corpus.weight for corpus in config.data.train)
     resegment = _bpe_dropout(config, prepared.tokenizers) if config.tokenizer.bpe_dropout else None
-    return Corpora(prepared.train, prepared.dev, prepared.tokenizers.special, weights, resegment)
+    train = _stream(config, prepared) if prepared.train is None else prepared.train
+    return Corpora(train, prepared.dev, prepared.tokenizers.special, weights, resegment)
+
+
+def _stream(config: RunConfig, prepared: Prepared) -> Stream:
+    encoder = StreamEncoder(config, prepared.tokenizers)
+    return Stream(config.data, encoder, config.train.batch_tokens, config.train.seed)
 
 
 def _bpe_dropout(config: RunConfig, tokenizers: TokenizerPair) -> Callable[[int], Resegment]:

@@ -81,7 +81,8 @@ def _bytes(tensor: Tensor) -> Tensor:
 
 
 def _compare_progress(one: Progress, other: Progress, say: Callable[[str], None]) -> bool:
-    names = [name for name in Progress.model_fields if name not in _MAY_DIFFER]
+    known = one.model_dump().keys() | other.model_dump().keys()
+    names = [name for name in Progress.model_fields if name in known and name not in _MAY_DIFFER]
     different = [name for name in names if getattr(one, name) != getattr(other, name)]
     said = [f"{name} was {getattr(one, name)} and is {getattr(other, name)}" for name in different]
     say(f"state: {', '.join(names)}: {'; '.join(said) or 'the same'}")

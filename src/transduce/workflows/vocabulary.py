@@ -9,7 +9,7 @@ from typing import Final
 
 from transduce.bundle import find_model
 from transduce.config import BadInputError, RunConfig, VocabularyConfig
-from transduce.data import read_corpus, read_treebank, text_flaw
+from transduce.data import read_beginning, read_corpus, read_treebank, text_flaw
 from transduce.text import Linearization, Tokenizer, TokenizerPair, check_symbols, import_sentencepiece, learn_tokenizer
 
 _FULL: Final = 0.5  # share of the symbols asked for, below which hardly anybody meant so many
@@ -113,18 +113,35 @@ def _check_symbols(pair: TokenizerPair, symbols: tuple[str, ...], path: Path) ->
 
 @dataclass(frozen=True)
 class _TrainingPairs:
-    """The training text, as often as it is asked for: ``learn_from`` pairs of it, evenly spread."""
+    """The training text, as often as it is asked for: ``learn_from`` pairs of it, evenly spread.
+
+    Of a stream, these are the first; of a folder that is being written, what is there, once there is a file.
+    """
 
     config: RunConfig
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
+        if self.config.data.streaming:
+            return islice(self._first(), self._there)
         return islice(self._all(), 0, None, self._stride)
+
+    def _first(self) -> Iterator[tuple[str, str]]:
+        prefixes = [corpus.source_prefix for corpus in self.config.data.train]
+        for record in read_beginning(self.config.data):
+            if text_flaw(record.pair) is None:
+                yield prefixes[record.corpus] + record.pair[0], record.pair[1]
 
     def _all(self) -> Iterator[tuple[str, str]]:
         data = self.config.data
         keep_invalid = data.invalid_utf8 == "drop"
         corpora = (read_corpus(corpus, data.folder, keep_invalid=keep_invalid) for corpus in data.train)
         return (pair for pair in chain.from_iterable(corpora) if text_flaw(pair) is None)
+
+    @cached_property
+    def _there(self) -> int:
+        """How many a stream has at first: as it may grow, they are counted once."""
+        wanted = self.config.tokenizer.learn_from
+        return wanted if self.config.data.at_end != "wait" else sum(1 for _ in islice(self._first(), wanted))
 
     @cached_property
     def _stride(self) -> int:
