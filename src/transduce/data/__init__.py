@@ -17,7 +17,7 @@ from transduce.data.lines import (
     read_pairs,
     refuse_other_encodings,
 )
-from transduce.data.parts import Cursor, PartReader, place_of
+from transduce.data.parts import Cursor, PartReader
 from transduce.data.plan import Plan, Window, padding_share, plan_epoch, plan_window
 from transduce.data.share import Share, deal, divide
 from transduce.data.store import Store, write_store
@@ -61,7 +61,6 @@ __all__ = [
     "open_binary",
     "pad",
     "padding_share",
-    "place_of",
     "plan_epoch",
     "plan_window",
     "raw_lines",

@@ -88,7 +88,12 @@ def name_corpus(corpus: Corpus, root: Path) -> str:
     if isinstance(corpus.trees, tuple) and len(corpus.trees) > 1:
         return f"{root / corpus.trees[0]} and {len(corpus.trees) - 1} more"
     name = next(each for each in (corpus.trees, corpus.pairs, corpus.source) if each is not None)
-    return str(root / (name if isinstance(name, str) else name[0]))
+    return place_of(name if isinstance(name, str) else name[0], root)
+
+
+def place_of(name: str, root: Path) -> str:
+    """Where a file of a corpus lies: an address as it is, a path below the root."""
+    return name if is_address(name) else str(root / name)
 
 
 def _read(corpus: Corpus, root: Path, keep_invalid: bool, on_bad_tree: OnBad | None) -> Pairs:

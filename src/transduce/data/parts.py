@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import final
 
 from transduce.config import BadInputError, Corpus
-from transduce.data.corpus import make_task, name_corpus, read_files
-from transduce.data.places import SUCCESS, Listing, find_files, is_address, list_files
+from transduce.data.corpus import make_task, name_corpus, place_of, read_files
+from transduce.data.places import SUCCESS, Listing, find_files, list_files
 
 
 @final
@@ -146,11 +146,6 @@ class PartReader:
                 f"{' and '.join(late.places)}: came when {self.cursor.part} was being read already, and files are read "
                 f"in the order of their names: let names rise with time (part-00017.jsonl), and rename this file"
             )
-
-
-def place_of(name: str, root: Path) -> str:
-    """Where the files of a corpus lie: an address as it is, a path below the root."""
-    return name if is_address(name) else str(root / name)
 
 
 def _bytes(sizes: tuple[int, ...]) -> str:

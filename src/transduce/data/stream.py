@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Final, Protocol, final
+from typing import Final, Literal, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -188,17 +188,20 @@ class Stream:
         return WindowPairs(block, first), window
 
 
-def read_beginning(data: DataConfig) -> Iterator[Record]:
-    """The records of a stream from its beginning, as far as they are there; the first one is waited for."""
-    return _Pass(data, Position(), threading.Event(), patient=False).records()
+Patience = Literal["always", "first", "never"]
+
+
+def read_beginning(data: DataConfig, *, waits: bool = True) -> Iterator[Record]:
+    """The records of a stream from its beginning, as far as they are there; with ``waits``, once there is one."""
+    return _Pass(data, Position(), threading.Event(), "first" if waits else "never").records()
 
 
 @final
 class _Pass:
     """One pass through all corpora, from a position on."""
 
-    def __init__(self, data: DataConfig, start: Position, over: threading.Event, *, patient: bool = True) -> None:
-        """Unless ``patient``, what is not there yet ends it, once there was something; ``over`` ends it in any case."""
+    def __init__(self, data: DataConfig, start: Position, over: threading.Event, patience: Patience = "always") -> None:
+        """``patience``: whether records that are not there yet are waited for, or only the first; ``over`` ends it."""
         number = len(data.train)
         self._readers = [
             PartReader(
@@ -216,7 +219,7 @@ class _Pass:
         self._pairs = [reader.records() for reader in self._readers]
         self._names = [name_corpus(corpus, data.folder) for corpus in data.train]
         self._turn, self._records, self._earlier = start.turn, start.records, start.earlier
-        self._over, self._patient = over, patient
+        self._over, self._patience = over, patience
         self.pairs = start.pairs
 
     def position(self) -> Position:
@@ -248,7 +251,7 @@ class _Pass:
         for pair in self._pairs[corpus]:
             if pair is not None:
                 return pair
-            if self._records and not self._patient:
+            if self._patience == "never" or (self._patience == "first" and self._records):
                 self._over.set()
             elif not told:
                 told = True

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Final
 
-from transduce.config import BadInputError, Corpus, RunConfig
+from transduce.config import BadInputError, Corpus, DataConfig, RunConfig
 from transduce.config.tokenizer import TokenizerKind
 from transduce.data import (
     DuplicateFinder,
@@ -15,6 +15,7 @@ from transduce.data import (
     PairFilter,
     Tally,
     name_corpus,
+    read_beginning,
     read_corpus,
     read_numbered,
     text_flaw,
@@ -77,7 +78,7 @@ def _examine_training(config: RunConfig, sample: _Sample) -> Iterator[Finding]:
         dev, test = [], []
     held_out = HeldOut(test)
     with closing(DuplicateFinder()) as seen:
-        accepted = PairFilter(data, dev, seen)
+        accepted = PairFilter(data, dev, None if data.streaming else seen)
         for corpus in data.train:
             yield from _examine_one(config, corpus, accepted, held_out, sample)
 
@@ -86,9 +87,8 @@ def _examine_one(
     config: RunConfig, corpus: Corpus, accepted: PairFilter, test: HeldOut, sample: _Sample
 ) -> Iterator[Finding]:
     tally, read, odd, long, in_test, same = Tally(name_corpus(corpus, config.data.folder)), 0, 0, 0, 0, 0
-    keep_invalid = config.data.invalid_utf8 == "drop"
     try:
-        for number, *pair in islice(read_numbered(corpus, config.data.folder, keep_invalid=keep_invalid), _LINES):
+        for number, *pair in islice(_numbered(config.data, corpus), _LINES):
             read += 1
             source, target = pair
             if not accepted.accepts_text(number, (source, target), tally):
@@ -108,7 +108,10 @@ def _examine_one(
     except BadInputError as error:
         yield Finding("problem", str(error))
         return
-    sample.complete &= read < _LINES
+    sample.complete &= read < _LINES and not config.data.streaming
+    if not read and config.data.at_end == "wait":
+        yield Finding("warning", f"{tally.name}: no pair in it yet: a training waits for its first file")
+        return
     if not read:
         yield Finding("problem", f"{tally.name}: no pair in it")
         return
@@ -133,6 +136,13 @@ def _examine_one(
             f"{tally.name}: {long:,} pairs have a side beyond data.max_length = {config.data.max_length:,}, and are "
             f"left out",
         )
+
+
+def _numbered(data: DataConfig, corpus: Corpus) -> Iterator[tuple[int, str, str]]:
+    if data.streaming:
+        alone = data.model_copy(update={"train": (corpus,)})
+        return ((record.number, *record.pair) for record in read_beginning(alone, waits=False))
+    return read_numbered(corpus, data.folder, keep_invalid=data.invalid_utf8 == "drop")
 
 
 def _describe(tally: Tally, read: int) -> Finding:

@@ -93,6 +93,8 @@ def _settings(config: RunConfig, prepared: Prepared | None) -> Iterator[Finding]
 
 def _store_size(config: RunConfig) -> int:
     """Bytes, by experience: four for a token, which has about four characters; compressed text grows to four times."""
+    if config.data.streaming:
+        return 0
     paths = [path for corpus in config.data.train for path in corpus_paths(corpus, config.data.folder)]
     return sum(
         path.stat().st_size * (4 if path.suffix in (".gz", ".zst", ".parquet") else 1)

@@ -71,13 +71,17 @@ def find_same_text(config: RunConfig) -> Iterator[str]:
 
 def _one_for_both(corpus: Corpus, root: Path) -> str | None:
     paths = [path.resolve() for path in corpus_paths(corpus, root)]
-    if len(paths) == 2 and paths[0] == paths[1] and paths[0].stat().st_size:  # an empty file is another mistake
+    if len(paths) == 2 and paths[0] == paths[1] and not _is_empty(paths[0]):  # an empty file is another mistake
         return str(paths[0])
     # Columns and groups of a pattern are no fields.
     fields = corpus.pairs is not None and corpus.pattern is None and ".tsv" not in Path(corpus.pairs).suffixes
     if fields and corpus.source_field == corpus.target_field:
         return f"the field {corpus.source_field!r} of {paths[0]}"
     return None
+
+
+def _is_empty(path: Path) -> bool:
+    return path.is_file() and not path.stat().st_size
 
 
 def _shared(corpus: Corpus, other: Corpus, root: Path) -> str | None:

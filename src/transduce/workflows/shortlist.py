@@ -47,6 +47,12 @@ def make_shortlist(run: RunDirectory, size: int, first: int, pairs: int) -> tupl
             f"{run.root}: a model directory: a shortlist is learned from the text that the model was trained on, which "
             f"only its run directory has: give that one ({here})"
         )
+    if not run.train_store.exists() and run.dev_store.exists():
+        raise BadInputError(
+            f"{run.root}: its training streams (data.streaming), and stored no text that a shortlist is learned from: "
+            f"prepare a part of the corpora in another folder (--set data.streaming=false --out DIR), with the run's "
+            f"tokenizer, and learn it there"
+        )
     tokenizers = TokenizerPair.load(model)
     shortlist = learn_shortlist(Store(run.train_store), tokenizers, size, first, pairs)
     return save_shortlist(shortlist, run.root), cover(shortlist, Store(run.dev_store), tokenizers.special)
