@@ -165,12 +165,11 @@ def test_no_more_than_two_windows_are_in_memory(tmp_path, parts):
     made = make(tmp_path, {"pairs": "parts"}, window=5)
     made = Stream(made.data, counting, TOKENS, SEED)
     with made.open(0, 0, None) as queue:
-        for number in range(1, 9):
+        for _ in range(8):
             window = queue.take()
             while not queue.is_ready(1):
                 pass
-            assert counting.records <= window.position.read + 5
-    assert number == 8
+            assert window.position.read < counting.records <= window.position.read + 5
 
 
 def test_parallel_files_belong_together_by_what_wild_cards_stand_for(tmp_path):

@@ -15,14 +15,14 @@ from safetensors.torch import load_file
 from transduce.cli.main import _run
 from transduce.config import BadInputError, StoppedError, read_run
 from transduce.data import stream
-from transduce.training import windows
+from transduce.training import join_processes, windows
 from transduce.workflows import doctor
 from transduce.workflows.doctor import examine
 from transduce.workflows.run_directory import RunDirectory
 from transduce.workflows.train import train_run
 from transduce.workflows.trial import Trial
 
-pytest_plugins = ["tiny_run"]
+pytest_plugins = ["tiny_run", "together"]
 
 SMALL = ("model.d_model=8", "model.d_ff=8", "train.batch_tokens=64", "train.max_steps=8", "train.validate_every=100")
 STREAM = (*SMALL, "data.streaming=true", "data.shuffle_window=40", "data.max_length=60", "model.dropout=0.3")
@@ -186,6 +186,62 @@ def test_who_waits_for_text_can_be_stopped(corpus, tmp_path, impatient, caplog):
     ended = run(run_file, tmp_path / "out", *settings, "tokenizer.learn_from=100")
     run(run_file, tmp_path / "whole", *settings, "tokenizer.learn_from=100")
     assert_same(tmp_path / "out", tmp_path / "whole", ended.step)
+
+
+def _train_as_one_of_several(run_file, out, *settings):
+    stream._LOOK_SECONDS = windows._LOOK_SECONDS = 0.05
+    config, directory = read_run(run_file, (*STREAM, *settings)), RunDirectory(out)
+    with join_processes(1) as processes:
+        train_run(config, directory, resume=directory.has_checkpoints, processes=processes)
+
+
+def _wait_for(path, seconds=60):
+    end = time.monotonic() + seconds
+    while not path.exists():
+        assert time.monotonic() < end, path
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+def test_several_processes_share_a_stream_that_grows(corpus, tmp_path, start_together):
+    run_file, parts = corpus
+    settings = ("data.at_end=wait", "train.max_steps=1000", "train.validate_every=1000", "train.checkpoint_every=1")
+    settings += ("tokenizer.learn_from=100",)
+    (parts / "3.jsonl.gz").rename(parts / ".3.jsonl.gz")
+    together = start_together(2, tmp_path / "said", _train_as_one_of_several, run_file, tmp_path / "two", *settings)
+    _wait_for(tmp_path / "two" / "checkpoints" / "step-5")
+    (parts / ".3.jsonl.gz").rename(parts / "3.jsonl.gz")
+    (parts / "_SUCCESS").touch()
+    assert together.join() == [0, 0], together.said(0) + together.said(1)
+    alone = run(run_file, tmp_path / "one", *settings)
+    assert alone.stream.ended
+    one, two = (weights(tmp_path / name, alone.step) for name in ("one", "two"))
+    for name, tensor in one.items():
+        torch.testing.assert_close(tensor, two[name], rtol=1e-3, atol=1e-5)
+    assert state(tmp_path / "two", alone.step)["work"] == state(tmp_path / "one", alone.step)["work"]
+    assert state(tmp_path / "two", alone.step)["stream"] == state(tmp_path / "one", alone.step)["stream"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("accumulate", [1, 2, 3])
+def test_several_processes_that_wait_stop_together_and_go_on(corpus, tmp_path, start_together, accumulate):
+    run_file, parts = corpus
+    settings = ("data.at_end=wait", "train.max_steps=1000", "train.validate_every=1000", "train.checkpoint_every=1")
+    settings += ("tokenizer.learn_from=100", f"train.accumulate={accumulate}")
+    start = (_train_as_one_of_several, run_file, tmp_path / "two", *settings)
+    together = start_together(2, tmp_path / "said", *start)
+    _wait_for(tmp_path / "two" / "checkpoints" / "step-2")
+    time.sleep(3)
+    os.kill(together.processes[1].pid, signal.SIGTERM)
+    assert together.join() != [0, 0]
+    assert all("SIGTERM" in together.said(rank) for rank in (0, 1))
+    (parts / "_SUCCESS").touch()
+    again = start_together(2, tmp_path / "again", *start)
+    assert again.join() == [0, 0], again.said(0) + again.said(1)
+    alone = run(run_file, tmp_path / "one", *settings)
+    one, two = (weights(tmp_path / name, alone.step) for name in ("one", "two"))
+    for name, tensor in one.items():
+        torch.testing.assert_close(tensor, two[name], rtol=1e-3, atol=1e-5)
 
 
 def test_prepare_says_that_there_is_nothing_to_prepare(corpus, tmp_path, capsys):

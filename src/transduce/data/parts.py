@@ -1,5 +1,6 @@
 """A corpus as files that come one after another: one, those of a folder or of a pattern, or those that are to come."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -98,10 +99,9 @@ class PartReader:
         """The part to go on with, if it is there."""
         if self.cursor.part is None:
             return next(iter(self._parts), None)
-        here = Part(self.cursor.part).order
-        if self.cursor.done:
-            return next((part for part in self._parts if part.order > here), None)
-        return next((part for part in self._parts if part.order == here), None)
+        find = bisect_right if self.cursor.done else bisect_left
+        index = find(self._parts, Part(self.cursor.part).order, key=lambda part: part.order)
+        return self._parts[index] if index < len(self._parts) else None
 
     def _read(self, part: Part) -> Iterator[tuple[str, str]]:
         if self._corpus.made_up is not None:

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,7 +26,7 @@ from transduce.training.session import Training, describe
 from transduce.training.step import StepBatches, Taken, read_step_batches, scheduled_rate, step_seed, train_step
 from transduce.training.validation import validate
 from transduce.training.watch import Watch
-from transduce.training.windows import Interrupted
+from transduce.training.windows import Interrupted, look_up
 from transduce.training.work import join_work, step_work
 from transduce.training.writer import CheckpointWriter
 
@@ -113,7 +113,7 @@ def _train(
     pace, timed = Pace(progress.step, progress.seconds), training.session_only
     watch.beat(f"step {progress.step + 1}")
     saved = progress.step
-    pause = partial(_pause, training, watch, lambda: (progress.step, progress.seconds + interval.seconds))
+    pause = partial(look_up, training, watch, lambda: (progress.step, progress.seconds + interval.seconds))
     try:
         for step_batches in read_step_batches(training.corpora, config, progress, share, pause):
             interval, progress = _step(training, network, step_batches, interval, progress, examiner)
@@ -143,25 +143,6 @@ def _train(
         if progress.step > saved:
             progress = _leave(training, interval, progress, examiner, writer)
     return progress
-
-
-def _pause(training: Training, watch: Watch, stand: Callable[[], tuple[int, float]], ready: bool) -> bool:
-    """Look up while a window of a stream is being read; whether all processes have it.
-
-    Raises:
-        Interrupted: The training is to end before that.
-    """
-    processes = training.processes
-    if not processes.sum([not ready])[0]:
-        return True
-    step, seconds = stand()
-    watch.beat("reading the training corpora")
-    asked = training.requests.take(step, processes)
-    if asked.checkpoint:
-        training.requests.ask_checkpoint()  # when there is a step to write it after
-    if asked.stop or is_over(training.config, step, processes.agree(seconds)):
-        raise Interrupted
-    return False
 
 
 def _leave(

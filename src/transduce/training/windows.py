@@ -7,8 +7,9 @@ from typing import Final, final
 
 from transduce.config import TrainConfig
 from transduce.data import Pairs, Position, Store, Stream, Window, plan_epoch
-from transduce.training.progress import Progress
-from transduce.training.session import Corpora
+from transduce.training.progress import Progress, is_over
+from transduce.training.session import Corpora, Training
+from transduce.training.watch import Watch
 
 _log = logging.getLogger(__name__)
 
@@ -20,6 +21,28 @@ Pause = Callable[[bool], bool]
 
 class Interrupted(Exception):  # noqa: N818 - nothing is wrong
     """The training is to end, and what it would learn from next is not read yet."""
+
+
+def look_up(training: Training, watch: Watch, stand: Callable[[], tuple[int, float]], ready: bool) -> bool:
+    """Look up from reading the next window; ``stand`` has the steps and seconds of the training so far.
+
+    Returns:
+        Whether all processes have it.
+
+    Raises:
+        Interrupted: The training is to end before that.
+    """
+    processes = training.processes
+    if not processes.sum([not ready])[0]:
+        return True
+    step, seconds = stand()
+    watch.beat("reading the training corpora")
+    asked = training.requests.take(step, processes)
+    if asked.checkpoint:
+        training.requests.ask_checkpoint()  # when there is a step to write it after
+    if asked.stop or is_over(training.config, step, processes.agree(seconds)):
+        raise Interrupted
+    return False
 
 
 @final

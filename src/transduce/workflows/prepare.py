@@ -4,6 +4,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import shutil
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -27,6 +28,8 @@ from transduce.workflows.vocabulary import find_small, make_tokenizers, tokenize
 
 _log = logging.getLogger(__name__)
 
+_SEVERAL: Final = r"[*?\[]|:/"  # in a pattern or an address
+_STREAMS: Final = "; folders, patterns and addresses are for training corpora with data.streaming = true"
 _STREAMING: Final = "streaming"  # in the origin of dev, where there is no other store
 
 
@@ -85,7 +88,8 @@ def check_files(config: RunConfig, *, tokenizers: bool = True) -> None:
         BadInputError: Some are not: each is named.
     """
     missing = [
-        f"{path}: {'is a directory' if path.is_dir() else 'no such file'} (data.root is {config.data.root})"
+        f"{path}: {'is a directory' if path.is_dir() else 'no such file'} (data.root is {config.data.root}"
+        f"{_STREAMS if path.is_dir() or re.search(_SEVERAL, str(path)) else ''})"
         for path in dict.fromkeys([*corpus_files(config), *(tokenizer_files(config) if tokenizers else ())])
         if not path.is_file()
     ]
