@@ -109,8 +109,8 @@ def measure_batch(folder: Path) -> tuple[float, int]:
     def begin() -> None:
         prepared = prepare(configure(folder), RunDirectory(folder / "run"))  # sees that the files are as they were
         assert not prepared.new
-        plan = plan_epoch(prepared.train, BATCH_TOKENS, seed=1, epoch=0)
-        next(read_batches(prepared.train, plan, prepared.tokenizers.special))
+        plan = plan_epoch(prepared.stored, BATCH_TOKENS, seed=1, epoch=0)
+        next(read_batches(prepared.stored, plan, prepared.tokenizers.special))
 
     return _measure(begin)
 

@@ -111,13 +111,18 @@ def _lists(store: Store, row: int, corpus: int = 0) -> EncodedPair:
     return source.tolist(), target.tolist(), corpus
 
 
+def _stored(corpora: Corpora) -> Store:
+    assert isinstance(corpora.train, Store)
+    return corpora.train
+
+
 def _target_lengths(store: Store) -> NDArray[np.int64]:
     """With the end symbol."""
     return np.array([len(store.pair(row)[1]) + 1 for row in range(len(store))])
 
 
 def _batches_in_an_epoch(corpora: Corpora, config: TrainConfig) -> int:
-    return plan_epoch(corpora.train, config.batch_tokens, config.seed, 0).count_batches()
+    return plan_epoch(_stored(corpora), config.batch_tokens, config.seed, 0).count_batches()
 
 
 def test_the_same_seed_gives_the_same_losses_and_another_does_not(tmp_path, corpora):
@@ -222,7 +227,7 @@ def test_two_halves_equal_the_whole_bit_for_bit(tmp_path, corpora, half):
 def weighted(corpora: Corpora, tmp_path_factory: pytest.TempPathFactory) -> Corpora:
     """A corpus of 40 pairs of which an epoch has a quarter, and one of 61 that it has twice."""
     path = tmp_path_factory.mktemp("weighted") / "train"
-    write_store(path, [_lists(corpora.train, row, int(row >= 40)) for row in range(101)], {})
+    write_store(path, [_lists(_stored(corpora), row, int(row >= 40)) for row in range(101)], {})
     return Corpora(Store(path), corpora.dev, SPECIAL, (0.25, 2.0))
 
 

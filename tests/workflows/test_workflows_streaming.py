@@ -189,7 +189,8 @@ def test_who_waits_for_text_can_be_stopped(corpus, tmp_path, impatient, caplog):
 
 
 def _train_as_one_of_several(run_file, out, *settings):
-    stream._LOOK_SECONDS = windows._LOOK_SECONDS = 0.05
+    for module in (stream, windows):
+        setattr(module, "_LOOK_SECONDS", 0.05)  # noqa: B010 - it is final to all but tests
     config, directory = read_run(run_file, (*STREAM, *settings)), RunDirectory(out)
     with join_processes(1) as processes:
         train_run(config, directory, resume=directory.has_checkpoints, processes=processes)
