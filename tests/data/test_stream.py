@@ -4,7 +4,9 @@ import time
 from itertools import islice
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from transduce.config import BadInputError
 from transduce.config.corpora import Corpus, DataConfig
@@ -189,8 +191,12 @@ def test_parallel_files_belong_together_by_what_wild_cards_stand_for(tmp_path):
 
 
 def test_an_address_is_a_corpus_as_well(tmp_path, parts):
-    [window] = windows(make(tmp_path, {"pairs": f"file://{tmp_path}/parts/*.gz"}, at_end="stop", window=50))
-    assert sorted(texts(window)) == sorted(parts)
+    table = pa.table({"en": [source for source, _ in parts], "de": [target for _, target in parts]})
+    parquet.write_table(table, tmp_path / "all.parquet", row_group_size=5)
+    columns = {"source_field": "en", "target_field": "de"}
+    for corpus in ({"pairs": f"file://{tmp_path}/parts/*.gz"}, {"pairs": f"file://{tmp_path}/all.parquet", **columns}):
+        [window] = windows(make(tmp_path / "elsewhere", corpus, at_end="stop", window=50))
+        assert sorted(texts(window)) == sorted(parts)
 
 
 @pytest.fixture

@@ -188,6 +188,16 @@ def test_who_waits_for_text_can_be_stopped(corpus, tmp_path, impatient, caplog):
     assert_same(tmp_path / "out", tmp_path / "whole", ended.step)
 
 
+def test_a_clock_ends_a_training_that_waits(corpus, tmp_path, impatient):
+    run_file, _ = corpus
+    settings = ("data.at_end=wait", "train.max_steps=1000", "tokenizer.learn_from=100", "train.max_minutes=0.03")
+    progress = run(run_file, tmp_path / "out", *settings)
+    assert 0 < progress.step < 1000
+    assert progress.seconds >= 0.03 * 60
+    assert [line["step"] for line in measured(tmp_path / "out") if line["split"] == "dev"] == [progress.step]
+    assert run(run_file, tmp_path / "out", *settings).seconds == progress.seconds
+
+
 def _train_as_one_of_several(run_file, out, *settings):
     for module in (stream, windows):
         setattr(module, "_LOOK_SECONDS", 0.05)  # noqa: B010 - it is final to all but tests

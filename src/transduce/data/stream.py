@@ -137,9 +137,10 @@ class Stream:
 
     def _windows(self, epoch: int, index: int, start: Position, over: threading.Event) -> Iterator[StreamWindow]:
         while True:
-            reading, whole = _Pass(self.data, start, over), index == 0
-            while (begin := reading.position()) and (window := self._read(reading, over)) is not None:
-                records, block = window
+            reading, whole, more = _Pass(self.data, start, over), index == 0, True
+            while more:
+                begin = reading.position()
+                records, block = self._read(reading, over)
                 if over.is_set():
                     return
                 if len(block):
@@ -148,10 +149,7 @@ class Stream:
                     pairs, planned = self._plan(block, begin.pairs, (self.seed, epoch, index))
                     yield StreamWindow(epoch, index, position, pairs, planned)
                 index += 1
-                if records < self.data.shuffle_window:
-                    break
-            if over.is_set():
-                return
+                more = records == self.data.shuffle_window
             self._tell(epoch)
             end = reading.position()
             if whole and not end.pairs:
@@ -166,8 +164,8 @@ class Stream:
             beginning = "the training corpora are read to their end: " if not number else ""
             _log.log(logging.DEBUG if epoch else logging.INFO, f"{beginning}{line}")
 
-    def _read(self, reading: "_Pass", over: threading.Event) -> tuple[int, Block] | None:
-        """The records of the next window, and the pairs of them; None where the pass is over."""
+    def _read(self, reading: "_Pass", over: threading.Event) -> tuple[int, Block]:
+        """How many records the next window has, fewer where the pass is over, and the pairs of them."""
         records, blocks = 0, []
         wanted = self.data.shuffle_window
         while records < wanted:
@@ -178,7 +176,7 @@ class Stream:
             if pairs := self.encoder.encode(group):
                 blocks.append(Block.join(pairs))
                 reading.pairs += len(pairs)
-        return (records, Block.concatenate(blocks)) if records else None
+        return records, Block.concatenate(blocks)
 
     def _plan(self, block: Block, first: int, key: tuple[int, int, int]) -> tuple[WindowPairs, Window]:
         # The model sees the end symbol too.

@@ -140,20 +140,29 @@ def _train(
             interval = Interval.begin(training.device)
             watch.beat(f"step {progress.step + 1}")
     except Interrupted:
-        if progress.step > saved:
-            progress = _leave(training, interval, progress, examiner, writer)
+        progress = _leave(training, interval, progress, examiner, writer, saved)
     return progress
 
 
 def _leave(
-    training: Training, interval: Interval, progress: Progress, examiner: Examiner, writer: CheckpointWriter
+    training: Training,
+    interval: Interval,
+    progress: Progress,
+    examiner: Examiner,
+    writer: CheckpointWriter,
+    saved: int,
 ) -> Progress:
-    """End behind the last step, as there is no text for another one."""
+    """End behind the last step, as there is no text for another one; ``saved`` is that of the last checkpoint."""
     if interval.sums.tokens:
         progress = _measure(training, interval, progress, examiner)
+    else:
+        waited = training.processes.agree(interval.seconds)
+        progress = progress.model_copy(update={"seconds": progress.seconds + waited})
     over = is_over(training.config, progress.step, progress.seconds)
+    if progress.health.lost or not (over or progress.step > saved):
+        return progress
     due = _Due(validation=over, checkpoint=over, asked=Asked(checkpoint=False, stop=True), figures=False, last=over)
-    return progress if progress.health.lost else _validate_and_save(training, progress, due, writer)[0]
+    return _validate_and_save(training, progress, due, writer)[0]
 
 
 def _step(
