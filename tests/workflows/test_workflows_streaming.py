@@ -77,11 +77,11 @@ def measured(out):
 def test_an_interrupted_stream_trains_what_one_without_interruption_does(corpus, tmp_path, caplog):
     run_file, _ = corpus
     settings = ("tokenizer.bpe_dropout=0.2", "train.symbol_dropout=0.1", "train.accumulate=2", "train.log_every=1")
-    run(run_file, tmp_path / "whole", *settings, "train.max_steps=8")
-    for stop_after in (3, None):
-        run(run_file, tmp_path / "parts", *settings, "train.max_steps=8", stop_after=stop_after)
-    assert_same(tmp_path / "whole", tmp_path / "parts", 8)
-    end = state(tmp_path / "whole", 8)
+    run(run_file, tmp_path / "whole", *settings, "train.max_steps=12")
+    for stop_after in (3, 7, None):
+        run(run_file, tmp_path / "parts", *settings, "train.max_steps=12", stop_after=stop_after)
+    assert_same(tmp_path / "whole", tmp_path / "parts", 12)
+    end = state(tmp_path / "whole", 12)
     assert end["epoch"] > 0
     assert end["stream"]["files"][0].keys() == {"1.jsonl.gz", "2.jsonl.gz", "3.jsonl.gz"}
     assert not RunDirectory(tmp_path / "whole").train_store.exists()
@@ -94,7 +94,7 @@ def test_an_interrupted_stream_trains_what_one_without_interruption_does(corpus,
     with gzip.open(run_file.parent / "parts" / "2.jsonl.gz", "wt") as file:
         file.write('{"source": "bamo", "target": "ti"}\n')
     with pytest.raises(BadInputError, match=r"parts: its file 2.jsonl.gz had \d+ bytes when it was read before"):
-        run(run_file, tmp_path / "parts", *settings, "train.max_steps=9")
+        run(run_file, tmp_path / "parts", *settings, "train.max_steps=13")
     with pytest.raises(BadInputError, match=r"cannot go on with other settings: data.shuffle_window was 40 and is 41"):
         run(run_file, tmp_path / "parts", *settings, "data.shuffle_window=41")
 
