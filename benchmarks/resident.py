@@ -13,10 +13,15 @@ def growth(call: Callable[[], object]) -> int:
     Linux counts pages in parts, one for each processor, and reads the peak from fewer of them than the size: what is
     below nothing is nothing.
     """
-    (_PROCESSES / "self" / "clear_refs").write_text("5", encoding="ascii")  # the peak (VmHWM) begins anew
+    forget_peak()
     before = resident_bytes("VmRSS")
     call()
     return max(0, resident_bytes("VmHWM") - before)
+
+
+def forget_peak() -> None:
+    """Have this process's ``VmHWM`` begin anew."""
+    (_PROCESSES / "self" / "clear_refs").write_text("5", encoding="ascii")
 
 
 def resident_bytes(field: str, process: str = "self") -> int:

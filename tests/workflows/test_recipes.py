@@ -4,6 +4,7 @@ import gzip
 import random
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from transduce.workflows.train import train_run
 pytest_plugins = ["tiny_run"]
 
 # What a width, a depth and a vocabulary cost says nothing about a recipe.
-NARROW = {
+NARROW: dict[str, dict[str, Any]] = {
     "transformer": {"encoder_layers": 1, "decoder_layers": 1, "d_model": 16, "d_ff": 8, "heads": 2, "d_k": 8, "d_v": 8},
     "recurrent": {"embedding_size": 16, "hidden_size": 16, "attention_size": 16, "readout_size": 16},
     "convolutional": {
@@ -37,7 +38,7 @@ PAPER = [path for path in RECIPES if path.stem.startswith("wmt14-")]
 def _shortened(config: RunConfig, *, narrow: bool = True) -> RunConfig:
     """Some lines of the text, some steps of the training, a small model."""
     pairs = tuple(corpus.model_copy(update={"lines": (1, 300), "count": 300}) for corpus in config.data.train)
-    some = {"lines": (1, 20), "count": 20}
+    some: dict[str, Any] = {"lines": (1, 20), "count": 20}
     data = config.data.model_copy(
         update={
             "train": pairs,
@@ -45,7 +46,8 @@ def _shortened(config: RunConfig, *, narrow: bool = True) -> RunConfig:
             "test": config.data.test and config.data.test.model_copy(update=some),
         }
     )
-    steps = {"max_steps": 2, "validate_every": 2, "checkpoint_every": 2, "precision": "float32", "max_minutes": None}
+    steps: dict[str, Any] = dict.fromkeys(("max_steps", "validate_every", "checkpoint_every"), 2)
+    steps |= {"precision": "float32", "max_minutes": None}
     steps["batch_tokens"] = min(config.train.batch_tokens, 512)
     if narrow:
         small = config.model.model_copy(update=NARROW[config.model.architecture])
