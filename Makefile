@@ -4,25 +4,43 @@ VENV := .venv
 BIN := $(VENV)/bin
 # The kernels of this processor; all: those of every kind of processor, as a wheel has them.
 KERNELS ?= own
+# Processes that run tests. Two cores have time for three, as tests wait for servers, trainings and clocks now and then.
+WORKERS ?= 3
 # Libraries are compiled to bytecode as they are first imported (--no-compile below), which this variable would forbid for good.
 unexport PYTHONDONTWRITEBYTECODE
+
+PIP = $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check
+# What the package needs, and its extras of these names, a library a line.
+NEEDED = $(BIN)/python -c "import sys, tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
+    print(*p['dependencies'], *(each for name in sys.argv[1:] for each in p['optional-dependencies'][name]), sep='\n')"
 
 .PHONY: install demo test check bench docs
 
 install: $(VENV)/.installed
 
-# The stamp makes every other target cheap once the environment stands.
-$(VENV)/.installed: pyproject.toml constraints.txt setup.py $(wildcard src/transduce/kernels/*.cpp src/transduce/kernels/*.h)
+$(VENV)/.made:
 	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+# The stamps make every other target cheap once the environment stands. With -j2, kernels are compiled while libraries come.
+$(VENV)/.installed: $(VENV)/.kernels $(VENV)/.libraries
+	touch $@
+
+$(VENV)/.kernels: $(VENV)/.made pyproject.toml setup.py $(wildcard src/transduce/kernels/*.cpp src/transduce/kernels/*.h)
 	rm -f src/transduce/kernels/*.so  # an older one of another name would be found first
-	TRANSDUCE_KERNELS=$(KERNELS) $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[demo,dev]'
+	TRANSDUCE_KERNELS=$(KERNELS) $(PIP) --no-deps -e .
+	touch $@
+
+$(VENV)/.libraries: $(VENV)/.made pyproject.toml constraints.txt
+	$(NEEDED) demo dev > $@.txt
+	$(PIP) -c constraints.txt -r $@.txt
 	touch $@
 
 demo: install
 	$(BIN)/transduce demo
 
 test: install
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 check: install
 	$(BIN)/ruff check .
@@ -34,11 +52,11 @@ check: install
 bench: install
 	$(BIN)/python -m benchmarks
 
-# The site in build/site: open index.html, or python -m http.server -d build/site, which its search needs. The extra is installed by itself, as the package would be built anew with it.
+# The site in build/site: open index.html, or python -m http.server -d build/site, which its search needs.
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 $(VENV)/.docs: $(VENV)/.installed
-	$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['docs'], sep='\n')" > $@.txt
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -r $@.txt
+	$(NEEDED) docs > $@.txt
+	$(PIP) -c constraints.txt -r $@.txt
 	touch $@

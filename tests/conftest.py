@@ -3,7 +3,7 @@
 import gc
 import os
 
-# Two test processes share two cores: more threads would only wait for each other.
+# Test processes share two cores: more threads would only wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
@@ -23,8 +23,15 @@ settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
 
 
-# Files of minutes: begun last, one process would run them while the other has nothing left.
-LONGEST = ("test_recipes.py", "test_serving_lifecycle.py", "test_workflows_flops.py", "test_other_architectures.py")
+# Files of minutes: begun last, one process would run them while the others have nothing left.
+LONGEST = (
+    "test_without_cuda.py",
+    "test_serving_lifecycle.py",
+    "test_workflows_flops.py",
+    "test_benchmarks_streams.py",
+    "test_cli_processes.py",
+    "test_cli_determinism.py",
+)
 
 
 def pytest_collection_modifyitems(items):
