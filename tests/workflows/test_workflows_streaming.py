@@ -143,6 +143,24 @@ def impatient(monkeypatch):
         monkeypatch.setattr(module, "_LOOK_SECONDS", 0.01)
 
 
+def test_text_that_cannot_be_read_loses_no_step(corpus, tmp_path):
+    run_file, parts = corpus
+    # The tokenizer is learned from what can be read.
+    settings = ("train.max_steps=30", "train.checkpoint_every=1000", "train.log_every=1", "tokenizer.learn_from=60")
+    run(run_file, tmp_path / "whole", *settings)
+
+    good = (parts / "3.jsonl.gz").read_bytes()
+    (parts / "3.jsonl.gz").write_bytes(gzip.compress(b"no JSON\n"))
+    with pytest.raises(BadInputError, match=r"3\.jsonl\.gz line 1"):
+        run(run_file, tmp_path / "out", *settings)
+
+    (left,) = (tmp_path / "out" / "checkpoints").glob("step-*")
+    assert left.name == f"step-{measured(tmp_path / 'out')[-1]['step']}" != "step-0"
+    (parts / "3.jsonl.gz").write_bytes(good)
+    run(run_file, tmp_path / "out", *settings)
+    assert_same(tmp_path / "whole", tmp_path / "out", 30)
+
+
 def test_a_training_waits_for_what_is_still_being_written(corpus, tmp_path, impatient, caplog):
     run_file, parts = corpus
     caplog.set_level("INFO")

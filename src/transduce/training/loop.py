@@ -139,8 +139,12 @@ def _train(
             saved = progress.step if due.checkpoint or due.asked.any else saved
             interval = Interval.begin(training.device)
             watch.beat(f"step {progress.step + 1}")
-    except Interrupted:
-        progress = _leave(training, interval, progress, examiner, writer, saved)
+    except Interrupted as end:
+        # What one process alone cannot read is no reason for the others to write a checkpoint.
+        if end.__cause__ is None or processes.alone:
+            progress = _leave(training, interval, progress, examiner, writer, saved)
+        if end.__cause__ is not None:
+            raise end.__cause__ from None
     return progress
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, final
 
-from transduce.config import TrainConfig
+from transduce.config import BadInputError, TrainConfig
 from transduce.data import Pairs, Position, Store, Stream, Window, plan_epoch
 from transduce.training.progress import Progress, is_over
 from transduce.training.session import Corpora, Training
@@ -20,7 +20,7 @@ Pause = Callable[[bool], bool]
 
 
 class Interrupted(Exception):  # noqa: N818 - nothing is wrong
-    """The training is to end, and what it would learn from next is not read yet."""
+    """The training is to end, and what it would learn from next is not read yet, or cannot be: its cause says why."""
 
 
 def look_up(training: Training, watch: Watch, stand: Callable[[], tuple[int, float]], ready: bool) -> bool:
@@ -81,6 +81,10 @@ def _of(stream: Stream, progress: Progress, pause: Pause) -> Iterator[Opened]:
         while True:
             while not pause(windows.is_ready(_LOOK_SECONDS)):
                 pass
-            if (each := windows.take()) is None:
+            try:
+                each = windows.take()
+            except BadInputError as error:
+                raise Interrupted from error
+            if each is None:
                 return
             yield Opened(each.epoch, each.index, each.pairs, each.planned, each.position)
