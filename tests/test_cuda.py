@@ -9,6 +9,7 @@ import torch
 from transduce.config import TrainConfig, preset
 from transduce.data import Batch
 from transduce.kernels import (
+    WHOLE,
     Heads,
     RaggedAttention,
     RaggedLayout,
@@ -30,6 +31,7 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.03}
 HEADS = Heads(3, 16, 16)
 QUERIES, KEYS = (7, 1, 131, 18), (2, 13, 3, 17)
+LONG = (7, 300, 65)
 SMALL = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 64, "d_ff": 96, "heads": 4, "vocab_size": 101}
 
 
@@ -55,16 +57,17 @@ def make_batch(pairs):
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize(("own", "causal"), [(True, False), (True, True), (False, False)])
-def test_attention(own, causal, dtype):
+@pytest.mark.parametrize("asking", [QUERIES, (*QUERIES[:2], 18, 30), LONG])
+def test_attention(asking, own, causal, dtype):
     torch.manual_seed(3)
-    keys, width = (QUERIES if own else KEYS), HEADS.widths[0]
-    parts = [torch.randn(sum(QUERIES), 3 * width if own else width)]
-    parts += [] if own else [torch.randn(sum(KEYS), 2 * width)]
+    keys, width = (asking if own else KEYS[: len(asking)]), HEADS.widths[0]
+    parts = [torch.randn(sum(asking), 3 * width if own else width)]
+    parts += [] if own else [torch.randn(sum(keys), 2 * width)]
     exact, low = copies(*(x.to(dtype) for x in parts))
     assert has_varlen(low[0], 16) == (dtype == torch.bfloat16)
     found = []
     for tensors in (low, exact):
-        layouts = [RaggedLayout.of(torch.tensor(n), max(n), tensors[0].device) for n in (QUERIES, keys)]
+        layouts = [RaggedLayout.of(torch.tensor(n), max(n), tensors[0].device) for n in (asking, keys)]
         memory = None if own else tensors[1]
         output = attend_ragged(tensors[0], memory, RaggedAttention(*layouts, HEADS, Scoring(scale=0.3), causal=causal))
         torch.manual_seed(5)
@@ -79,10 +82,10 @@ def test_sum_and_norm(post, dtype):
     torch.manual_seed(3)
     exact, low = copies(torch.randn(53, 64), torch.randn(53, 64), torch.rand(64), torch.randn(64))
     with torch.autocast("cuda", dtype=dtype, enabled=dtype != torch.float32):
-        total, ready = add_norm(low[0], low[1].to(dtype), *low[2:], 1e-6, 0.0, post=post)
+        total, ready = add_norm(low[0], low[1].to(dtype), *low[2:], 1e-6, WHOLE, post=post)
     assert (total.dtype, ready.dtype) == (torch.float32, dtype)
     rounded = exact[1] if dtype == torch.float32 else exact[1] + (low[1].cpu().to(dtype).double() - exact[1]).detach()
-    right = add_norm(exact[0], rounded, *exact[2:], 1e-6, 0.0, post=post)
+    right = add_norm(exact[0], rounded, *exact[2:], 1e-6, WHOLE, post=post)
     weights = torch.randn(53, 64)
     gradients = [
         torch.autograd.grad((one * weights.to(one)).sum() + (two.to(one) * weights.to(one)).sum(), leaves)

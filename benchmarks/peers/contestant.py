@@ -142,10 +142,10 @@ def _without_native() -> AbstractContextManager[object]:
     return patch("transduce.kernels.native._library", lambda: None)
 
 
-def _with_padding_in_attention() -> AbstractContextManager[object]:
-    return patch("transduce.kernels.ragged_attention.has_varlen", lambda *_: False)
+def _without_triton() -> AbstractContextManager[object]:
+    return patch("transduce.kernels.gpu.has_triton", lambda *_: False)
 
 
 _CUDA_VARIANTS: Final[dict[str, Callable[[], AbstractContextManager[object]]]] = {
-    "transduce with padding in attention": _with_padding_in_attention,
+    "transduce without Triton": _without_triton,
 }

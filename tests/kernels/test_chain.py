@@ -41,11 +41,11 @@ class Scaled:
     def forward(self, x, others):
         factor, shift = others
         total = x * factor + (0 if shift is None else shift)
-        return total**self.power, total
+        return total**self.power, [total]
 
     def backward(self, gradient, x, others, kept, *, want_x):
         factor, shift = others
-        of_sum = gradient * self.power * kept ** (self.power - 1)
+        of_sum = gradient * self.power * kept[0] ** (self.power - 1)
         return of_sum * factor if want_x else None, ((of_sum * x).sum(0), None if shift is None else of_sum.sum(0))
 
 

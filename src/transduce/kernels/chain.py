@@ -5,6 +5,7 @@ in small batches of a small model, as long as the arithmetic.
 """
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, Protocol, final, runtime_checkable
 
 import torch
@@ -21,12 +22,12 @@ class Link(Protocol):
         """Parameters, as a rule."""
         ...
 
-    def forward(self, x: Tensor, others: Sequence[Tensor | None]) -> tuple[Tensor, Tensor | None]:
+    def forward(self, x: Tensor, others: Sequence[Tensor | None]) -> tuple[Tensor, Sequence[Tensor]]:
         """The result, and what the backward pass needs beside the rows and the others."""
         ...
 
     def backward(
-        self, gradient: Tensor, x: Tensor, others: Sequence[Tensor | None], kept: Tensor | None, *, want_x: bool
+        self, gradient: Tensor, x: Tensor, others: Sequence[Tensor | None], kept: Sequence[Tensor], *, want_x: bool
     ) -> tuple[Tensor | None, Sequence[Tensor | None]]:
         """The gradients of the rows, where these are wanted, and of the others."""
         ...
@@ -48,23 +49,24 @@ class _Chain(torch.autograd.Function):
         links: Sequence[Link],
         *others: Tensor | None,
     ) -> Tensor:
-        inputs, kept, start = [], [], 0
+        inputs, kept, counts, start = [], [], [], 0
         for link in links:
             end = start + len(link.others)
             inputs.append(x)
             x, more = link.forward(x, others[start:end])
-            kept.append(more)
+            kept += more
+            counts.append(len(more))
             start = end
         ctx.save_for_backward(*inputs, *kept, *others)
-        ctx.links = links
+        ctx.links, ctx.counts = links, counts
         return x
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
         links: Sequence[Link] = ctx.links
-        saved, count = ctx.saved_tensors, len(links)
-        inputs, kept, others = saved[:count], saved[count : 2 * count], saved[2 * count :]
+        saved, count, ends = ctx.saved_tensors, len(links), [*accumulate(ctx.counts, initial=len(links))]
+        inputs, others = saved[:count], saved[ends[-1] :]
         of_rows: Tensor | None = gradient.contiguous()
         gradients: list[Tensor | None] = []
         end = len(others)
@@ -72,7 +74,8 @@ class _Chain(torch.autograd.Function):
             link, start = links[number], end - len(links[number].others)
             assert of_rows is not None
             of_rows, of_others = link.backward(
-                of_rows, inputs[number], others[start:end], kept[number], want_x=number > 0 or ctx.needs_input_grad[0]
+                *(of_rows, inputs[number], others[start:end], saved[ends[number] : ends[number + 1]]),
+                want_x=number > 0 or ctx.needs_input_grad[0],
             )
             gradients[:0] = of_others
             end = start

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from transduce.kernels.chain import chain
+from transduce.kernels import gpu
 from transduce.kernels.native import Chance, address, call, has_native
 from transduce.kernels.seeds import advance, draw
 
@@ -85,7 +86,7 @@ def dropout(x: Float[Tensor, "*rows columns"], dropped: Dropped) -> Float[Tensor
     seeds = dropped.rows(*x.shape[:-1], device=x.device)
     if seeds is None:
         return x
-    if has_native(x):
+    if has_native(x) or gpu.has_triton(x, seeds):
         return chain(x.contiguous(), Dropping(dropped, seeds))
     result: Tensor = _Dropout.apply(x, seeds, dropped)  # type: ignore[no-untyped-call]
     return result
@@ -94,7 +95,7 @@ def dropout(x: Float[Tensor, "*rows columns"], dropped: Dropped) -> Float[Tensor
 @final
 @dataclass(frozen=True)
 class Dropping:
-    """``dropout`` in C++ as a part of a chain; ``seeds`` are those of its rows (``Dropped.rows``)."""
+    """``dropout`` in one pass as a part of a chain; ``seeds`` are those of its rows (``Dropped.rows``)."""
 
     dropped: Dropped
     seeds: Int[Tensor, "*rows"]
@@ -104,17 +105,21 @@ class Dropping:
         """None: all follows from the seeds."""
         return ()
 
-    def forward(self, x: Tensor, others: Sequence[Tensor | None]) -> tuple[Tensor, None]:
+    def forward(self, x: Tensor, others: Sequence[Tensor | None]) -> tuple[Tensor, Sequence[Tensor]]:
         """Nothing is kept."""
-        return self._drop(x), None
+        return self._drop(x), ()
 
     def backward(
-        self, gradient: Tensor, x: Tensor, others: Sequence[Tensor | None], kept: Tensor | None, *, want_x: bool
+        self, gradient: Tensor, x: Tensor, others: Sequence[Tensor | None], kept: Sequence[Tensor], *, want_x: bool
     ) -> tuple[Tensor | None, Sequence[Tensor]]:
         """The same again."""
         return self._drop(gradient) if want_x else None, ()
 
     def _drop(self, x: Tensor) -> Tensor:
+        if gpu.has_triton(x):
+            from transduce.kernels.gpu.drop import drop  # noqa: PLC0415 - Triton is read where it is used
+
+            return drop(x, self.seeds, self.dropped.kept, self.dropped.scale)
         y = torch.empty_like(x)
         columns = x.shape[-1]
         rows = x.numel() // columns

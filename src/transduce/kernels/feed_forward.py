@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transduce.config.model import Activation
+from transduce.kernels import gpu
 from transduce.kernels.dropout import WHOLE, Dropped, Dropping, dropout
 from transduce.kernels.linear_maps import Maps, chain_rows, linear_maps, maps_rows
 from transduce.kernels.native import ACTIVATIONS, address, call
@@ -28,10 +29,12 @@ def feed_forward(
     with the first one's G and c.
     """
     gated = len(inner.weights) == 2
-    if maps_rows(x, *inner.weights) and maps_rows(x, *outer.weights):
+    plain = activation == "relu" and not gated
+    # Other activations are C++'s alone as parts of a chain.
+    if (plain or not gpu.has_triton(x)) and maps_rows(x, *inner.weights) and maps_rows(x, *outer.weights):
         seeds = dropped.rows(*x.shape[:-1], device=x.device)
         between = [] if seeds is None else [Dropping(dropped, seeds)]
-        if activation == "relu" and not gated:
+        if plain:
             first, last = replace(inner, activation=activation), replace(outer, input_activation=activation)
             return chain_rows(x, first, *between, last)
         return chain_rows(x, inner, Activating(activation, gated), *between, outer)
@@ -74,16 +77,16 @@ class Activating:
 
     def forward(
         self, x: BFloat16[Tensor, "rows inputs"], others: Sequence[Tensor | None]
-    ) -> tuple[BFloat16[Tensor, "rows hidden"], None]:
+    ) -> tuple[BFloat16[Tensor, "rows hidden"], Sequence[Tensor]]:
         """Nothing is kept but ``x``."""
         rows, width = x.shape[0], x.shape[1] // (2 if self.gated else 1)
         y = x.new_empty(rows, width)
         addresses = address(x, torch.bfloat16, *x.shape), address(y, torch.bfloat16, rows, width)
         call("activate", None, *addresses, rows, width, ACTIVATIONS[self.activation], self.gated)
-        return y, None
+        return y, ()
 
     def backward(
-        self, gradient: Tensor, x: Tensor, others: Sequence[Tensor | None], kept: Tensor | None, *, want_x: bool
+        self, gradient: Tensor, x: Tensor, others: Sequence[Tensor | None], kept: Sequence[Tensor], *, want_x: bool
     ) -> tuple[Tensor | None, Sequence[Tensor]]:
         """In one pass over both."""
         if not want_x:

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transduce.kernels.chain import Link, chain
+from transduce.kernels import gpu
 from transduce.kernels.native import (
     ACTIVATIONS,
     MOST_MAPS,
@@ -47,7 +48,11 @@ def linear_maps(
 
 def maps_rows(x: Tensor, *weights: Tensor) -> bool:
     """Whether ``chain_rows`` can map what autocast makes of such tensors, and is the fastest."""
-    return torch.is_autocast_enabled("cpu") and has_map_rows(torch.get_autocast_dtype("cpu"), x, *weights)
+    device = x.device.type
+    if device == "meta" or not torch.is_autocast_enabled(device):  # tensors without storage know no autocast
+        return False
+    dtype = torch.get_autocast_dtype(device)
+    return has_map_rows(dtype, x, *weights) or (dtype == torch.bfloat16 and gpu.has_triton(x, *weights))
 
 
 def chain_rows(x: Float[Tensor, "*rows inputs"], *links: Link) -> Float[Tensor, "*rows outputs"]:
@@ -135,6 +140,25 @@ def map_rows_backward(
     call(_kernel("map_rows_backward"), None, *addresses, maps, to, rows, add, ACTIVATIONS[input_activation])
 
 
+def wide_product(a: Float[Tensor, "rows inner"], b: Float[Tensor, "inner columns"]) -> Float[Tensor, "rows columns"]:
+    """A B; on a CUDA device in float32, as it is summed up there, whatever the factors' type."""
+    if a.device.type == "cuda" and a.dtype != torch.float32:
+        return torch.mm(a, b, out_dtype=torch.float32)
+    return torch.mm(a, b)
+
+
+def _join(tensors: Sequence[Tensor | None]) -> Tensor:
+    """In bfloat16, the rows of one behind those of the other."""
+    known = [each for each in tensors if each is not None]
+    return (known[0] if len(known) == 1 else torch.cat(known)).to(torch.bfloat16)
+
+
+def _sum_rows(x: Tensor) -> Tensor:
+    from transduce.kernels.gpu.sums import sum_rows  # noqa: PLC0415 - Triton is read where it is used
+
+    return sum_rows(x)
+
+
 @final
 @dataclass(frozen=True)
 class Maps:
@@ -150,16 +174,27 @@ class Maps:
         """All weights, then all biases."""
         return *self.weights, *self.biases
 
-    def forward(self, x: Tensor, others: Sequence[Tensor | None]) -> tuple[Tensor, None]:
-        """Nothing is kept."""
+    def forward(self, x: Tensor, others: Sequence[Tensor | None]) -> tuple[Tensor, Sequence[Tensor]]:
+        """On a CUDA device, the matrix in bfloat16 is kept."""
         weights, biases = self._part(others)
-        return map_rows(x, lay_down(weights, biases), activation=self.activation), None
+        if gpu.has_triton(x):
+            matrix, bias = _join(weights), None if None in biases else _join(biases)
+            y = torch.mm(x, matrix.T) if bias is None else torch.addmm(bias, x, matrix.T)
+            return y if self.activation is None else y.relu_(), (matrix,)
+        return map_rows(x, lay_down(weights, biases), activation=self.activation), ()
 
     def backward(
-        self, gradient: Tensor, x: Tensor, others: Sequence[Tensor | None], kept: Tensor | None, *, want_x: bool
+        self, gradient: Tensor, x: Tensor, others: Sequence[Tensor | None], kept: Sequence[Tensor], *, want_x: bool
     ) -> tuple[Tensor | None, Sequence[Tensor | None]]:
-        """In one call."""
+        """In one call, on a processor."""
         weights, biases = self._part(others)
+        if gpu.has_triton(x):
+            of_x = torch.mm(gradient, *kept) if want_x else None
+            if of_x is not None and self.input_activation is not None:
+                of_x = torch.ops.aten.threshold_backward(of_x, x, 0)
+            sizes = [len(weight) for weight in weights]
+            split = wide_product(gradient.T, x).split(sizes)
+            return of_x, [*split, *(_sum_rows(gradient).split(sizes) if None not in biases else biases)]
         of_x = torch.empty_like(x) if want_x else None
         of_weights = [torch.empty_like(weight) for weight in weights]
         of_biases = [torch.empty_like(bias) for bias in biases if bias is not None]

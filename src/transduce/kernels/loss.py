@@ -8,7 +8,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from transduce.kernels.linear_maps import has_map_rows, lay_down, map_rows, map_rows_backward
+from transduce.kernels import gpu
+from transduce.kernels.linear_maps import has_map_rows, lay_down, map_rows, map_rows_backward, wide_product
 from transduce.kernels.native import address, call, has_native
 
 # So many logits exist at a time: few beside what else a step holds, and enough that adding up the weights' gradient,
@@ -113,7 +114,7 @@ class _Projection:
             map_rows_backward(gradient, hidden, maps, of_hidden, add=True)
         else:
             torch.mm(gradient, self.weight, out=of_hidden)
-            of_weight += gradient.T @ hidden
+            of_weight += wide_product(gradient.T, hidden)
 
 
 def _differentiate(logits: Tensor, labels: Tensor, smoothing: float, weights: Tensor | None, sums: Tensor) -> Tensor:
@@ -130,6 +131,11 @@ def _differentiate(logits: Tensor, labels: Tensor, smoothing: float, weights: Te
             None if weights is None else address(weights, torch.float32, shape[0]),
         )
         call("cross_entropy", logits.dtype, *given, address(sums, torch.float64, 2), *shape, smoothing)
+        return logits
+    if gpu.has_triton(logits, labels):
+        from transduce.kernels.gpu.cross_entropy import cross_entropy  # noqa: PLC0415 - Triton is read where it is used
+
+        sums += cross_entropy(logits, labels, weights, smoothing).sum(1, dtype=torch.float64)
         return logits
     found, gradient = _differentiate_plainly(logits, labels, smoothing, weights)
     sums += found

@@ -12,6 +12,8 @@ from torch import Tensor
 from transduce.kernels.attention import attend
 from transduce.kernels.chain import chain
 from transduce.kernels.dropout import WHOLE, Dropped
+from transduce.kernels import gpu
+from transduce.kernels.gpu.sizes import Side, Sizes
 from transduce.kernels.linear_maps import Maps, chain_rows, linear_maps, maps_rows
 from transduce.kernels.mask import Mask
 from transduce.kernels.native import Chance, Sequences, address, call, has_native
@@ -19,10 +21,14 @@ from transduce.kernels.ragged import RaggedLayout
 from transduce.kernels.scores import Scoring
 from transduce.kernels.varlen import attend_varlen, has_varlen
 
-Way = Literal["C++", "variable length", "padded"]
+Way = Literal["C++", "Triton", "variable length", "padded"]
 
 # Longer sequences have matrices large enough for the processor's matrix units, padding and all.
 _LONGEST: Final = 128
+# Longer ones fill the blocks of PyTorch's kernels.
+_LONGEST_ON_CUDA: Final = 256
+_WIDEST: Final = 256  # head
+_HALF: Final = (torch.bfloat16, torch.float16)
 
 
 @final
@@ -72,7 +78,7 @@ def attend_ragged(
     """
     queries, keys, heads, scoring = attention.queries, attention.keys, attention.heads, attention.scoring
     way = attention.way(projected)
-    if way == "C++":
+    if way in ("C++", "Triton"):
         memory = None if memory is None else memory.contiguous()
         return chain(projected.contiguous(), _Attending(memory, attention))
     query, key, value = (x.view(len(x), heads.number, -1) for x in _split(projected, memory, heads))
@@ -98,7 +104,7 @@ def attend_between(
     after: Maps,
 ) -> Float[Tensor, "tokens outputs"]:
     """``attend_ragged`` of what the maps ``before`` make of ``x``, and then the map ``after``."""
-    if attention.way(x) == "C++" and maps_rows(x, *before.weights) and maps_rows(x, *after.weights):
+    if attention.way(x) in ("C++", "Triton") and maps_rows(x, *before.weights) and maps_rows(x, *after.weights):
         memory = None if memory is None else memory.to(torch.bfloat16).contiguous()
         return chain_rows(x, before, _Attending(memory, attention), after)
     gathered = attend_ragged(linear_maps(x, before.weights, before.biases), memory, attention)
@@ -122,8 +128,20 @@ def ragged_way(
         return "padded"
     if has_native(projected) and keys.tokens <= _LONGEST * len(keys.lengths):
         return "C++"
+    if dropout == 0 and _in_triton(projected, keys, heads):
+        return "Triton"
     fused = heads.d_k == heads.d_v and dropout == 0 and has_varlen(projected, heads.d_k)
     return "variable length" if fused else "padded"
+
+
+def _in_triton(projected: Tensor, keys: RaggedLayout, heads: Heads) -> bool:
+    """Under autocast, whatever the type: a chain of maps and attention is in autocast's."""
+    if not gpu.has_triton(projected):
+        return False
+    device = projected.device.type
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else projected.dtype
+    short = keys.longest <= _LONGEST_ON_CUDA and max(heads.d_k, heads.d_v) <= _WIDEST
+    return dtype in _HALF and short
 
 
 def _split(projected: Tensor, memory: Tensor | None, heads: Heads) -> tuple[Tensor, Tensor, Tensor]:
@@ -138,7 +156,7 @@ def _split(projected: Tensor, memory: Tensor | None, heads: Heads) -> tuple[Tens
 @final
 @dataclass(frozen=True)
 class _Attending:
-    """``attend_ragged`` in C++ as a part of a chain."""
+    """``attend_ragged`` in C++ or Triton's language as a part of a chain."""
 
     memory: Tensor | None
     attention: RaggedAttention
@@ -148,25 +166,39 @@ class _Attending:
         """The memory alone."""
         return (self.memory,)
 
-    def forward(self, x: Tensor, others: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:
-        """Kept is of each query the largest score, and one by the sum of the exponentials."""
+    def forward(self, x: Tensor, others: Sequence[Tensor | None]) -> tuple[Tensor, Sequence[Tensor]]:
+        """Kept is of each query the largest score, and one by the sum of the exponentials.
+
+        In Triton's language: the output, and the logarithm of that sum.
+        """
         heads, (memory,) = self.attention.heads, others
         output = x.new_empty(len(x), heads.widths[2])
+        if gpu.has_triton(x):
+            from transduce.kernels.gpu.attention import attend as run  # noqa: PLC0415 - Triton is read where it is used
+
+            log_sums = x.new_empty(heads.number, len(x), dtype=torch.float32)
+            run(_split(x, memory, heads), output, log_sums, *self._sides)
+            return output, (output, log_sums)
         statistics = x.new_empty(2, heads.number, len(x), dtype=torch.float32)
         addresses = address(output, x.dtype, *output.shape), address(statistics, torch.float32, *statistics.shape)
         call("attention", x.dtype, *self._parts(x, memory), *addresses, *self._sizes(x, memory))
-        return output, statistics
+        return output, (statistics,)
 
     def backward(
-        self, gradient: Tensor, x: Tensor, others: Sequence[Tensor | None], kept: Tensor | None, *, want_x: bool
+        self, gradient: Tensor, x: Tensor, others: Sequence[Tensor | None], kept: Sequence[Tensor], *, want_x: bool
     ) -> tuple[Tensor | None, Sequence[Tensor | None]]:
         """All at once, wanted or not."""
         (memory,) = others
         of_x, of_memory = torch.empty_like(x), None if memory is None else torch.empty_like(memory)
-        assert kept is not None
+        if gpu.has_triton(x):
+            from transduce.kernels.gpu.attention import attend_backward as run  # noqa: PLC0415
+
+            heads = self.attention.heads
+            run(_split(x, memory, heads), *kept, gradient, _split(of_x, of_memory, heads), *self._sides)
+            return of_x, (of_memory,)
         parts, gradients = self._parts(x, memory), self._parts(of_x, of_memory)
         given = address(gradient, x.dtype, len(x), self.attention.heads.widths[2])
-        statistics = address(kept, torch.float32, 2, self.attention.heads.number, len(x))
+        statistics = address(kept[0], torch.float32, 2, self.attention.heads.number, len(x))
         call("attention_backward", x.dtype, *parts, given, statistics, *gradients, *self._sizes(x, memory))
         return of_x, (of_memory,)
 
@@ -190,6 +222,13 @@ class _Attending:
             *(a.causal, a.scoring.scale),
         )
         return sequences, a.dropped.chance(self._seeds, len(x))
+
+    @property
+    def _sides(self) -> tuple[Side, Side, Sizes]:
+        """Queries and keys, and their sizes, as Triton's kernels are given them."""
+        a = self.attention
+        sides = (Side(each.boundaries, each.longest) for each in (a.queries, a.keys))
+        return *sides, Sizes(a.heads.number, a.heads.d_k, a.heads.d_v, a.scoring.scale, a.causal)
 
     @cached_property
     def _seeds(self) -> Tensor | None:

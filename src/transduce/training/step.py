@@ -192,9 +192,10 @@ def train_step(
     model.train()
     tokens = sum(batch.target_tokens for batch in batches) if tokens is None else tokens
     total: LossSums | None = None
+    on_cpu = next(model.parameters()).device.type == "cpu"
     for number, batch in enumerate(batches, start=1):
         with postpone(model, last=number == len(batches)):
-            sums = compute_loss(model, fill_up(batch), dtype, seed)
+            sums = compute_loss(model, fill_up(batch) if on_cpu else batch, dtype, seed)
             (sums.objective / tokens).backward()  # type: ignore[no-untyped-call]
         total = sums.detach() if total is None else total + sums.detach()
     assert total is not None
