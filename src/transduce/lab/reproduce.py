@@ -155,13 +155,13 @@ def _train_together(planned: Sequence[Planned], write: Callable[[], None], sessi
         for number, each in enumerate(planned, start=1)
         if not is_measured(each.run)
     ]
-    failed: list[str] = []
+    failed: set[str] = set()
     requests = Requests()
     try:
         with listen(requests), closing(train_jobs(jobs, settings)) as ended:
             for job, outcome in ended:
                 if outcome.failure is not None:
-                    failed.append(job.root.name)
+                    failed.add(job.root.name)
                     session.say(f"{job.title}: failed: {outcome.failure}")
                 elif outcome.finished:
                     write()
@@ -172,7 +172,7 @@ def _train_together(planned: Sequence[Planned], write: Callable[[], None], sessi
         raise StoppedError(
             f"stopped by {by.name}: what is trained so far is kept, the same command goes on from there", by
         ) from None
-    return failed
+    return [each.run.root.name for each in planned if each.run.root.name in failed]
 
 
 def _describe(measured: Measurement) -> str:

@@ -78,6 +78,8 @@ def _work(job: dict[str, Any], base: RunDirectory, session: Session) -> dict[str
         return {"finished": False}
     except TransduceError as error:
         return {"finished": False, "failure": "; ".join(map(str, error.args))}
+    except OSError as error:
+        return {"finished": False, "failure": f"{error.filename}: {error.strerror}" if error.filename else str(error)}
     except Exception as error:
         traceback.print_exc()
         return {"finished": False, "failure": f"{type(error).__name__}: {error}"}
