@@ -201,6 +201,18 @@ def test_a_model_is_measured_where_it_was_trained(in_turn, tmp_path, monkeypatch
     assert measured.machine == "card 1"
 
 
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no CUDA device here")
+def test_several_train_and_are_measured_on_one_gpu(plan, tmp_path):
+    reproduce_table3(replace(plan, rows=[], seeds=2, jobs=2, device="cuda:0"), tmp_path, silent)
+    found = read_measurements(tmp_path, "base")
+    assert [(run.seed, run.jobs, run.machine) for run in found] == [
+        (seed, 2, torch.cuda.get_device_name(0)) for seed in (1, 2)
+    ]
+    # By the rate of the card, in company too: no processor multiplies so fast.
+    assert min(run.flops_by_time / run.seconds for run in found) > 5e12
+
+
 def test_a_run_remembers_its_largest_company(tmp_path):
     run = RunDirectory(tmp_path)
     assert read_jobs(run) == 1
