@@ -38,7 +38,7 @@ def test_rows_are_named_by_preset_or_part_and_come_in_the_table_s_order():
 def test_all_rows_are_the_default(called, tiny_run_file):
     assert main._run(["reproduce", "table3", "--data", str(tiny_run_file.parent)]) == 0
     [(plan, out, _, budget)] = called
-    assert (tuple(plan.rows), plan.seeds, plan.steps) == (VARIATIONS, 3, None)
+    assert (tuple(plan.rows), plan.seeds, plan.steps, plan.jobs, plan.device) == (VARIATIONS, 3, None, 1, None)
     assert (str(out), budget) == ("runs/table3", math.inf)
     assert (plan.data.train[0].source, plan.data.dev.target) == ("train.src", "dev.trg")
 
@@ -57,12 +57,16 @@ def test_options_reach_the_plan(called, tiny_run_file, tmp_path):
         "20",
         "--norm",
         "pre",
+        "--jobs",
+        "5",
+        "--device",
+        "cpu",
     ]
     languages = ["--source-language", "trg", "--target-language", "src"]
     assert main._run(["reproduce", "table3", "--data", str(tiny_run_file.parent), *options, *languages]) == 0
     [(plan, out, _, budget)] = called
     assert (len(plan.rows), plan.seeds, plan.steps, out, budget) == (7, 2, 20, tmp_path, 180)
-    assert plan.norm == "pre"
+    assert (plan.norm, plan.jobs, plan.device) == ("pre", 5, "cpu")
     assert plan.data.train[0].source == "train.trg"
 
 
@@ -89,6 +93,8 @@ def test_the_whole_way(tiny_run_file, tmp_path, capsys):
         (["--data", "nowhere"], "nowhere: no such folder"),
         (["--seeds", "0"], "--seeds"),
         (["--steps", "0"], "--steps"),
+        (["--jobs", "0"], "--jobs"),
+        (["--device", "abacus"], "device 'abacus': torch knows no such device"),
     ],
 )
 def test_bad_input_is_one_line_and_a_2(tiny_run_file, tmp_path, capsys, options, named):
@@ -106,11 +112,12 @@ def test_table2_has_systems_for_rows(tiny_run_file, monkeypatch):
     calls = []
     monkeypatch.setattr("transduce.lab.table2_trainings.reproduce_table2", lambda *given: calls.append(given))
     data = ["reproduce", "table2", "--data", str(tiny_run_file.parent)]
-    assert main._run([*data, "--budget", "2m", "--seeds", "2"]) == 0
+    assert main._run([*data, "--budget", "2m", "--seeds", "2", "--jobs", "3"]) == 0
     assert main._run([*data, "--rows", "single-head", "--steps", "7"]) == 0
     [(plan, out, _, budget), (other, *_)] = calls
     assert (tuple(plan.systems), plan.seeds, plan.steps, str(out), budget) == (SYSTEMS, 2, None, "runs/table2", 120)
     assert ([system.name for system in other.systems], other.steps) == (["single-head"], 7)
+    assert (plan.jobs, other.jobs) == (3, 1)
 
 
 @pytest.mark.parametrize(

@@ -207,7 +207,7 @@ def test_an_interrupt_leaves_all_usable(plan, finished, tmp_path, monkeypatch):
     checkpoint = list_checkpoints(RunDirectory(out / "base-seed2").checkpoints)[-1][1] / "model.safetensors"
     before = checkpoint.stat().st_mtime_ns
 
-    def interrupted(_):
+    def interrupted(*_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
@@ -262,7 +262,7 @@ def test_big_has_three_times_the_steps_and_no_more_warm_up(plan):
 def test_the_norm_is_that_of_all_rows(plan, tmp_path, monkeypatch):
     asked = []
 
-    def train(config, run, base, seconds, own_process):
+    def train(config, run, *_):
         asked.append(config.model)
         return False
 

@@ -91,8 +91,8 @@ def finished(plan, tmp_path_factory):
     out, said = tmp_path_factory.mktemp("out") / "table2", []
     measure = reproduce.measure
 
-    def by_another_clock(run):
-        found = measure(run)
+    def by_another_clock(run, device):
+        found = measure(run, device)
         found = found.model_copy(update={"seconds": 4.0 if run.root.name.startswith("single") else 8.0})
         (run.root / "measured.json").write_text(found.model_dump_json())
         return found
@@ -101,6 +101,14 @@ def finished(plan, tmp_path_factory):
         patched.setattr(reproduce, "measure", by_another_clock)
         reproduce_table2(plan, out, said.append)
     return out, said
+
+
+@pytest.fixture
+def trained_names(monkeypatch):
+    """The trainings that are asked for, none of which happens."""
+    names = []
+    monkeypatch.setattr(reproduce, "_train", lambda config, run, *_: names.append(run.root.name))
+    return names
 
 
 def test_equal_parameters_come_first_and_then_equal_time(finished):
@@ -137,6 +145,30 @@ def test_what_is_finished_stays_and_what_has_begun_keeps_its_length(plan, finish
     shutil.rmtree(out / NAMES[2])
     reproduce_table2(plan, out, silent)
     assert asked[1:] == [(NAMES[2], 80)]
+
+
+def test_several_at_a_time_have_equal_parameters_alone(plan, tmp_path, monkeypatch):
+    planned, said = [], []
+    monkeypatch.setattr(reproduce, "_train_together", lambda given, *_: planned.extend(given) or [])
+    reproduce_table2(replace(plan, jobs=3), tmp_path, said.append)
+    assert [each.run.root.name for each in planned] == NAMES[:2]
+    [line] = [line for line in said if "equal time" in line]
+    assert line.endswith("--jobs 3 has 3 at a time; without --jobs, in another --out, it is trained too")
+
+
+def test_a_clock_that_ran_beside_others_decides_no_length(plan, finished, trained_names, tmp_path):
+    out, said = shutil.copytree(finished[0], tmp_path / "out"), []
+    shutil.rmtree(out / NAMES[2])
+    for name in NAMES[:2]:
+        (out / name / "jobs.txt").write_text("2\n")
+        reproduce_table2(plan, out, said.append)
+        assert trained_names == []
+        [line] = [line for line in said if "equal time" in line]
+        assert line.startswith("equal parameters only of single-head: ")
+        (out / name / "jobs.txt").unlink()
+        said.clear()
+    reproduce_table2(plan, out, said.append)
+    assert trained_names == NAMES[2:]
 
 
 def test_seeds_come_one_after_the_other(plan):
@@ -209,6 +241,23 @@ def test_the_page(folder, config):
     assert rows["Transformer (base model)"] == ["27.3", "38.1", "3.3e18", "3.3e18", "transformer", "31.0 ± 1.4"]
     assert rows["ByteNet"] == ["23.75", "", "", "", "bytenet", "not run"]
     assert "4 trainings, 5 minutes of training in all, on abacus" in page
+
+
+def test_the_page_says_what_ran_beside_others(folder, config):
+    path = folder / "single-head-seed1" / "measured.json"
+    path.write_text(measured(1, 27.0, by_length=by_length(33, 28, 11), jobs=5).model_dump_json())
+    write_table2(folder, config, None)
+    page = (folder / "table2.md").read_text(encoding="utf-8")
+    assert "on abacus. Up to 5 of them ran at a time (`--jobs`): all that the clock measures is slower" in page
+    _, _, time, *_ = page.split("\n## ")
+    # What was trained for as long as a clock told that ran alone then stays.
+    assert "Beside other trainings (`--jobs`), so with equal parameters\nonly, ran those of single-head." in time
+    assert [row[0] for row in cells(time)[2:] if row[2] != "not run"] == ["transformer", "single-head"]
+    shutil.rmtree(folder / "single-head-time-seed1")
+    write_table2(folder, config, None)
+    _, _, time, lengths, _ = (folder / "table2.md").read_text(encoding="utf-8").split("\n## ")
+    assert cells(time) == []
+    assert "At equal time: not run." in lengths
 
 
 def test_the_data_hold_every_training(folder, config):

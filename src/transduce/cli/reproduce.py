@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, assert_never
 
 import typer
 
+from transduce.cli.options import SPEED, Device
+
 if TYPE_CHECKING:
     from transduce.config import System, Table3Row
 
@@ -51,6 +53,17 @@ def reproduce(
         str | None, typer.Option(metavar="L", help="The source language. [default: what DIR has, English first]")
     ] = None,
     target_language: Annotated[str | None, typer.Option(metavar="L", help="The target language.")] = None,
+    jobs: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Trainings at a time, each in a process of its own with its share of the threads; with more than one, "
+            "table2 is at equal parameters only.",
+            rich_help_panel=SPEED,
+        ),
+    ] = 1,
+    device: Device = None,
 ) -> None:
     """Train the rows of a table of the paper, scaled down, on your text, and write the table beside the paper's.
 
@@ -69,14 +82,16 @@ def reproduce(
             from transduce.lab import table2_trainings as table2
 
             corpora = find_corpora(data, source_language, target_language)
-            plan = table2.Plan(corpora, systems, seeds, steps, own_process=True)
+            plan = table2.Plan(corpora, systems, seeds, steps, own_process=True, jobs=jobs, device=device)
             table2.reproduce_table2(plan, out, typer.echo, seconds)
         case "table3":
             chosen = _read_rows(rows)
             from transduce.lab import table3_trainings as table3
 
             corpora = find_corpora(data, source_language, target_language)
-            plan3 = table3.Plan(corpora, chosen, seeds, steps, norm or "post", own_process=True)
+            plan3 = table3.Plan(
+                corpora, chosen, seeds, steps, norm or "post", own_process=True, jobs=jobs, device=device
+            )
             table3.reproduce_table3(plan3, out, typer.echo, seconds)
         case _:
             assert_never(table)

@@ -18,6 +18,7 @@ from transduce.config.disk import write_whole
 from transduce.data import corpus_paths
 from transduce.evaluation import corpus_score
 from transduce.inference import Translator
+from transduce.inference.engine import choose_device
 from transduce.training import MODEL, list_checkpoints, read_progress
 from transduce.workflows.cost import measure_rate, sustained_cost
 from transduce.workflows.evaluate import Examples, Measures, evaluate, read_examples, translate_all
@@ -25,6 +26,7 @@ from transduce.workflows.flops import count_training
 from transduce.workflows.run_directory import RunDirectory
 
 _FILE: Final = "measured.json"
+_JOBS: Final = "jobs.txt"
 _FIRST: Final = 8
 _LENGTHS: Final = (5, 10, 15, 20, 30)  # words of the longest source of each group but the last
 _CPU: Final = Path("/proc/cpuinfo")
@@ -47,7 +49,7 @@ class Measurement(BaseModel):
     FLOPs are of the training: ``flops_counted`` are the matrix products of its pairs, and ``flops_by_time`` what the
     paper's method says, the seconds of training times what the device sustained when this was measured. Decoding is
     by beam search as the BLEU is, a second of translating the whole of dev, end symbols counted in tokens. What older
-    files have not is None.
+    files have not is None. Where ``jobs`` trainings ran at a time, everything by the clock is slower than alone.
     """
 
     # A training that diverged has a perplexity of NaN, and a row in the table all the same.
@@ -69,25 +71,28 @@ class Measurement(BaseModel):
     decoded_sentences: float | None = None  # a second
     decoded_tokens: float | None = None  # a second
     by_length: tuple[LengthScore, ...] = ()
+    jobs: int = 1  # at their most, in any session of the training
 
 
-def measure(run: RunDirectory) -> Measurement:
+def measure(run: RunDirectory, device: torch.device | None = None) -> Measurement:
     """Translate dev with the weights of the newest checkpoint, by beam search, and keep the scores in the run.
 
-    As in Table 3 the weights are those of the last step: neither the best on dev nor a mean.
+    As in Table 3 the weights are those of the last step: neither the best on dev nor a mean. Without a ``device`` it
+    is the GPU where there is one.
     """
+    device = choose_device(device)
     config = read_run(run.config)
     _, newest = list_checkpoints(run.checkpoints)[-1]
     bundle = load_bundle(run.root)
     load_weights(bundle.model, newest / MODEL)
     examples = read_examples(*corpus_paths(config.data.dev, config.data.folder))
-    translator = Translator(bundle, config.train.precision)
+    translator = Translator(bundle, config.train.precision, device)
     [perplexity] = evaluate(translator, examples, Measures(["perplexity"]))
     outputs, seconds = _translate(translator, examples)
     bleu = corpus_score("bleu", outputs, examples.references)
     progress = read_progress(newest)
     precision = progress.fixed["train.precision"]
-    rate = measure_rate(getattr(torch, precision), next(bundle.model.parameters()).device)
+    rate = measure_rate(getattr(torch, precision), device)
     measured = Measurement(
         seed=config.train.seed,
         steps=progress.step,
@@ -98,13 +103,14 @@ def measure(run: RunDirectory) -> Measurement:
         bleu=bleu.value,
         signature=bleu.signature,
         precision=precision,
-        machine=_name_machine(),
+        machine=_name_machine(device),
         versions={"transduce": transduce.__version__, "python": platform.python_version(), "torch": torch.__version__},
         flops_counted=float(count_training(bundle.model.config, progress.work)),
         flops_by_time=sustained_cost(progress.seconds, 1, rate),
         decoded_sentences=len(outputs) / seconds,
         decoded_tokens=translator.count_tokens(outputs) / seconds,
         by_length=tuple(_score_by_length(examples, outputs)),
+        jobs=read_jobs(run),
     )
     write_whole(run.root / _FILE, measured.model_dump_json(indent=2) + "\n")
     return measured
@@ -134,6 +140,39 @@ def is_measured(run: RunDirectory) -> bool:
     return (run.root / _FILE).is_file()
 
 
+def note_jobs(run: RunDirectory, jobs: int) -> None:
+    """Keep in the run that so many trainings run at a time in this session of it, where no earlier one had more."""
+    if jobs > read_jobs(run):
+        write_whole(run.root / _JOBS, f"{jobs}\n")
+
+
+def read_jobs(run: RunDirectory) -> int:
+    """How many trainings ran at a time, at their most, in any session of this one; 1 where it has not begun.
+
+    Raises:
+        BadInputError: The file that says it is damaged.
+    """
+    path = run.root / _JOBS
+    if not path.is_file():
+        return 1
+    try:
+        return int(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise BadInputError(
+            f"{path}: damaged: write into it how many trainings ran at a time (--jobs), or delete it where it was one"
+        ) from error
+
+
+def describe_trainings(runs: Sequence[Measurement]) -> str:
+    """For the page of a table: by which BLEU they are scored, their minutes, where they ran, and how many at a time."""
+    machines, signatures = ("; ".join(sorted({getattr(run, key) for run in runs})) for key in ("machine", "signature"))
+    minutes, jobs = sum(run.seconds for run in runs) / 60, max(run.jobs for run in runs)
+    text = f"BLEU `{signatures}`. {len(runs)} trainings, {minutes:,.0f} minutes of training in all, on {machines}."
+    if jobs == 1:
+        return text
+    return f"{text} Up to {jobs} of them ran at a time (`--jobs`): all that the clock measures is slower than alone."
+
+
 def _translate(translator: Translator, examples: Examples) -> tuple[list[str], float]:
     """The outputs, and the seconds that they took, once a few sentences have got everything ready."""
     translator.translate(examples.sources[:_FIRST], first_number=None, errors="return")
@@ -161,10 +200,10 @@ def _read(path: Path) -> Measurement:
         raise BadInputError(f"{path}: damaged ({error.errors()[0]['msg']}): delete it to measure again") from error
 
 
-def _name_machine() -> str:
+def _name_machine(device: torch.device) -> str:
     """Processor or graphics card, and how many threads compute."""
-    if torch.cuda.is_available():
-        return torch.cuda.get_device_name()
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
     lines = _CPU.read_text(encoding="utf-8").splitlines() if _CPU.is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     name = names[0] if names else platform.processor() or platform.machine()

@@ -8,7 +8,7 @@ from typing import Any, Final
 from transduce.config import TABLE2, RunConfig
 from transduce.config.disk import write_whole
 from transduce.lab.figure import write_figure
-from transduce.lab.measurement import Measurement, read_measurements
+from transduce.lab.measurement import Measurement, describe_trainings, read_measurements
 from transduce.lab.table2 import Budget, Line, make_lines
 
 Lines = Mapping[Budget, Sequence[Line]]
@@ -37,6 +37,8 @@ def import_draw() -> Draw | None:
 def write_table2(out: Path, config: RunConfig, draw: Draw | None) -> None:
     """Write what all finished trainings of the folder come to; ``config`` is the Transformer's."""
     lines = {equal: make_lines(equal, lambda name: read_measurements(out, name)) for equal in _BUDGETS}
+    if _find_beside_others(lines["parameters"]) and not any(line.runs for line in lines["time"][1:]):
+        lines["time"] = []  # the Transformer would stand there alone
     settings = config.model_dump(
         exclude={"model": {"vocab_size", "source_vocab_size"}, "train": {"max_minutes", "seed"}}
     )
@@ -50,11 +52,21 @@ def write_table2(out: Path, config: RunConfig, draw: Draw | None) -> None:
 def to_markdown(lines: Lines, about: Sequence[str]) -> str:
     """The page: the lines about the trainings, a table for each budget, BLEU by length, and the paper's table."""
     parts = ["# Table 2, scaled down", *about]
+    beside_others = _find_beside_others(lines["parameters"])
     for equal, rows in lines.items():
-        parts += [f"## At equal {equal}", _table(_COLUMNS, map(_cells, rows))]
+        parts.append(f"## At equal {equal}")
+        if equal == "time" and beside_others:
+            parts.append(f"{_NO_CLOCK} {', '.join(beside_others)}.")
+        if rows:
+            parts.append(_table(_COLUMNS, map(_cells, rows)))
     parts += [_NOTES, "## BLEU by the length of the source", *(_by_length(equal, lines[equal]) for equal in lines)]
     parts += ["## The paper's Table 2", _table(_PAPER_COLUMNS, _paper_rows(lines["parameters"])), _PAPER_NOTES]
     return "\n\n".join(parts) + "\n"
+
+
+def _find_beside_others(lines: Sequence[Line]) -> list[str]:
+    """Systems whose first seed ran beside other trainings: its clock tells nothing of how fast the system is."""
+    return [line.system.name for line in lines if any(run.seed == 1 and run.jobs > 1 for run in line.runs)]
 
 
 def to_data(lines: Sequence[Line]) -> list[dict[str, Any]]:
@@ -150,16 +162,13 @@ def _about(config: RunConfig, lines: Lines) -> list[str]:
     again = [run for line in lines["time"] for run in line.runs if line is not lines["time"][0]]
     runs = [run for line in lines["parameters"] for run in line.runs] + again
     if runs:
-        machines, signatures = (
-            "; ".join(sorted({getattr(run, key) for run in runs})) for key in ("machine", "signature")
-        )
-        minutes = sum(run.seconds for run in runs) / 60
-        about.append(
-            f"BLEU `{signatures}`. {len(runs)} trainings, {minutes:,.0f} minutes of training in all, on {machines}."
-        )
+        about.append(describe_trainings(runs))
     return about
 
 
+_NO_CLOCK: Final = """\
+Equal time needs the clocks of first seeds that ran alone. Beside other trainings (`--jobs`), so with equal parameters
+only, ran those of"""
 _NOTES: Final = """\
 PPL is perplexity per token, the end symbol counted; it and BLEU (by beam search) are dev's, of the weights after the
 last step. A figure is the mean over the seeds ± their sample standard deviation. Δ BLEU is the difference to the

@@ -9,7 +9,7 @@ from typing import Final
 
 from transduce.config import REFERENCE_SIZE, SYSTEMS, DataConfig, ModelConfig, RunConfig, System, TrainConfig, read_run
 from transduce.lab.equal_size import Sizes, choose_size, count_parameters
-from transduce.lab.measurement import read_measurement
+from transduce.lab.measurement import read_jobs, read_measurement
 from transduce.lab.regime import TOKENIZER, count_steps, make_regime
 from transduce.lab.reproduce import NO_PLOT, Planned, Say, Session, check_begun, prepare_base, train_all
 from transduce.lab.table2 import Budget, run_name
@@ -32,27 +32,33 @@ class Plan:
     seeds: int = 3
     steps: int | None = None
     own_process: bool = False  # as for ``train_run``
+    jobs: int = 1  # trainings at a time; where there are several, none at equal time
+    device: str | None = None  # a GPU where there is one
 
 
 def reproduce_table2(plan: Plan, out: Path, say: Say, budget: float = math.inf) -> None:
     """Train and measure what is not yet, for at most ``budget`` seconds, and write the table, its data and its plot.
 
     The Transformer comes first, with all its seeds; then the first seed of every system at equal parameters, the second
-    ...; then likewise at equal time. How many steps that is follows from the clocks of the first seeds.
+    ...; then likewise at equal time. How many steps that is follows from the clocks of the first seeds, where these
+    were trained with nothing else running: systems of which that is not so have no training at equal time.
 
     Raises:
-        BadInputError: The folder holds a table of other text or settings, something in it is damaged, or a system
-            cannot be as large as the Transformer.
+        BadInputError: The folder holds a table of other text or settings, something in it is damaged, there is no such
+            device, or a system cannot be as large as the Transformer.
+        TransduceError, StoppedError: As ``train_all``.
     """
-    session = Session.begin(budget, say, own_process=plan.own_process)
+    session = Session.begin(budget, say, own_process=plan.own_process, jobs=plan.jobs, device=plan.device)
     if (draw := import_draw()) is None:
         say(NO_PLOT)
     base, models = _settle(plan, _run(out, _REFERENCE, "parameters", 1), say)
+    timed = _find_timed(plan, out, say)
     planned = [
         Planned(
             _run(out, system, equal, seed), partial(_configure, out, base, system, models[system.name], equal, seed)
         )
         for system, equal, seed in _order(plan)
+        if equal == "parameters" or system in timed
     ]
     check_begun(planned)
     train_all(planned, out / PAGE, partial(write_table2, out, base, draw), session)
@@ -65,6 +71,31 @@ def _order(plan: Plan) -> Iterator[tuple[System, Budget, int]]:
     for equal in budgets:
         for seed in seeds:
             yield from ((system, equal, seed) for system in plan.systems if system is not _REFERENCE)
+
+
+def _find_timed(plan: Plan, out: Path, say: Say) -> list[System]:
+    """The systems that can be trained at equal time; of the others it is said why not."""
+    others = [system for system in plan.systems if system is not _REFERENCE]
+    if plan.jobs > 1:
+        if others:
+            say(
+                f"equal parameters only: equal time needs the clocks of first seeds that run alone, and --jobs "
+                f"{plan.jobs} has {plan.jobs} at a time; without --jobs, in another --out, it is trained too"
+            )
+        return []
+    timed = [system for system in others if _ran_alone(out, system) and _ran_alone(out, _REFERENCE)]
+    if left_out := [system.name for system in others if system not in timed]:
+        say(
+            f"equal parameters only of {', '.join(left_out)}: equal time needs the clocks of first seeds that ran "
+            f"alone, and these, or the Transformer's, ran beside others (--jobs): for both, train without --jobs in "
+            f"another --out"
+        )
+    return timed
+
+
+def _ran_alone(out: Path, system: System) -> bool:
+    """Whether nothing else ran beside its first seed, as far as it has come."""
+    return read_jobs(_run(out, system, "parameters", 1)) == 1
 
 
 def _run(out: Path, system: System, equal: Budget, seed: int) -> RunDirectory:

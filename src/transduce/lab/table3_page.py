@@ -8,7 +8,7 @@ from typing import Any, Final
 from transduce.config import PRESETS, VARIATIONS, RunConfig, TrainConfig, scale_preset, scale_steps
 from transduce.config.disk import write_whole
 from transduce.lab.figure import write_figure
-from transduce.lab.measurement import read_measurements
+from transduce.lab.measurement import describe_trainings, read_measurements
 from transduce.lab.table3 import Line, describe, make_lines
 from transduce.lab.table3_conclusions import judge
 from transduce.lab.table3_conclusions import to_markdown as conclusions_to_markdown
@@ -124,13 +124,7 @@ def _about(config: RunConfig, lines: Sequence[Line]) -> list[str]:
         f"Beam {generation.beam_size}, length penalty {generation.length_penalty}."
     ]
     if runs:
-        machines, signatures = (
-            "; ".join(sorted({getattr(run, key) for run in runs})) for key in ("machine", "signature")
-        )
-        minutes = sum(run.seconds for run in runs) / 60
-        about.append(
-            f"BLEU `{signatures}`. {len(runs)} trainings, {minutes:,.0f} minutes of training in all, on {machines}."
-        )
+        about.append(describe_trainings(runs))
     return about
 
 

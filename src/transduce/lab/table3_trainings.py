@@ -32,6 +32,8 @@ class Plan:
     steps: int | None = None
     norm: NormPosition = "post"
     own_process: bool = False  # as for ``train_run``
+    jobs: int = 1  # trainings at a time
+    device: str | None = None  # a GPU where there is one
 
 
 def reproduce_table3(plan: Plan, out: Path, say: Say, budget: float = math.inf) -> None:
@@ -41,9 +43,11 @@ def reproduce_table3(plan: Plan, out: Path, say: Say, budget: float = math.inf) 
     row, then the second ...
 
     Raises:
-        BadInputError: The folder holds a table of other text or settings, or something in it is damaged.
+        BadInputError: The folder holds a table of other text or settings, something in it is damaged, or there is no
+            such device.
+        TransduceError, StoppedError: As ``train_all``.
     """
-    session = Session.begin(budget, say, own_process=plan.own_process)
+    session = Session.begin(budget, say, own_process=plan.own_process, jobs=plan.jobs, device=plan.device)
     if (draw := import_draw()) is None:
         say(NO_PLOT)
     config = _settle(plan, _run(out, _BASE, 1), say)
