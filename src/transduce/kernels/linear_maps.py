@@ -179,6 +179,8 @@ class Maps:
         weights, biases = self._part(others)
         if gpu.has_triton(x):
             matrix, bias = _join(weights), None if None in biases else _join(biases)
+            if bias is not None and self.activation == "relu":
+                return torch.ops.aten._addmm_activation(bias, x, matrix.T), (matrix,)
             y = torch.mm(x, matrix.T) if bias is None else torch.addmm(bias, x, matrix.T)
             return y if self.activation is None else y.relu_(), (matrix,)
         return map_rows(x, lay_down(weights, biases), activation=self.activation), ()

@@ -1,5 +1,7 @@
 """Dropout, residual sum and layer normalization in one pass, and its gradients in another."""
-# mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, import-not-found, import-untyped"
+# mypy: disable-error-code="misc, untyped-decorator, import-not-found, import-untyped"
+
+from typing import no_type_check
 
 import triton
 import triton.language as tl
@@ -34,6 +36,7 @@ def add_norm(
 
 
 @triton.jit(do_not_specialize=["rows", "kept"])
+@no_type_check
 def _add_norm(
     x, output, gain, bias, seeds, total, statistics, ready, wide, rows, columns, epsilon, kept, scale,
     HAS_OUTPUT: tl.constexpr, HAS_SEEDS: tl.constexpr, HAS_WIDE: tl.constexpr, QUADS: tl.constexpr,
@@ -89,6 +92,7 @@ def add_norm_backward(
 
 
 @triton.jit(do_not_specialize=["rows", "programs", "kept"])
+@no_type_check
 def _add_norm_backward(
     total, statistics, gain, seeds, of_total, of_wide, of_ready, of_x, of_output, sums,
     rows, columns, programs, kept, scale,

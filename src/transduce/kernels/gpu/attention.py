@@ -3,10 +3,10 @@
 PyTorch's kernels for sequences of different lengths work on 128 positions at a time, several times as many as most
 sentences have. A program here has a block of one head's queries (or, for their gradients, of its keys) of one sequence.
 """
-# mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, import-not-found, import-untyped"
+# mypy: disable-error-code="misc, untyped-decorator, import-not-found, import-untyped"
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, no_type_check
 
 import triton
 import triton.language as tl
@@ -49,17 +49,20 @@ def attend_backward(
     """Write the ``gradients`` of queries, keys and values, from that of the output."""
     block = sizes.block(queries.longest, keys.longest)
     blocks_q, blocks_k = triton.cdiv(queries.longest, block), triton.cdiv(keys.longest, block)
-    _attend_backward[((blocks_q + blocks_k) * queries.batch, sizes.heads)](
-        *rows,
-        *(output, log_sums, gradient, *gradients, queries.boundaries, keys.boundaries),
-        *(each.stride(0) for each in (*rows, output, gradient, *gradients)),
-        *(len(output), blocks_q, blocks_k, sizes.scale),
-        *(sizes.causal, sizes.d_k, sizes.d_v, *sizes.wide, block, block),
-        num_warps=block // 16,
-    )
+    given = *rows, output, log_sums, gradient, *gradients, queries.boundaries, keys.boundaries
+    strides = [each.stride(0) for each in (*rows, output, gradient, *gradients)]
+    widths = sizes.causal, sizes.d_k, sizes.d_v, *sizes.wide, block
+    if blocks_q == blocks_k == 1:
+        grid = queries.batch, sizes.heads
+        _attend_backward_whole[grid](*given, *strides, len(output), sizes.scale, *widths, num_warps=block // 16)
+    else:
+        grid = (blocks_q + blocks_k) * queries.batch, sizes.heads
+        blocks = blocks_q, blocks_k
+        _attend_backward[grid](*given, *strides, len(output), *blocks, sizes.scale, *widths, num_warps=block // 16)
 
 
 @triton.jit
+@no_type_check
 def _rows(start, row, stride, column, length, width):
     """Rows of a block, (rows, columns), zeros beyond either end."""
     inside = (row < length)[:, None] & (column < width)[None, :]
@@ -67,6 +70,7 @@ def _rows(start, row, stride, column, length, width):
 
 
 @triton.jit
+@no_type_check
 def _keep(start, row, stride, column, length, width, values):
     """Write such a block."""
     inside = (row < length)[:, None] & (column < width)[None, :]
@@ -74,6 +78,7 @@ def _keep(start, row, stride, column, length, width, values):
 
 
 @triton.jit(do_not_specialize=["tokens", "blocks"])
+@no_type_check
 def _attend(
     query, key, value, output, log_sums, q_ends, k_ends, q_stride, k_stride, v_stride, o_stride, tokens, blocks, scale,
     CAUSAL: tl.constexpr, D_K: tl.constexpr, D_V: tl.constexpr, WIDE_K: tl.constexpr, WIDE_V: tl.constexpr,
@@ -114,12 +119,15 @@ def _attend(
 
 
 @triton.jit(do_not_specialize=["tokens", "blocks_q", "blocks_k"])
+@no_type_check
 def _attend_backward(
     query, key, value, output, log_sums, gradient, of_query, of_key, of_value, q_ends, k_ends,
     q_stride, k_stride, v_stride, o_stride, g_stride, dq_stride, dk_stride, dv_stride, tokens, blocks_q, blocks_k, scale,
     CAUSAL: tl.constexpr, D_K: tl.constexpr, D_V: tl.constexpr, WIDE_K: tl.constexpr, WIDE_V: tl.constexpr,
-    BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
+    BLOCK_Q: tl.constexpr = BLOCK
+    BLOCK_K: tl.constexpr = BLOCK
     blocks = blocks_q + blocks_k
     sequence, block, head = tl.program_id(0) // blocks, tl.program_id(0) % blocks, tl.program_id(1)
     q_start, k_start = tl.load(q_ends + sequence).to(tl.int64), tl.load(k_ends + sequence).to(tl.int64)
@@ -186,3 +194,39 @@ def _attend_backward(
             _keep(
                 of_value + k_start * dv_stride + head * D_V, place, dv_stride, of_v, k_length, D_V, of_values.to(v.dtype)
             )
+
+
+@triton.jit(do_not_specialize=["tokens"])
+@no_type_check
+def _attend_backward_whole(
+    query, key, value, output, log_sums, gradient, of_query, of_key, of_value, q_ends, k_ends,
+    q_stride, k_stride, v_stride, o_stride, g_stride, dq_stride, dk_stride, dv_stride, tokens, scale,
+    CAUSAL: tl.constexpr, D_K: tl.constexpr, D_V: tl.constexpr, WIDE_K: tl.constexpr, WIDE_V: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """``_attend_backward`` where a block holds every sequence: all gradients of a head from one look at it."""
+    sequence, head = tl.program_id(0), tl.program_id(1)
+    q_start, k_start = tl.load(q_ends + sequence).to(tl.int64), tl.load(k_ends + sequence).to(tl.int64)
+    q_length = (tl.load(q_ends + sequence + 1) - q_start).to(tl.int32)
+    k_length = (tl.load(k_ends + sequence + 1) - k_start).to(tl.int32)
+    place, of_k, of_v = tl.arange(0, BLOCK), tl.arange(0, WIDE_K), tl.arange(0, WIDE_V)
+    q = _rows(query + q_start * q_stride + head * D_K, place, q_stride, of_k, q_length, D_K)
+    k = _rows(key + k_start * k_stride + head * D_K, place, k_stride, of_k, k_length, D_K)
+    v = _rows(value + k_start * v_stride + head * D_V, place, v_stride, of_v, k_length, D_V)
+    given = _rows(gradient + q_start * g_stride + head * D_V, place, g_stride, of_v, q_length, D_V)
+    made = _rows(output + q_start * o_stride + head * D_V, place, o_stride, of_v, q_length, D_V)
+    level = tl.sum(given.to(tl.float32) * made.to(tl.float32), 1)
+    log_sum = tl.load(log_sums + head.to(tl.int64) * tokens + q_start + place, mask=place < q_length, other=0.0)
+    seen = (place < k_length)[None, :] & (place < q_length)[:, None]
+    if CAUSAL:
+        seen = seen & (place[None, :] <= place[:, None])
+    scores = tl.dot(q, tl.trans(k)) * (scale * 1.4426950408889634)
+    weights = tl.exp2(tl.where(seen, scores - log_sum[:, None], float("-inf")))
+    of_values = tl.dot(tl.trans(weights.to(given.dtype)), given)
+    _keep(
+        of_value + k_start * dv_stride + head * D_V, place, dv_stride, of_v, k_length, D_V, of_values.to(v.dtype)
+    )
+    of_scores = (weights * (tl.dot(given, tl.trans(v)) - level[:, None]) * scale).to(q.dtype)
+    of_keys, of_queries = tl.dot(tl.trans(of_scores), q), tl.dot(of_scores, k)
+    _keep(of_key + k_start * dk_stride + head * D_K, place, dk_stride, of_k, k_length, D_K, of_keys.to(k.dtype))
+    _keep(of_query + q_start * dq_stride + head * D_K, place, dq_stride, of_k, q_length, D_K, of_queries.to(q.dtype))

@@ -1,7 +1,7 @@
 """The gradient of the smoothed cross-entropy in the place of the logits, in two passes over them."""
-# mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, import-not-found, import-untyped"
+# mypy: disable-error-code="misc, untyped-decorator, import-not-found, import-untyped"
 
-from typing import Final
+from typing import Final, no_type_check
 
 import torch
 import triton
@@ -28,6 +28,7 @@ def cross_entropy(logits: Tensor, labels: Tensor, weights: Tensor | None, smooth
 
 
 @triton.jit(do_not_specialize=["rows"])
+@no_type_check
 def _cross_entropy(
     logits, labels, weights, losses, rows, vocabulary, smoothing, HAS_WEIGHTS: tl.constexpr, BLOCK: tl.constexpr
 ):

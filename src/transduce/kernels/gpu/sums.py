@@ -1,7 +1,7 @@
 """Sums over the rows of a matrix: biases' gradients."""
-# mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, import-not-found, import-untyped"
+# mypy: disable-error-code="misc, untyped-decorator, import-not-found, import-untyped"
 
-from typing import Final
+from typing import Final, no_type_check
 
 import torch
 import triton
@@ -23,6 +23,7 @@ def sum_rows(x: Tensor) -> Tensor:
 
 
 @triton.jit(do_not_specialize=["rows"])
+@no_type_check
 def _sum_rows(x, parts, rows, columns, ROWS: tl.constexpr, COLUMNS: tl.constexpr, BLOCKS: tl.constexpr):
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     part = tl.program_id(1)
