@@ -10,7 +10,8 @@ from transduce.kernels.native import ACTIVATIONS, call
 from transduce.kernels.products import multiply_whole, quantize_inputs, quantize_weights, unpack
 
 FORMATS = ["float32", "bfloat16", "int8"]
-# Rows, inputs and outputs: fewer and more than a block of rows, a group or a tile of inputs and a panel of 64 outputs have.
+# Rows, inputs and outputs: fewer and more than a block of rows, a group of inputs, a tile of either and a panel of
+# 64 outputs have.
 SIZES = [(1, 1, 1), (5, 7, 3), (13, 101, 67), (6, 64, 128), (37, 131, 67)]
 
 

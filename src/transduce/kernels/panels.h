@@ -126,38 +126,31 @@ class Outputs {
   Whole sums_;
 };
 
-// Where the results of a panel's rows from `row` on go. The last panel has fewer outputs than are computed: there they go to `aside`, 64
-// numbers a row, and move on when all are there.
+// Where the results of a panel go.
 class Results {
  public:
-  Results(const Matrix& m, const Target& target, std::int64_t row, std::int64_t panel, float* aside)
-      : out_(target.out + row * target.stride + panel * kPanel),
+  Results(const Matrix& m, const Target& target, std::int64_t panel)
+      : out_(target.out + panel * kPanel),
         stride_(target.stride),
         outputs_(std::min<std::int64_t>(kPanel, m.outputs - panel * kPanel)),
-        aside_(outputs_ < kPanel ? aside : nullptr),
         add_(target.add),
         relu_(target.activation == kRelu) {}
 
-  // One vector of row i, from output j of the panel on.
-  void put(std::int64_t i, std::int64_t j, Float x) const {
+  // One vector of a row, from output j of the panel on. The last panel has fewer outputs than are computed.
+  void put(std::int64_t row, std::int64_t j, Float x) const {
     if (relu_) x = x < 0 ? Float{} : x;  // NaN stays NaN
-    if (aside_) return store(aside_ + i * kPanel + j, x);
-    float* place = out_ + i * stride_ + j;
+    float* place = out_ + row * stride_ + j;
+    if (j + kLanes > outputs_) return put_some(x, outputs_ - j, place, add_);
     store(place, add_ ? x + load_floats(place) : x);
-  }
-  void move_on(std::int64_t rows) const {
-    if (!aside_) return;
-    for (std::int64_t i = 0; i < rows; ++i)
-      for (std::int64_t j = 0; j < outputs_; ++j) {
-        float& place = out_[i * stride_ + j];
-        place = add_ ? place + aside_[i * kPanel + j] : aside_[i * kPanel + j];
-      }
   }
 
  private:
+  [[gnu::noinline]] static void put_some(Float x, std::int64_t count, float* place, bool add) {
+    for (std::int64_t i = 0; i < count; ++i) place[i] = add ? x[i] + place[i] : x[i];
+  }
+
   float* out_;
   std::int64_t stride_, outputs_;
-  float* aside_;
   bool add_, relu_;
 };
 

@@ -46,154 +46,164 @@ inline void block(const Matrix& m, const Rows& x, std::int64_t row, std::int64_t
 
 template <typename Way, int R>
 void panel_rows(const Matrix& m, const Rows& x, std::int64_t row, std::int64_t panel, const Target& target) {
-  alignas(64) float aside[R * kPanel];
-  const Results results(m, target, row, panel, aside);
+  const Results results(m, target, panel);
   for (int part = 0; part < kPanel; part += kWide * kLanes)
     block<Way, R>(m, x, row, panel * kPanel + part, panel_of(m, panel) + part * 4,
-                  [&](int i, int j, Float v) { results.put(i, part + j, v); });
-  results.move_on(R);
+                  [&](int i, int j, Float v) { results.put(row + i, part + j, v); });
 }
 
-struct ByVectors {
-  template <typename Way>
-  static void multiply(const Matrix& m, const Rows& x, std::int64_t rows, std::int64_t panel, const Target& target) {
-    std::int64_t r = 0;
-    for (; r + 6 <= rows; r += 6) panel_rows<Way, 6>(m, x, r, panel, target);
-    switch (rows - r) {
-      case 5: return panel_rows<Way, 5>(m, x, r, panel, target);
-      case 4: return panel_rows<Way, 4>(m, x, r, panel, target);
-      case 3: return panel_rows<Way, 3>(m, x, r, panel, target);
-      case 2: return panel_rows<Way, 2>(m, x, r, panel, target);
-      case 1: return panel_rows<Way, 1>(m, x, r, panel, target);
-    }
+template <typename Way>
+void panel_by_vectors(const Matrix& m, const Rows& x, std::int64_t rows, std::int64_t panel, const Target& target) {
+  std::int64_t r = 0;
+  for (; r + 6 <= rows; r += 6) panel_rows<Way, 6>(m, x, r, panel, target);
+  switch (rows - r) {
+    case 5: return panel_rows<Way, 5>(m, x, r, panel, target);
+    case 4: return panel_rows<Way, 4>(m, x, r, panel, target);
+    case 3: return panel_rows<Way, 3>(m, x, r, panel, target);
+    case 2: return panel_rows<Way, 2>(m, x, r, panel, target);
+    case 1: return panel_rows<Way, 1>(m, x, r, panel, target);
   }
-};
+}
 
 // A tile has 16 rows or, on the other side, 16 groups of inputs by 16 outputs.
 constexpr std::int64_t kStep = kTileLines * kGroupBytes;  // a panel's weights for 16 groups
 
-// A panel's weights in steps of 16 groups: the last one, where it has fewer, beside zeros.
-struct Steps {
-  const std::uint8_t* whole;
-  std::int64_t count;
-  const std::uint8_t* last;
-};
-
-// Four tiles of sums, kDown one below the other and the others side by side. The weights that the next block reads are asked for meanwhile:
-// they lie `ahead` bytes further on.
-template <typename Way, int kDown>
-inline void add_up(const std::uint8_t* upper, const std::uint8_t* lower, std::int64_t stride, const Steps& w, std::int64_t part,
-                   std::int64_t ahead) {
-  const auto step = [&](std::int64_t k, const std::uint8_t* from) {
-    load_tile<4>(upper + k * 64, stride);
-    stream_tile<6>(from, kGroupBytes);
-    Way::template multiply<0, 4, 6>();
-    stream_tile<7>(from + 64, kGroupBytes);
-    Way::template multiply<1, 4, 7>();
-    if constexpr (kDown == 2) {
-      load_tile<5>(lower + k * 64, stride);
-      Way::template multiply<2, 5, 6>();
-      Way::template multiply<3, 5, 7>();
-    } else {
-      stream_tile<6>(from + 128, kGroupBytes);
-      Way::template multiply<2, 4, 6>();
-      stream_tile<7>(from + 192, kGroupBytes);
-      Way::template multiply<3, 4, 7>();
-    }
-  };
-  clear_tile<0>(), clear_tile<1>(), clear_tile<2>(), clear_tile<3>();
-  for (std::int64_t k = 0; k < w.count; ++k) {
-    const std::uint8_t* from = w.whole + k * kStep + part;
-    for (int g = 0; g < kTileLines; ++g)
-      for (int line = 0; line < 4 / kDown; ++line) __builtin_prefetch(from + ahead + g * kGroupBytes + 64 * line, 0, 2);
-    step(k, from);
+// Panels by tiles, in blocks of four tiles of sums, one below the other and side by side: two by two or, where one has all rows, one by four. A
+// block's results are made of its sums while the next block is multiplied, as the matrix unit does not need the vectors' registers.
+template <typename Way>
+class PanelsByTiles {
+ public:
+  PanelsByTiles(const Matrix& m, const Rows& x, std::int64_t rows, const Target& target)
+      : m_(m), x_(x), rows_(rows), target_(target), tiles_(static_cast<int>(std::min<std::int64_t>(rows, kTileLines))) {}
+  ~PanelsByTiles() {
+    put_down<0>(), put_down<1>(), put_down<2>(), put_down<3>();
+    for (int tile = 0; tile < 4; ++tile) finish(tile);
   }
-  if (w.last) step(w.count, w.last + part);
-}
+  PanelsByTiles(const PanelsByTiles&) = delete;
+  PanelsByTiles& operator=(const PanelsByTiles&) = delete;
 
-// Rows `from` to `to` of a panel, more than 16 where kDown is 2. The lowest tile ends with the last row: where too few rows are left for it, it
-// begins with some whose results are there already.
-template <typename Way, int kDown>
-void panel_tiles(const Matrix& m, const Rows& x, std::int64_t from, std::int64_t to, std::int64_t panel, const Steps& w,
-                 const Target& target) {
-  constexpr int kAcross = 4 / kDown, kPart = kAcross * kTileWords * 4;
-  alignas(64) float aside[kDown * kTileLines * kPanel];
-  alignas(64) std::int32_t sums[4][kTileLines][kTileWords];
-  const Results results(m, target, from, panel, aside);
-  const std::int64_t lowest = std::max<std::int64_t>(0, to - kTileLines), highest = kDown == 2 ? from : lowest;
-  const std::uint8_t* bytes = x.bytes.data();
-  for (int part = 0; part < kGroupBytes; part += kPart) {
-    const std::int64_t ahead = part + kPart < kGroupBytes ? kPart : groups_of(m) * kGroupBytes - part;
-    add_up<Way, kDown>(bytes + highest * x.stride, bytes + lowest * x.stride, x.stride, w, part, ahead);
-    store_tile<0>(sums[0], 64), store_tile<1>(sums[1], 64), store_tile<2>(sums[2], 64), store_tile<3>(sums[3], 64);
-    for (int j = 0; j < kAcross * kTileWords; j += kLanes) {
-      const std::int64_t output = part / 4 + j;
-      const Outputs<Way> outputs(m, panel * kPanel + output);
-      const auto finish = [&](int tile, std::int64_t tops, std::int64_t r, std::int64_t end) {
-        for (const std::int32_t* sum = &sums[tile][r - tops][j % kTileWords]; r < end; ++r, sum += kTileWords)
-          results.put(r - from, output, outputs.result(outputs.complete(load(sum), x.zeros[r]), x.scales[r]));
-      };
-      const int tile = j / kTileWords;
-      if constexpr (kDown == 2) finish(tile, from, from, from + kTileLines), finish(tile + kAcross, lowest, from + kTileLines, to);
-      else finish(tile, lowest, from, to);
-    }
-  }
-  results.move_on(to - from);
-}
-
-struct ByTiles {
-  template <typename Way>
-  static void multiply(const Matrix& m, const Rows& x, std::int64_t rows, std::int64_t panel, const Target& target) {
-    alignas(64) std::uint8_t last[kStep];
-    const std::int64_t groups = groups_of(m), left = groups % kTileLines;
-    const Steps w{panel_of(m, panel), groups / kTileLines, left ? last : nullptr};
+  void operator()(std::int64_t panel) {
+    const std::uint8_t* w = panel_of(m_, panel);
+    const std::int64_t groups = groups_of(m_), whole = groups / kTileLines, left = groups % kTileLines;
     if (left) {
-      std::memcpy(last, w.whole + w.count * kStep, left * kGroupBytes);
-      std::memset(last + left * kGroupBytes, 0, kStep - left * kGroupBytes);
+      std::memcpy(last_, w + whole * kStep, left * kGroupBytes);
+      std::memset(last_ + left * kGroupBytes, 0, kStep - left * kGroupBytes);
     }
-    std::int64_t r = 0;
-    for (; rows - r > kTileLines; r = std::min(r + 2 * kTileLines, rows))
-      panel_tiles<Way, 2>(m, x, r, std::min(r + 2 * kTileLines, rows), panel, w, target);
-    if (r < rows) panel_tiles<Way, 1>(m, x, r, rows, panel, w, target);
+    std::int64_t from = 0;
+    for (; rows_ - from > kTileLines; from = std::min(from + 2 * kTileLines, rows_))
+      multiply<2>(panel, from, std::min(from + 2 * kTileLines, rows_));
+    if (from < rows_) multiply<1>(panel, from, rows_);
   }
+
+ private:
+  // Rows `from` to `to` of a panel, and 64 / down outputs from `part` on. The lowest tile ends with the last row: where too few rows are left
+  // for it, it begins with some whose results are there already.
+  struct Block {
+    std::int64_t panel, from, to;
+    int down, part;
+
+    std::int64_t lowest() const { return std::max<std::int64_t>(0, to - kTileLines); }
+    std::int64_t highest() const { return down == 2 ? from : lowest(); }
+  };
+
+  template <int kDown>
+  void multiply(std::int64_t panel, std::int64_t from, std::int64_t to) {
+    for (int part = 0; part < kPanel; part += kPanel / kDown) multiply<kDown>(Block{panel, from, to, kDown, part});
+  }
+
+  template <int kDown>
+  void multiply(const Block& next) {
+    const std::int64_t groups = groups_of(m_), whole = groups / kTileLines, steps = (groups + kTileLines - 1) / kTileLines, stride = x_.stride;
+    const std::uint8_t *upper = x_.bytes.data() + next.highest() * stride, *lower = x_.bytes.data() + next.lowest() * stride;
+    const std::uint8_t* w = panel_of(m_, next.panel) + next.part * 4;
+    const auto step = [&](std::int64_t k, auto first) {
+      const std::uint8_t* weights = k < whole ? w + k * kStep : last_ + next.part * 4;
+      load_tile<4>(upper + k * 64, stride);
+      stream_tile<6>(weights, kGroupBytes);
+      if (first) put_down<0>();
+      Way::template multiply<0, 4, 6>();
+      stream_tile<7>(weights + 64, kGroupBytes);
+      if (first) put_down<1>();
+      Way::template multiply<1, 4, 7>();
+      if constexpr (kDown == 2) load_tile<5>(lower + k * 64, stride);
+      else stream_tile<6>(weights + 128, kGroupBytes);
+      if (first) put_down<2>();
+      Way::template multiply<2, kDown == 2 ? 5 : 4, 6>();
+      if constexpr (kDown == 1) stream_tile<7>(weights + 192, kGroupBytes);
+      if (first) put_down<3>();
+      Way::template multiply<3, kDown == 2 ? 5 : 4, 7>();
+    };
+    step(0, std::true_type());
+    for (std::int64_t k = 1; k < steps; ++k) {
+      step(k, std::false_type());
+      if (k <= 4) finish(static_cast<int>(k - 1));
+    }
+    for (std::int64_t tile = steps - 1; tile < 4; ++tile) finish(static_cast<int>(tile));
+    before_ = next;
+  }
+
+  template <int kTile>
+  void put_down() {
+    store_tile<kTile>(sums_[kTile], sizeof sums_[kTile][0]);
+    clear_tile<kTile>();
+  }
+
+  // The results of one tile of the block before. Called, so that the loop around it keeps its registers.
+  [[gnu::noinline]] void finish(int tile) const {
+    const Block& block = before_;
+    const int across = 4 / block.down;
+    const bool low = tile >= across;
+    const std::int64_t from = low ? block.from + kTileLines : block.from, to = low ? block.to : std::min(block.from + kTileLines, block.to);
+    if (from >= to) return;
+    const std::int64_t first = block.part + tile % across * kTileWords;
+    const Results results(m_, target_, block.panel);
+    for (int j = 0; j < kTileWords; j += kLanes) {
+      const Outputs<Way> outputs(m_, block.panel * kPanel + first + j);
+      const std::int32_t* sum = &sums_[tile][from - (low ? block.lowest() : block.highest())][j];
+      for (std::int64_t r = from; r < to; ++r, sum += kTileWords)
+        results.put(r, first + j, outputs.result(outputs.complete(load(sum), x_.zeros[r]), x_.scales[r]));
+    }
+  }
+
+  const Matrix& m_;
+  const Rows& x_;
+  std::int64_t rows_;
+  const Target& target_;
+  Tiles tiles_;
+  Block before_ = {0, 0, 0, 2, 0};  // of no rows
+  alignas(64) std::int32_t sums_[4][kTileLines][kTileWords];
+  alignas(64) std::uint8_t last_[kStep];  // a panel's weights for its last groups, where these are fewer than 16, and zeros
 };
 
 // Of one long sentence. With fewer rows, threads would wait for each other longer than they help.
 constexpr std::int64_t kManyRows = 256;
 
-// body(i) for each of so many, shared out among the cores where there are many rows; each has what `ready` gives as long as it works. A parallel
+// What begin() gives is called with each of so many, shared out among the cores where there are many rows: each begins for itself. A parallel
 // region of one thread has a price, too: with its seven products, a layer's step for one sentence of a small model took half as long again.
-template <typename Ready, typename Body>
-void share_out(std::int64_t count, std::int64_t rows, Ready ready, Body body) {
+template <typename Begin>
+void share_out(std::int64_t count, std::int64_t rows, Begin begin) {
   if (rows < kManyRows) {
-    [[maybe_unused]] const auto held = ready();
-    for (std::int64_t i = 0; i < count; ++i) body(i);
+    auto work = begin();
+    for (std::int64_t i = 0; i < count; ++i) work(i);
     return;
   }
 #pragma omp parallel
   {
-    [[maybe_unused]] const auto held = ready();
+    auto work = begin();
 #pragma omp for schedule(static)
-    for (std::int64_t i = 0; i < count; ++i) body(i);
+    for (std::int64_t i = 0; i < count; ++i) work(i);
   }
 }
 
-struct Nothing {};
-
-template <typename Unit, typename Way, typename Ready>
-void all_panels(const Matrix& w, const Rows& x, std::int64_t rows, const Target& target, Ready ready) {
-  const std::int64_t panels = (w.outputs + kPanel - 1) / kPanel;
-  share_out(panels, rows, ready, [&](std::int64_t panel) { Unit::template multiply<Way>(w, x, rows, panel, target); });
-}
+constexpr std::int64_t panels_of(const Matrix& m) { return (m.outputs + kPanel - 1) / kPanel; }
 
 template <typename Way>
-void by_vectors(const Matrix& w, const Rows& x, std::int64_t rows, const Target& target) {
-  all_panels<ByVectors, Way>(w, x, rows, target, [] { return Nothing{}; });
+void by_vectors(const Matrix& m, const Rows& x, std::int64_t rows, const Target& target) {
+  share_out(panels_of(m), rows, [&] { return [&](std::int64_t panel) { panel_by_vectors<Way>(m, x, rows, panel, target); }; });
 }
 template <typename Way>
-void by_tiles(const Matrix& w, const Rows& x, std::int64_t rows, const Target& target) {
-  const int lines = static_cast<int>(std::min<std::int64_t>(rows, kTileLines));
-  if (rows) all_panels<ByTiles, Way>(w, x, rows, target, [=] { return Tiles(lines); });
+void by_tiles(const Matrix& m, const Rows& x, std::int64_t rows, const Target& target) {
+  if (rows) share_out(panels_of(m), rows, [&] { return PanelsByTiles<Way>(m, x, rows, target); });
 }
 
 // From so many rows on, int8 is faster in tiles.
@@ -214,7 +224,7 @@ void multiply(const Matrix& w, const Rows& x, std::int64_t rows, const Target& t
   if (target.activation == kIdentity || target.activation == kRelu) return;  // a ReLU is part of the products
   const Activated activated{target.activation, false, w.outputs};
   const auto activate = [&](std::int64_t r) { activated.forward(target.out + r * target.stride, target.out + r * target.stride); };
-  share_out(rows, rows, [] { return Nothing{}; }, activate);
+  share_out(rows, rows, [&] { return activate; });
 }
 
 const Rows& made_ready(const float* x, const Matrix& w, std::int64_t rows) {

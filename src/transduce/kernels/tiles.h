@@ -27,7 +27,7 @@ inline bool may_use_tiles() {
   return may;
 }
 
-// While it lives, its thread has eight tiles; afterwards a change of threads has no more to save than elsewhere. All are whole but for
+// While it lives, its thread has eight tiles, zeros at first; afterwards a change of threads has no more to save than elsewhere. All are whole but for
 // tiles 0 to 5, sums and left sides, which may have fewer lines.
 struct Tiles {
   explicit Tiles(int lines = kTileLines) {
@@ -81,7 +81,7 @@ inline thread_local std::uint32_t tiles[8][kTileLines][kTileWords];
 inline thread_local int lines_of_left = kTileLines;
 
 struct Tiles {
-  explicit Tiles(int lines = kTileLines) { lines_of_left = lines; }
+  explicit Tiles(int lines = kTileLines) { lines_of_left = lines, std::memset(tiles, 0, sizeof tiles); }
   ~Tiles() { lines_of_left = kTileLines; }
   Tiles(const Tiles&) = delete;
   Tiles& operator=(const Tiles&) = delete;
