@@ -2,7 +2,7 @@
 //
 // A matrix of (outputs, inputs) lies in panels of 64 outputs; a panel has, for every group of inputs that one instruction
 // multiplies (1 float32, 2 bfloat16, 4 int8), the 64 outputs' weights. Every element of a result is one
-// sum in the order of the inputs, however many rows there are: products are batch-invariant.
+// sum whose order does not depend on how many rows there are: products are batch-invariant.
 #pragma once
 #include <vector>
 

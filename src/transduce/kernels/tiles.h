@@ -27,8 +27,8 @@ inline bool may_use_tiles() {
   return may;
 }
 
-// While it lives, its thread has eight tiles, zeros at first; afterwards a change of threads has no more to save than elsewhere. All are whole but for
-// tiles 0 to 5, sums and left sides, which may have fewer lines.
+// While it lives, its thread has eight tiles, zeros at first; afterwards a change of threads has no more to save than elsewhere. Tiles 0 to 5,
+// sums and left sides, may have fewer lines than the others.
 struct Tiles {
   explicit Tiles(int lines = kTileLines) {
     alignas(64) std::uint8_t layout[64] = {1};
