@@ -45,6 +45,7 @@ _HEADERS: Final = (
     "guard",
     "maps",
     "numbers",
+    "panels",
     "products",
     "ranking",
     "sixteen",

@@ -33,6 +33,7 @@ LIBRARIES: Final = {
     "AVX2": "native_avx2",
     "AVX512": "native_avx512",
     "AVX512 with VNNI and BF16": "native_avx512vnni",
+    "AVX512 with VNNI, BF16 and AMX": "native_amx",
 }
 
 

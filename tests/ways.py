@@ -46,3 +46,20 @@ def own_maps(request, way, monkeypatch):
         pytest.skip("PyTorch's products are tested once")
     monkeypatch.setattr(sys.modules["transduce.kernels.linear_maps"], "_unit", lambda: unit)
     return unit
+
+
+@pytest.fixture(params=["vectors", "tiles"])
+def own_products(request, way, monkeypatch):
+    """Products by prepacked matrices as the kernels choose, or all in tiles, which are emulated without AMX."""
+    if request.param == "vectors":
+        return way
+    if way == "plain":
+        pytest.skip("PyTorch's products are tested once")
+    monkeypatch.setattr(sys.modules["transduce.kernels.products"], "call", _in_tiles)
+    return way
+
+
+def _in_tiles(name, *arguments):
+    from transduce.kernels.native import call
+
+    call(f"{name}_by_tiles", *arguments, 0)

@@ -34,17 +34,19 @@ def test_auto_looks_at_no_clock(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("narrow", "capability", "chosen"),
+    ("tiles", "narrow", "capability", "chosen"),
     [
-        (True, "AVX512", "int8"),
-        (False, "AVX512", "int8"),
-        (False, "AVX2", "float32"),
-        (False, "DEFAULT", "float32"),
-        (False, "SVE256", "float32"),
+        (True, True, "AVX512", "int8"),
+        (False, True, "AVX512", "int8"),
+        (False, False, "AVX512", "int8"),
+        (False, False, "AVX2", "float32"),
+        (False, False, "DEFAULT", "float32"),
+        (False, False, "SVE256", "float32"),
     ],
 )
-def test_the_table_of_packed_models(monkeypatch, narrow, capability, chosen):
+def test_the_table_of_packed_models(monkeypatch, tiles, narrow, capability, chosen):
     monkeypatch.setattr(precision, "has_native", lambda _: True)
+    monkeypatch.setattr(precision, "has_matrix_units", lambda: tiles)
     monkeypatch.setattr(precision, "has_low_precision_products", lambda: narrow)
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     assert resolve_format("auto", native=True, device=CPU) == chosen

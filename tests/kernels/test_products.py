@@ -1,14 +1,18 @@
 """Products with packed matrices, in every format and way."""
 
+from itertools import product
+
 import pytest
 import torch
 
 from transduce.kernels import activate, linear, prepack
+from transduce.kernels.native import ACTIVATIONS, call
 from transduce.kernels.products import multiply_whole, quantize_inputs, quantize_weights, unpack
 
 FORMATS = ["float32", "bfloat16", "int8"]
-# Rows, inputs and outputs: fewer and more than a block of rows, a group of inputs and a panel of 64 outputs have.
-SIZES = [(1, 1, 1), (5, 7, 3), (13, 101, 67), (6, 64, 128)]
+# Rows, inputs and outputs: fewer and more than a block of rows, a group of inputs, a tile of either and a panel of
+# 64 outputs have.
+SIZES = [(1, 1, 1), (5, 7, 3), (13, 101, 67), (6, 64, 128), (37, 131, 67)]
 
 
 def numbers(*sizes, seed=3):
@@ -32,7 +36,7 @@ def rounded_input(x, format_):
     return rounded_weight(x, format_)
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("own_products")
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize(("rows", "inputs", "outputs"), SIZES)
@@ -48,7 +52,7 @@ def test_products_are_those_of_rounded_numbers(rows, inputs, outputs, biased, fo
         torch.testing.assert_close(active, activate(found.double(), activation).float(), rtol=2e-6, atol=1e-6)
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("own_products")
 @pytest.mark.parametrize("inputs", [1, 4, 7, 512])
 @pytest.mark.parametrize("low", [0, -100, -255])
 def test_whole_numbers_are_multiplied_exactly(inputs, low):
@@ -65,8 +69,8 @@ def test_whole_numbers_are_multiplied_exactly(inputs, low):
 
 
 @pytest.mark.parametrize("format_", FORMATS)
-def test_a_row_is_the_same_in_any_company(format_, way):
-    if way == "plain" and format_ != "int8":
+def test_a_row_is_the_same_in_any_company(format_, own_products):
+    if own_products == "plain" and format_ != "int8":
         pytest.skip("PyTorch's sums of floating-point numbers depend on how many rows there are")
     x, matrix = numbers(17, 101), prepack(numbers(67, 101, seed=5), None, format_)
     together = linear(x, matrix)
@@ -75,7 +79,41 @@ def test_a_row_is_the_same_in_any_company(format_, way):
     assert louder[3:].equal(together[5:6])
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("format_", FORMATS)
+def test_any_number_of_rows_gives_the_same(format_, own_products):
+    """Fewer than a tile has, one and two of them, and such as leave a part of either."""
+    if own_products == "plain" and format_ != "int8":
+        pytest.skip("PyTorch's sums of floating-point numbers depend on how many rows there are")
+    x, matrix = numbers(300, 101), prepack(numbers(67, 101, seed=5), None, format_)
+    together = linear(x, matrix)  # many enough for threads
+    for rows in (1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 47, 48, 49, 64, 65, 70):
+        assert linear(x[:rows], matrix).equal(together[:rows]), rows
+
+
+@pytest.mark.parametrize("inputs", [1, 4, 63, 64, 101, 128, 300])
+def test_tiles_and_vectors_of_int8_give_the_same_bits(inputs, way):
+    if way == "plain":
+        pytest.skip("tiles are the kernels' own")
+    for outputs, biased, activation in product((1, 31, 64, 130), (False, True), (None, "relu")):
+        x, there = numbers(70, inputs), numbers(70, outputs, seed=11)
+        bias = numbers(outputs, seed=7) if biased else None
+        matrix = prepack(numbers(outputs, inputs, seed=5), bias, "int8")
+        one_by_one = torch.cat([linear(row, matrix, activation=activation) for row in x.split(1)])  # in vectors
+        for rows in (1, 2, 13, 16, 17, 31, 32, 33, 48, 70):
+            some, expected, before = x[:rows], one_by_one[:rows], there[:rows]
+            assert in_tiles(some, matrix, activation).equal(expected), (rows, outputs, biased)
+            assert in_tiles(some, matrix, activation, before).equal(before + expected), (rows, outputs, biased)
+
+
+def in_tiles(x, matrix, activation, there=None):
+    """A product by the matrix units, or what stands for them; with ``there``, added to that."""
+    result = torch.empty(len(x), matrix.outputs) if there is None else there.clone()
+    given = x.data_ptr(), matrix.address, result.data_ptr(), len(x), ACTIVATIONS[activation]
+    call("multiply_by_tiles", None, *given, int(there is not None))
+    return result
+
+
+@pytest.mark.usefixtures("own_products")
 @pytest.mark.parametrize("format_", FORMATS)
 def test_zeros_and_what_is_no_number(format_):
     x, matrix = numbers(3, 7), prepack(numbers(5, 7, seed=5), numbers(5, seed=7), format_)
@@ -100,7 +138,7 @@ def test_inputs_by_hand():
     assert scale.flatten().tolist() == pytest.approx([1, 0, 0.02, 1])
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("own_products")
 def test_both_ends_of_a_row_rounded_away_from_zero():
     found = linear(torch.tensor([[101.5, -153.5, 1.0]]), prepack(torch.diag(torch.full((3,), 127.0)), None, "int8"))
     assert found.tolist() == [[101 * 127, -154 * 127, 127]]

@@ -60,14 +60,21 @@ def layout(lengths):
     return RaggedLayout.of(torch.tensor(lengths), max(lengths), torch.device("cpu"))
 
 
+def by_tiles(name, *arguments):
+    """The kernel of products, in tiles."""
+    native.call(f"{name}_by_tiles", *arguments, 0)
+
+
 def try_linear(draw):
-    rows, inputs, outputs = draw.randint(1, 20), draw.randint(1, 150), draw.randint(1, 200)
+    rows, inputs, outputs = draw.randint(1, draw.choice([20, 70])), draw.randint(1, 150), draw.randint(1, 200)
     bias = torch.randn(outputs) if draw.random() < 0.5 else None
     matrix = prepack(torch.randn(outputs, inputs), bias, draw.choice(FORMATS))
     if draw.random() < 0.5:
         matrix = select_outputs(matrix, torch.randint(0, outputs, (draw.randint(1, outputs),)))
     x, activation = torch.randn(rows, inputs), draw.choice([None, "relu", "gelu", "gelu_tanh", "silu"])
-    compare(lambda: [linear(x, matrix, activation=activation)], torch.float32)
+    module = sys.modules["transduce.kernels.products"]
+    with mock.patch.object(module, "call", draw.choice([native.call, by_tiles])):
+        compare(lambda: [linear(x, matrix, activation=activation)], torch.float32)
 
 
 def try_ranking(draw):

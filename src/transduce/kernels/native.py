@@ -257,6 +257,7 @@ _ADD_NORM, _BACKWARD = map(_by_reference, (AddNormAddress, AddNormBackwardAddres
 _ONE: Final[dict[str, Sequence[Any]]] = {
     "interface": (_ARRAY, _WHOLE),
     "multiply": (_ARRAY, _MATRIX, _ARRAY, _WHOLE, _WHOLE),
+    "multiply_by_tiles": (_ARRAY, _MATRIX, _ARRAY, *[_WHOLE] * 3),
     "map_rows": (_ARRAY, _MAPS, _ARRAY, _WHOLE, _WHOLE),
     "map_rows_backward": (_ARRAY, _ARRAY, _MAPS, _ARRAY, _WHOLE, _WHOLE, _WHOLE),
     "allow_tiles": (),

@@ -9,16 +9,16 @@ from typing import Final
 import torch
 
 from transduce.config import Precision, TrainingPrecision
-from transduce.kernels.native import has_low_precision_products, has_native
+from transduce.kernels.native import has_low_precision_products, has_matrix_units, has_native
 from transduce.kernels.products import Format
 
 # Of a model in the C++ kernels, by what they find in the processor: the most precise format that no less precise one
-# beats by a quarter. Processors with matrix units (AMX) have VNNI and BF16 too, and these kernels use nothing else of
-# them.
+# beats by a quarter.
 NATIVE: Final[dict[str, Format]] = {
     "AVX2": "float32",
     "AVX512": "int8",
     "AVX512 with VNNI and BF16": "int8",
+    "AVX512 with VNNI, BF16 and AMX": "int8",
 }
 # With any of these, PyTorch's operations multiply bfloat16 twice as fast as float32 and more; elsewhere they emulate
 # it, several times slower. ARM's abilities were not measured: float32 is never a mistake there.
@@ -41,6 +41,8 @@ def resolve_format(precision: Precision, *, native: bool, device: torch.device) 
 
 def kernels_of_processor() -> str:
     """Which of the C++ kernels this processor runs, where they are built, as the table names them."""
+    if has_matrix_units():
+        return "AVX512 with VNNI, BF16 and AMX"
     return "AVX512 with VNNI and BF16" if has_low_precision_products() else torch.backends.cpu.get_cpu_capability()
 
 

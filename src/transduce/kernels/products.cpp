@@ -1,203 +1,257 @@
 #include "products.h"
 
 #include "guard.h"
+#include "panels.h"
 
 namespace transduce {
 namespace {
 
-#if defined(__AVX512F__)
-constexpr int kLanes = 16, kWide = 4;  // vectors of a block of outputs
-using Float = __m512;
-using Int = __m512i;
-inline Int load(const void* from) { return _mm512_loadu_si512(from); }
-inline Int spread(std::int32_t x) { return _mm512_set1_epi32(x); }
-inline Float as_float(Int x) { return _mm512_castsi512_ps(x); }
-inline Float fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }
-inline Int shift_up(Int x) { return _mm512_slli_epi32(x, 16); }
-inline Int high(Int x) { return _mm512_and_si512(x, _mm512_set1_epi32(0xffff0000)); }
-inline Float load_floats(const float* from) { return _mm512_loadu_ps(from); }
-inline void store(float* to, Float x) { _mm512_storeu_ps(to, x); }
-inline Float as_numbers(Float x) { return x; }
-// Not __m512i, which is of 64-bit numbers: between the two, the compiler would send every sum through memory.
-using Whole = std::int32_t __attribute__((vector_size(64)));
-inline Float as_numbers(Whole x) { return _mm512_cvtepi32_ps((Int)x); }
-inline Int add(Int a, Int b) { return _mm512_add_epi32(a, b); }
-#else
-constexpr int kLanes = 8, kWide = 2;
-using Float = __m256;
-using Int = __m256i;
-inline Int load(const void* from) { return _mm256_loadu_si256(static_cast<const __m256i*>(from)); }
-inline Int spread(std::int32_t x) { return _mm256_set1_epi32(x); }
-inline Float as_float(Int x) { return _mm256_castsi256_ps(x); }
-inline Float fma(Float a, Float b, Float c) { return _mm256_fmadd_ps(a, b, c); }
-inline Int shift_up(Int x) { return _mm256_slli_epi32(x, 16); }
-inline Int high(Int x) { return _mm256_and_si256(x, _mm256_set1_epi32(0xffff0000)); }
-inline Float load_floats(const float* from) { return _mm256_loadu_ps(from); }
-inline void store(float* to, Float x) { _mm256_storeu_ps(to, x); }
-inline Float as_numbers(Float x) { return x; }
-using Whole = std::int32_t __attribute__((vector_size(32)));
-inline Float as_numbers(Whole x) { return _mm256_cvtepi32_ps((Int)x); }
-inline Int add(Int a, Int b) { return _mm256_add_epi32(a, b); }
-#endif
-
-// How one instruction, or a few, multiply a group of a row's inputs with those of so many outputs.
-struct InFloat32 {
-  using Sum = Float;
-  static Sum step(Sum sum, Int x, Int w) { return fma(as_float(x), as_float(w), sum); }
-};
-
-struct InBfloat16 {
-  using Sum = Float;
-  static Sum step(Sum sum, Int x, Int w) {
-#if defined(__AVX512BF16__)
-    return _mm512_dpbf16_ps(sum, (__m512bh)x, (__m512bh)w);
-#else
-    sum = fma(as_float(shift_up(x)), as_float(shift_up(w)), sum);
-    return fma(as_float(high(x)), as_float(high(w)), sum);
-#endif
-  }
-};
-
-struct InInt8 {
-  using Sum = Whole;
-  static Sum step(Sum sum, Int x, Int w) {
-#if defined(__AVX512VNNI__)
-    return (Whole)_mm512_dpbusd_epi32((Int)sum, x, w);
-#elif defined(__AVX512F__)
-    // Even and odd bytes apart, in 16 bits each: their products' sums fit in 32 bits, where maddubs would saturate.
-    const Int mask = _mm512_set1_epi16(0xff);
-    const Int even = _mm512_madd_epi16(_mm512_and_si512(x, mask), _mm512_srai_epi16(_mm512_slli_epi16(w, 8), 8));
-    return sum + (Whole)add(even, _mm512_madd_epi16(_mm512_srli_epi16(x, 8), _mm512_srai_epi16(w, 8)));
-#else
-    const Int mask = _mm256_set1_epi16(0xff);
-    const Int even = _mm256_madd_epi16(_mm256_and_si256(x, mask), _mm256_srai_epi16(_mm256_slli_epi16(w, 8), 8));
-    return sum + (Whole)add(even, _mm256_madd_epi16(_mm256_srli_epi16(x, 8), _mm256_srai_epi16(w, 8)));
-#endif
-  }
-};
+constexpr int kWide = kLanes == 16 ? 4 : 2;  // vectors of a block of outputs
 
 // A block that is narrower than a panel reads 64 of every 256 bytes, which processors do not foresee: it says what it will read so many groups
 // later. With few rows, whose time is that of reading the weights, products by a large matrix of float32 are twice as fast for it.
 constexpr std::int64_t kAhead = 24;
 
-// A block of R rows and kWide vectors of outputs, whose sums stay in registers until `finish` takes them, one by one.
-template <typename Way, int R, typename Finish>
-inline void block(const std::uint8_t* x, std::int64_t stride, const std::int32_t* zeros, const std::uint8_t* w, std::int64_t groups,
-                  const std::int32_t* sums, Finish finish) {
+// A block of R rows and kWide vectors of outputs from `first` on, whose sums stay in registers until they are complete.
+template <typename Way, int R, typename Put>
+inline void block(const Matrix& m, const Rows& x, std::int64_t row, std::int64_t first, const std::uint8_t* w, Put put) {
+  const std::int64_t groups = groups_of(m), stride = x.stride;
+  const std::uint8_t* from = x.bytes.data() + row * stride;
   typename Way::Sum sum[R][kWide];
 #pragma GCC unroll 8
   for (int i = 0; i < R; ++i)
 #pragma GCC unroll 4
-    for (int j = 0; j < kWide; ++j) {
-      if constexpr (std::is_same_v<Way, InInt8>) {
-        sum[i][j] = (Whole)load(sums + j * kLanes) * -zeros[i];
-      } else {
-        sum[i][j] = Float{};
-      }
-    }
+    for (int j = 0; j < kWide; ++j) sum[i][j] = Outputs<Way>(m, first + j * kLanes).begin(x.zeros[row + i]);
   for (std::int64_t g = 0; g < groups; ++g) {
     Int weights[kWide];
-    if constexpr (kWide * kLanes < kPanel) __builtin_prefetch(w + (g + kAhead) * kPanel * 4);
+    if constexpr (kWide * kLanes < kPanel) __builtin_prefetch(w + (g + kAhead) * kGroupBytes);
 #pragma GCC unroll 4
-    for (int j = 0; j < kWide; ++j) weights[j] = load(w + (g * kPanel + j * kLanes) * 4);
+    for (int j = 0; j < kWide; ++j) weights[j] = load(w + g * kGroupBytes + j * kLanes * 4);
 #pragma GCC unroll 8
     for (int i = 0; i < R; ++i) {
       std::int32_t bits;
-      std::memcpy(&bits, x + i * stride + g * 4, 4);
+      std::memcpy(&bits, from + i * stride + g * 4, 4);
       const Int inputs = spread(bits);
 #pragma GCC unroll 4
       for (int j = 0; j < kWide; ++j) sum[i][j] = Way::step(sum[i][j], inputs, weights[j]);
     }
   }
-#pragma GCC unroll 8
-  for (int i = 0; i < R; ++i)
 #pragma GCC unroll 4
-    for (int j = 0; j < kWide; ++j) finish(i, j * kLanes, as_numbers(sum[i][j]));
+  for (int j = 0; j < kWide; ++j) {
+    const Outputs<Way> outputs(m, first + j * kLanes);
+#pragma GCC unroll 8
+    for (int i = 0; i < R; ++i) put(i, j * kLanes, outputs.result(sum[i][j], x.scales[row + i]));
+  }
 }
 
 template <typename Way, int R>
 void panel_rows(const Matrix& m, const Rows& x, std::int64_t row, std::int64_t panel, const Target& target) {
-  const std::int64_t groups = x.stride / 4, first = panel * kPanel, count = std::min<std::int64_t>(kPanel, m.outputs - first);
-  const std::uint8_t* w = static_cast<const std::uint8_t*>(m.panels) + panel * groups * kPanel * 4;
-  float* out = target.out + row * target.stride + first;
-  // The last panel has fewer outputs than a block writes.
-  alignas(64) float aside[R * kPanel];
-  const bool whole = count == kPanel, add = target.add && whole, relu = target.activation == kRelu;
-  float* to = whole ? out : aside;
-  const std::int64_t stride = whole ? target.stride : kPanel;
+  const Results results(m, target, panel);
   for (int part = 0; part < kPanel; part += kWide * kLanes)
-    block<Way, R>(x.bytes.data() + row * x.stride, x.stride, x.zeros.data() + row, w + part * 4, groups, m.sums + first + part,
-                  [&](int i, int j, Float v) {
-      if constexpr (std::is_same_v<Way, InInt8>) v *= x.scales[row + i] * load_floats(m.scales + first + part + j);
-      if (m.bias) v += load_floats(m.bias + first + part + j);
-      if (relu) v = v < 0 ? Float{} : v;  // NaN stays NaN
-      float* place = to + i * stride + part + j;
-      store(place, add ? v + load_floats(place) : v);
-    });
-  if (whole) return;
-  for (int i = 0; i < R; ++i)
-    for (std::int64_t j = 0; j < count; ++j) {
-      float& place = out[i * target.stride + j];
-      place = target.add ? place + aside[i * kPanel + j] : aside[i * kPanel + j];
-    }
+    block<Way, R>(m, x, row, panel * kPanel + part, panel_of(m, panel) + part * 4,
+                  [&](int i, int j, Float v) { results.put(row + i, part + j, v); });
 }
 
 template <typename Way>
-void one_panel(const Matrix& w, const Rows& x, std::int64_t rows, std::int64_t panel, const Target& target) {
+void panel_by_vectors(const Matrix& m, const Rows& x, std::int64_t rows, std::int64_t panel, const Target& target) {
   std::int64_t r = 0;
-  for (; r + 6 <= rows; r += 6) panel_rows<Way, 6>(w, x, r, panel, target);
+  for (; r + 6 <= rows; r += 6) panel_rows<Way, 6>(m, x, r, panel, target);
   switch (rows - r) {
-    case 5: return panel_rows<Way, 5>(w, x, r, panel, target);
-    case 4: return panel_rows<Way, 4>(w, x, r, panel, target);
-    case 3: return panel_rows<Way, 3>(w, x, r, panel, target);
-    case 2: return panel_rows<Way, 2>(w, x, r, panel, target);
-    case 1: return panel_rows<Way, 1>(w, x, r, panel, target);
+    case 5: return panel_rows<Way, 5>(m, x, r, panel, target);
+    case 4: return panel_rows<Way, 4>(m, x, r, panel, target);
+    case 3: return panel_rows<Way, 3>(m, x, r, panel, target);
+    case 2: return panel_rows<Way, 2>(m, x, r, panel, target);
+    case 1: return panel_rows<Way, 1>(m, x, r, panel, target);
   }
 }
+
+// A tile has 16 rows or, on the other side, 16 groups of inputs by 16 outputs.
+constexpr std::int64_t kStep = kTileLines * kGroupBytes;  // a panel's weights for 16 groups
+
+// Panels by tiles, in blocks of four tiles of sums, one below the other and side by side: two by two or, where one has all rows, one by four. A
+// block's results are made of its sums while the next block is multiplied, as the matrix unit does not need the vectors' registers.
+template <typename Way>
+class PanelsByTiles {
+ public:
+  PanelsByTiles(const Matrix& m, const Rows& x, std::int64_t rows, const Target& target)
+      : m_(m), x_(x), rows_(rows), target_(target), tiles_(static_cast<int>(std::min<std::int64_t>(rows, kTileLines))) {}
+  ~PanelsByTiles() {
+    put_down<0>(), put_down<1>(), put_down<2>(), put_down<3>();
+    for (int tile = 0; tile < 4; ++tile) finish(tile);
+  }
+  PanelsByTiles(const PanelsByTiles&) = delete;
+  PanelsByTiles& operator=(const PanelsByTiles&) = delete;
+
+  void operator()(std::int64_t panel) {
+    const std::uint8_t* w = panel_of(m_, panel);
+    const std::int64_t groups = groups_of(m_), whole = groups / kTileLines, left = groups % kTileLines;
+    if (left) {
+      std::memcpy(last_, w + whole * kStep, left * kGroupBytes);
+      std::memset(last_ + left * kGroupBytes, 0, kStep - left * kGroupBytes);
+    }
+    std::int64_t from = 0;
+    for (; rows_ - from > kTileLines; from = std::min(from + 2 * kTileLines, rows_))
+      multiply<2>(panel, from, std::min(from + 2 * kTileLines, rows_));
+    if (from < rows_) multiply<1>(panel, from, rows_);
+  }
+
+ private:
+  // Rows `from` to `to` of a panel, and 64 / down outputs from `part` on. The lowest tile ends with the last row: where too few rows are left
+  // for it, it begins with some whose results are there already.
+  struct Block {
+    std::int64_t panel, from, to;
+    int down, part;
+
+    std::int64_t lowest() const { return std::max<std::int64_t>(0, to - kTileLines); }
+    std::int64_t highest() const { return down == 2 ? from : lowest(); }
+  };
+
+  template <int kDown>
+  void multiply(std::int64_t panel, std::int64_t from, std::int64_t to) {
+    for (int part = 0; part < kPanel; part += kPanel / kDown) multiply<kDown>(Block{panel, from, to, kDown, part});
+  }
+
+  template <int kDown>
+  void multiply(const Block& next) {
+    const std::int64_t groups = groups_of(m_), whole = groups / kTileLines, steps = (groups + kTileLines - 1) / kTileLines, stride = x_.stride;
+    const std::uint8_t *upper = x_.bytes.data() + next.highest() * stride, *lower = x_.bytes.data() + next.lowest() * stride;
+    const std::uint8_t* w = panel_of(m_, next.panel) + next.part * 4;
+    const auto step = [&](std::int64_t k, auto first) {
+      const std::uint8_t* weights = k < whole ? w + k * kStep : last_ + next.part * 4;
+      load_tile<4>(upper + k * 64, stride);
+      stream_tile<6>(weights, kGroupBytes);
+      if (first) put_down<0>();
+      Way::template multiply<0, 4, 6>();
+      stream_tile<7>(weights + 64, kGroupBytes);
+      if (first) put_down<1>();
+      Way::template multiply<1, 4, 7>();
+      if constexpr (kDown == 2) load_tile<5>(lower + k * 64, stride);
+      else stream_tile<6>(weights + 128, kGroupBytes);
+      if (first) put_down<2>();
+      Way::template multiply<2, kDown == 2 ? 5 : 4, 6>();
+      if constexpr (kDown == 1) stream_tile<7>(weights + 192, kGroupBytes);
+      if (first) put_down<3>();
+      Way::template multiply<3, kDown == 2 ? 5 : 4, 7>();
+    };
+    step(0, std::true_type());
+    for (std::int64_t k = 1; k < steps; ++k) {
+      step(k, std::false_type());
+      if (k <= 4) finish(static_cast<int>(k - 1));
+    }
+    for (std::int64_t tile = steps - 1; tile < 4; ++tile) finish(static_cast<int>(tile));
+    before_ = next;
+  }
+
+  template <int kTile>
+  void put_down() {
+    store_tile<kTile>(sums_[kTile], sizeof sums_[kTile][0]);
+    clear_tile<kTile>();
+  }
+
+  // The results of one tile of the block before. Called, so that the loop around it keeps its registers.
+  [[gnu::noinline]] void finish(int tile) const {
+    const Block& block = before_;
+    const int across = 4 / block.down;
+    const bool low = tile >= across;
+    const std::int64_t from = low ? block.from + kTileLines : block.from, to = low ? block.to : std::min(block.from + kTileLines, block.to);
+    if (from >= to) return;
+    const std::int64_t first = block.part + tile % across * kTileWords;
+    const Results results(m_, target_, block.panel);
+    for (int j = 0; j < kTileWords; j += kLanes) {
+      const Outputs<Way> outputs(m_, block.panel * kPanel + first + j);
+      const std::int32_t* sum = &sums_[tile][from - (low ? block.lowest() : block.highest())][j];
+      for (std::int64_t r = from; r < to; ++r, sum += kTileWords)
+        results.put(r, first + j, outputs.result(outputs.complete(load(sum), x_.zeros[r]), x_.scales[r]));
+    }
+  }
+
+  const Matrix& m_;
+  const Rows& x_;
+  std::int64_t rows_;
+  const Target& target_;
+  Tiles tiles_;
+  Block before_ = {0, 0, 0, 2, 0};  // of no rows
+  alignas(64) std::int32_t sums_[4][kTileLines][kTileWords];
+  alignas(64) std::uint8_t last_[kStep];  // a panel's weights for its last groups, where these are fewer than 16, and zeros
+};
 
 // Of one long sentence. With fewer rows, threads would wait for each other longer than they help.
 constexpr std::int64_t kManyRows = 256;
 
-// body(i) for each of so many, shared out among the cores where there are many rows. A parallel region of one thread has a price, too: with
-// its seven products, a layer's step for one sentence of a small model took half as long again.
-template <typename Body>
-void share_out(std::int64_t count, std::int64_t rows, Body body) {
+// What begin() gives is called with each of so many, shared out among the cores where there are many rows: each begins for itself. A parallel
+// region of one thread has a price, too: with its seven products, a layer's step for one sentence of a small model took half as long again.
+template <typename Begin>
+void share_out(std::int64_t count, std::int64_t rows, Begin begin) {
   if (rows < kManyRows) {
-    for (std::int64_t i = 0; i < count; ++i) body(i);
+    auto work = begin();
+    for (std::int64_t i = 0; i < count; ++i) work(i);
     return;
   }
-#pragma omp parallel for schedule(static)
-  for (std::int64_t i = 0; i < count; ++i) body(i);
+#pragma omp parallel
+  {
+    auto work = begin();
+#pragma omp for schedule(static)
+    for (std::int64_t i = 0; i < count; ++i) work(i);
+  }
 }
 
+constexpr std::int64_t panels_of(const Matrix& m) { return (m.outputs + kPanel - 1) / kPanel; }
+
 template <typename Way>
-void all_panels(const Matrix& w, const Rows& x, std::int64_t rows, const Target& target) {
-  const std::int64_t panels = (w.outputs + kPanel - 1) / kPanel;
-  share_out(panels, rows, [&](std::int64_t panel) { one_panel<Way>(w, x, rows, panel, target); });
+void by_vectors(const Matrix& m, const Rows& x, std::int64_t rows, const Target& target) {
+  share_out(panels_of(m), rows, [&] { return [&](std::int64_t panel) { panel_by_vectors<Way>(m, x, rows, panel, target); }; });
+}
+template <typename Way>
+void by_tiles(const Matrix& m, const Rows& x, std::int64_t rows, const Target& target) {
+  if (rows) share_out(panels_of(m), rows, [&] { return PanelsByTiles<Way>(m, x, rows, target); });
+}
+
+// From so many rows on, int8 is faster in tiles.
+constexpr std::int64_t kRowsForTiles = 8;
+
+// int8's sums are exact, and the same of any unit. bfloat16's are not: there the unit may not depend on the number of rows.
+bool takes_tiles(const Matrix& w, std::int64_t rows) {
+  if (!kHasTiles || !may_use_tiles()) return false;
+  return w.format == kBfloat16 || (w.format == kInt8 && rows >= kRowsForTiles);
+}
+
+void multiply(const Matrix& w, const Rows& x, std::int64_t rows, const Target& target, bool tiles) {
+  switch (w.format) {
+    case kFloat32: by_vectors<InFloat32>(w, x, rows, target); break;
+    case kBfloat16: tiles ? by_tiles<InBfloat16>(w, x, rows, target) : by_vectors<InBfloat16>(w, x, rows, target); break;
+    default: tiles ? by_tiles<InInt8>(w, x, rows, target) : by_vectors<InInt8>(w, x, rows, target);
+  }
+  if (target.activation == kIdentity || target.activation == kRelu) return;  // a ReLU is part of the products
+  const Activated activated{target.activation, false, w.outputs};
+  const auto activate = [&](std::int64_t r) { activated.forward(target.out + r * target.stride, target.out + r * target.stride); };
+  share_out(rows, rows, [&] { return activate; });
+}
+
+const Rows& made_ready(const float* x, const Matrix& w, std::int64_t rows) {
+  static thread_local Rows ready;
+  ready.resize(rows, w.inputs, w.format);
+  for (std::int64_t r = 0; r < rows; ++r) ready.set(x + r * w.inputs, r, w.inputs, w.format);
+  return ready;
 }
 
 }  // namespace
 
 void multiply(const Matrix& w, const Rows& x, std::int64_t rows, const Target& target) {
-  switch (w.format) {
-    case kFloat32: all_panels<InFloat32>(w, x, rows, target); break;
-    case kBfloat16: all_panels<InBfloat16>(w, x, rows, target); break;
-    default: all_panels<InInt8>(w, x, rows, target);
-  }
-  if (target.activation == kIdentity || target.activation == kRelu) return;  // a ReLU is part of the products
-  const Activated activated{target.activation, false, w.outputs};
-  share_out(rows, rows, [&](std::int64_t r) { activated.forward(target.out + r * target.stride, target.out + r * target.stride); });
+  multiply(w, x, rows, target, takes_tiles(w, rows));
 }
 
 }  // namespace transduce
 
+using namespace transduce;
+
 // out = activation(x w + bias) for rows of float32.
-TRANSDUCE_EXPORT multiply(const float* x, const transduce::Matrix* w, float* out, std::int64_t rows, std::int64_t activation) {
-  using namespace transduce;
+TRANSDUCE_EXPORT multiply(const float* x, const Matrix* w, float* out, std::int64_t rows, std::int64_t activation) {
+  return guarded([=] { multiply(*w, made_ready(x, *w, rows), rows, Target{out, w->outputs, static_cast<Activation>(activation)}); });
+}
+
+// The same by tiles, but for float32, however many rows there are; `add`: x w + bias is added to what is there.
+TRANSDUCE_EXPORT multiply_by_tiles(const float* x, const Matrix* w, float* out, std::int64_t rows, std::int64_t activation, std::int64_t add) {
   return guarded([=] {
-    static thread_local Rows ready;
-    ready.resize(rows, w->inputs, w->format);
-    for (std::int64_t r = 0; r < rows; ++r) ready.set(x + r * w->inputs, r, w->inputs, w->format);
-    multiply(*w, ready, rows, Target{out, w->outputs, static_cast<Activation>(activation)});
+    multiply(*w, made_ready(x, *w, rows), rows, Target{out, w->outputs, static_cast<Activation>(activation), add != 0}, true);
   });
 }

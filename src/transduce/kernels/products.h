@@ -2,7 +2,7 @@
 //
 // A matrix of (outputs, inputs) lies in panels of 64 outputs; a panel has, for every group of inputs that one instruction
 // multiplies (1 float32, 2 bfloat16, 4 int8), the 64 outputs' weights. Every element of a result is one
-// sum in the order of the inputs, however many rows there are: products are batch-invariant.
+// sum whose order does not depend on how many rows there are: products are batch-invariant.
 #pragma once
 #include <vector>
 
@@ -28,7 +28,7 @@ struct Matrix {
 constexpr std::int64_t group_of(std::int64_t format) { return format == kInt8 ? 4 : format == kBfloat16 ? 2 : 1; }
 constexpr std::int64_t bytes_of(std::int64_t format) { return format == kInt8 ? 1 : format == kBfloat16 ? 2 : 4; }
 
-// Rows made ready for products in one format: `stride` bytes each, zero behind the last input.
+// Rows made ready for products in one format: `stride` bytes each, whole lines of tiles, zero behind the last input.
 struct Rows {
   std::vector<std::uint8_t> bytes;
   std::vector<float> scales;
@@ -36,7 +36,7 @@ struct Rows {
   std::int64_t stride = 0;
 
   void resize(std::int64_t rows, std::int64_t inputs, std::int64_t format) {
-    stride = round_up(inputs, group_of(format)) * bytes_of(format);
+    stride = round_up(inputs * bytes_of(format), 64);
     if (static_cast<std::int64_t>(bytes.size()) < rows * stride) bytes.resize(rows * stride);
     if (static_cast<std::int64_t>(scales.size()) < rows) scales.resize(rows), zeros.resize(rows);
   }
@@ -57,19 +57,20 @@ struct Rows {
       const std::int32_t q = static_cast<std::int32_t>(std::nearbyint(x[i] * inverse)) + zero;
       to[i] = static_cast<std::uint8_t>(q > 255 ? 255 : q);  // both ends of a row may have been rounded up
     }
-    for (std::int64_t i = n; i < stride; ++i) to[i] = 0;
   }
 
   void set(const float* x, std::int64_t r, std::int64_t n, std::int64_t format) {
-    if (format == kInt8) return quantize(x, r, n);
     std::uint8_t* to = bytes.data() + r * stride;
-    if (format == kFloat32) {
+    const std::int64_t used = n * bytes_of(format);
+    std::memset(to + used, 0, stride - used);
+    if (format == kInt8) {
+      quantize(x, r, n);
+    } else if (format == kFloat32) {
       std::memcpy(to, x, n * 4);
     } else {
       Bfloat16* t = reinterpret_cast<Bfloat16*>(to);
 #pragma omp simd
       for (std::int64_t i = 0; i < n; ++i) narrow(x[i], t[i]);
-      if (n % 2) t[n] = 0;
     }
   }
 };

@@ -14,8 +14,11 @@
 namespace transduce {
 
 constexpr int kTileLines = 16, kTileWords = 16;  // a word is one sum, two bfloat16 or four int8
+constexpr int kFirstRight = 6;                   // tiles 6 and 7 are right sides
 
 #if defined(TRANSDUCE_HAS_TILES)
+
+constexpr bool kHasTiles = true;
 
 // The system keeps tiles from a process that has not asked for them; once is enough, for all threads.
 inline bool may_use_tiles() {
@@ -24,11 +27,12 @@ inline bool may_use_tiles() {
   return may;
 }
 
-// While it lives, its thread has eight whole tiles; afterwards a change of threads has no more to save than elsewhere.
+// While it lives, its thread has eight tiles, zeros at first; afterwards a change of threads has no more to save than elsewhere. Tiles 0 to 5,
+// sums and left sides, may have fewer lines than the others.
 struct Tiles {
-  Tiles() {
+  explicit Tiles(int lines = kTileLines) {
     alignas(64) std::uint8_t layout[64] = {1};
-    for (int tile = 0; tile < 8; ++tile) layout[16 + 2 * tile] = 64, layout[48 + tile] = kTileLines;
+    for (int tile = 0; tile < 8; ++tile) layout[16 + 2 * tile] = 64, layout[48 + tile] = tile < kFirstRight ? lines : kTileLines;
     asm volatile("ldtilecfg %0" : : "m"(layout));
   }
   ~Tiles() { asm volatile("tilerelease"); }
@@ -60,28 +64,40 @@ template <int kSums, int kLeft, int kRight>
 inline void multiply_tiles() {
   asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSums), "i"(kLeft), "i"(kRight));
 }
+// The same of four int8 each, without a sign on the left; sums are whole numbers.
+template <int kSums, int kLeft, int kRight>
+inline void multiply_int8_tiles() {
+  asm volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSums), "i"(kLeft), "i"(kRight));
+}
 
 #else
 
-inline bool may_use_tiles() { return true; }
+constexpr bool kHasTiles = false;
 
-struct Tiles {
-  Tiles() {}
-  ~Tiles() {}
-};
+inline bool may_use_tiles() { return true; }
 
 // Emulated for tests alone: by functions of their own, for which the compiler takes its time once, and not in every place of use.
 inline thread_local std::uint32_t tiles[8][kTileLines][kTileWords];
+inline thread_local int lines_of_left = kTileLines;
+
+struct Tiles {
+  explicit Tiles(int lines = kTileLines) { lines_of_left = lines, std::memset(tiles, 0, sizeof tiles); }
+  ~Tiles() { lines_of_left = kTileLines; }
+  Tiles(const Tiles&) = delete;
+  Tiles& operator=(const Tiles&) = delete;
+};
+
+inline int lines_of(int tile) { return tile < kFirstRight ? lines_of_left : kTileLines; }
 
 [[gnu::noinline]] inline void emulate_load(int tile, const void* from, std::int64_t line_bytes) {
-  for (int i = 0; i < kTileLines; ++i) std::memcpy(tiles[tile][i], static_cast<const char*>(from) + i * line_bytes, 64);
+  for (int i = 0; i < lines_of(tile); ++i) std::memcpy(tiles[tile][i], static_cast<const char*>(from) + i * line_bytes, 64);
 }
 [[gnu::noinline]] inline void emulate_store(int tile, void* to, std::int64_t line_bytes) {
-  for (int i = 0; i < kTileLines; ++i) std::memcpy(static_cast<char*>(to) + i * line_bytes, tiles[tile][i], 64);
+  for (int i = 0; i < lines_of(tile); ++i) std::memcpy(static_cast<char*>(to) + i * line_bytes, tiles[tile][i], 64);
 }
 // As the processor does: lower and upper halves are added up from zero, and both sums to what is there.
 [[gnu::noinline]] inline void emulate_product(int into, int left, int right) {
-  for (int m = 0; m < kTileLines; ++m) {
+  for (int m = 0; m < lines_of(into); ++m) {
     float lower[kTileWords] = {}, upper[kTileWords] = {}, sums[kTileWords];
     for (int k = 0; k < kTileLines; ++k)
       for (int n = 0; n < kTileWords; ++n) {
@@ -93,6 +109,15 @@ inline thread_local std::uint32_t tiles[8][kTileLines][kTileWords];
     for (int n = 0; n < kTileWords; ++n) sums[n] += lower[n] + upper[n];
     std::memcpy(tiles[into][m], sums, sizeof sums);
   }
+}
+[[gnu::noinline]] inline void emulate_int8_product(int into, int left, int right) {
+  for (int m = 0; m < lines_of(into); ++m)
+    for (int k = 0; k < kTileLines; ++k)
+      for (int n = 0; n < kTileWords; ++n)
+        for (int byte = 0; byte < 32; byte += 8) {
+          const std::int32_t a = static_cast<std::uint8_t>(tiles[left][m][k] >> byte), b = static_cast<std::int8_t>(tiles[right][k][n] >> byte);
+          tiles[into][m][n] += static_cast<std::uint32_t>(a * b);
+        }
 }
 
 template <int kTile>
@@ -114,6 +139,10 @@ inline void clear_tile() {
 template <int kSums, int kLeft, int kRight>
 inline void multiply_tiles() {
   emulate_product(kSums, kLeft, kRight);
+}
+template <int kSums, int kLeft, int kRight>
+inline void multiply_int8_tiles() {
+  emulate_int8_product(kSums, kLeft, kRight);
 }
 
 #endif
