@@ -21,7 +21,8 @@ from transduce.kernels import (
 from transduce.kernels.loss import _LOGITS
 from transduce.kernels.varlen import has_varlen
 from transduce.models import build
-from transduce.training import compute_loss, make_optimizer, train_step
+from transduce.training import compute_loss, make_optimizer, step_seed, train_step
+from transduce.training.graphs import passes_of
 
 pytestmark = [
     pytest.mark.cuda,
@@ -122,6 +123,44 @@ def test_a_whole_model(dtype):
     for name, right in gradients[1].items():
         apart = (gradients[0][name] - right).norm() / right.norm().clamp(min=1e-6)
         assert apart < (1e-3 if dtype == torch.float32 else 0.15), name
+
+
+@pytest.mark.parametrize("changes", [{}, {"norm": "pre", "attention_bias": True, "feed_forward": "gated"}])
+def test_graphs_train_as_launches_one_by_one_do(changes, monkeypatch):
+    """The same kernels on the same numbers: bit for bit, for shapes that come once, twice and often."""
+    batches, weights = [make_batch(pairs) for pairs in (31, 37, 31, 31, 5, 37, 31, 37)], []
+    for recording in (True, False):
+        torch.manual_seed(3)
+        model = build(preset("base", {**SMALL, **changes})).to(CUDA)
+        passes = passes_of(model, torch.bfloat16)
+        assert passes is not None
+        monkeypatch.setattr(passes, "_recording", recording)
+        optimizer = make_optimizer(model, TrainConfig())
+        taken = [
+            train_step(model, optimizer, [batch], 1e-3, torch.bfloat16, step_seed(1, number))
+            for number, batch in enumerate(batches)
+        ]
+        assert len(passes._graphs) == (2 if recording else 0)
+        weights.append([*(each.losses.nll for each in taken), *(weight.detach() for weight in model.parameters())])
+    assert all(torch.equal(one, other) for one, other in zip(*weights, strict=True))
+
+
+def test_graphs_learn_what_a_plain_pass_does():
+    torch.manual_seed(3)
+    model, batch = build(preset("base", SMALL)).to(CUDA), make_batch(31)
+    seed, gradients = step_seed(1, 1), []
+    sums = compute_loss(model, batch, torch.bfloat16, seed)
+    sums.objective.backward()
+    gradients.append({name: weight.grad.clone() for name, weight in model.named_parameters()})
+    model.zero_grad(set_to_none=True)
+    passes = passes_of(model, torch.bfloat16)
+    for _ in range(3):
+        model.zero_grad(set_to_none=True)
+        again = passes.run(batch, seed, 1.0)
+    gradients.append({name: weight.grad for name, weight in model.named_parameters()})
+    assert float(again.objective) == pytest.approx(float(sums.objective), rel=1e-4)
+    for name, right in gradients[0].items():
+        assert (gradients[1][name] - right).norm() <= 0.02 * right.norm() + 1e-6, name
 
 
 def test_training_learns_and_never_waits():

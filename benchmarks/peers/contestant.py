@@ -146,6 +146,11 @@ def _without_triton() -> AbstractContextManager[object]:
     return patch("transduce.kernels.gpu.has_triton", lambda *_: False)
 
 
+def _without_graphs() -> AbstractContextManager[object]:
+    return patch("transduce.training.step.passes_of", lambda *_: None)
+
+
 _CUDA_VARIANTS: Final[dict[str, Callable[[], AbstractContextManager[object]]]] = {
+    "transduce without CUDA graphs": _without_graphs,
     "transduce without Triton": _without_triton,
 }

@@ -28,6 +28,7 @@ from transduce.kernels.native import (
 FusedActivation = Literal["relu"] | None
 
 _NONE: Final = [0] * MOST_MAPS
+_MANY_ONES: Final = 2**14  # rows that are summed up: a multiple of them is kept
 # Weights, biases, the gradients of both, outputs; inputs. Packed faster than a ctypes structure is filled.
 _MAPS: Final = struct.Struct(f"={5 * MOST_MAPS + 1}q")
 
@@ -154,9 +155,13 @@ def _join(tensors: Sequence[Tensor | None]) -> Tensor:
 
 
 def _sum_rows(x: Tensor) -> Tensor:
-    from transduce.kernels.gpu.sums import sum_rows  # noqa: PLC0415 - Triton is read where it is used
+    """Of each column, as a product: faster there than a sum (27 and 37 microseconds became 15 with 22,000 x 512)."""
+    return wide_product(_ones(-(-len(x) // _MANY_ONES) * _MANY_ONES, x.dtype, x.device)[:, : len(x)], x)[0]
 
-    return sum_rows(x)
+
+@lru_cache(maxsize=8)
+def _ones(number: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.ones(1, number, dtype=dtype, device=device)
 
 
 @final
@@ -194,15 +199,18 @@ class Maps:
             of_x = torch.mm(gradient, *kept) if want_x else None
             if of_x is not None and self.input_activation is not None:
                 of_x = torch.ops.aten.threshold_backward(of_x, x, 0)
-            sizes = [len(weight) for weight in weights]
-            split = wide_product(gradient.T, x).split(sizes)
-            return of_x, [*split, *(_sum_rows(gradient).split(sizes) if None not in biases else biases)]
+            of_weights = self._split(wide_product(gradient.T, x), weights)
+            return of_x, [*of_weights, *(biases if None in biases else self._split(_sum_rows(gradient), weights))]
         of_x = torch.empty_like(x) if want_x else None
         of_weights = [torch.empty_like(weight) for weight in weights]
         of_biases = [torch.empty_like(bias) for bias in biases if bias is not None]
         maps = lay_down(weights, biases, of_weights, of_biases)
         map_rows_backward(gradient, x, maps, of_x, input_activation=self.input_activation)
         return of_x, [*of_weights, *(of_biases or biases)]
+
+    @staticmethod
+    def _split(joined: Tensor, weights: Sequence[Tensor]) -> Sequence[Tensor]:
+        return [joined] if len(weights) == 1 else joined.split([len(weight) for weight in weights])
 
     def _part(self, others: Sequence[Tensor | None]) -> tuple[list[Tensor], Sequence[Tensor | None]]:
         count = len(self.weights)

@@ -49,6 +49,25 @@ class RaggedLayout:
         seeds = None if seeds is None else send(seeds, device)
         return cls(lengths, torch.from_numpy(offsets), send(torch.from_numpy(indices), device), longest, seeds)
 
+    @classmethod
+    def flat(
+        cls,
+        offsets: Int[Tensor, " ends"],
+        longest: int,
+        boundaries: Int[Tensor, " ends"],
+        columns: Int[Tensor, " tokens"],
+        seeds: Int[Tensor, " tokens"] | None,
+    ) -> "RaggedLayout":
+        """The layout of symbols that lie in one row without padding already, of which all is known on their device.
+
+        ``longest`` may be more than the longest row has. Such a layout knows no padded batch.
+        """
+        layout = cls(offsets.diff(), offsets, torch.arange(len(columns), device=columns.device), longest)
+        layout.__dict__.update(
+            boundaries=boundaries, columns=columns, seeds=seeds
+        )  # what is else worked out when asked for
+        return layout
+
     @property
     def tokens(self) -> int:
         """How many symbols there are."""

@@ -21,12 +21,14 @@ class Tokens:
     it is the same in whatever batch, at whatever place of it; without them, torch's generator gives some. A pair has
     one seed for both its sides. Lengths and seeds may stay on the CPU, wherever the ids are: the ragged layout is made
     there. ``counted`` are the rows, or the symbols, that count in training (``choose_counted``); without it, all do.
+    ``known`` is the layout of symbols that lie without padding already, as one row of ids.
     """
 
     ids: Int[Tensor, "batch length"]
     lengths: Int[Tensor, " batch"]
     seeds: Int[Tensor, " batch"] | None = None
     counted: Bool[Tensor, " batch"] | Bool[Tensor, "batch length"] | None = None
+    known: RaggedLayout | None = None
 
     def without_ends(self) -> "Tokens":
         """The same rows, the last symbol of each as padding; it stays where a row has no other one."""
@@ -34,6 +36,8 @@ class Tokens:
 
     def layout(self) -> RaggedLayout:
         """How the sequences lie without their padding."""
+        if self.known is not None:
+            return self.known
         layout = RaggedLayout.of(self.lengths, self.ids.shape[1], self.ids.device, self.seeds)
         if self.counted is None:
             return layout

@@ -16,6 +16,7 @@ from transduce.data import Batch, Position, Share, Store, deal, drop_symbols, re
 from transduce.kernels import derive, make_seed, send
 from transduce.models import LossSums, Tokens
 from transduce.training.fillers import fill_up
+from transduce.training.graphs import passes_of, takes
 from transduce.training.health import Place
 from transduce.training.parallel import postpone, whole
 from transduce.training.progress import Progress
@@ -192,17 +193,24 @@ def train_step(
     model.train()
     tokens = sum(batch.target_tokens for batch in batches) if tokens is None else tokens
     total: LossSums | None = None
-    on_cpu = next(model.parameters()).device.type == "cpu"
+    graphed = passes_of(model, dtype)
     for number, batch in enumerate(batches, start=1):
-        with postpone(model, last=number == len(batches)):
-            sums = compute_loss(model, fill_up(batch) if on_cpu else batch, dtype, seed)
-            (sums.objective / tokens).backward()  # type: ignore[no-untyped-call]
+        if graphed is not None and takes(batch):
+            sums = graphed.run(batch, seed, 1 / tokens)
+        else:
+            with postpone(model, last=number == len(batches)):
+                sums = compute_loss(model, _filled_up(model, batch), dtype, seed)
+                (sums.objective / tokens).backward()  # type: ignore[no-untyped-call]
         total = sums.detach() if total is None else total + sums.detach()
     assert total is not None
     norm = _gradient_norm(optimizer)
     _move(optimizer, rate, norm.isfinite())
-    optimizer.zero_grad(set_to_none=True)
+    optimizer.zero_grad(set_to_none=graphed is None)  # graphs write where they wrote before
     return Taken(total, norm)
+
+
+def _filled_up(model: nn.Module, batch: Batch) -> Batch:
+    return fill_up(batch) if next(model.parameters()).device.type == "cpu" else batch
 
 
 def _gradient_norm(optimizer: torch.optim.Adam) -> Float[Tensor, ""]:

@@ -16,7 +16,7 @@ _OLDEST: Final = (8, 0)  # compute capability with bfloat16 products (Ampere)
 def has_triton(*tensors: Tensor) -> bool:
     """Whether the kernels of this room can work on these: all are on one CUDA device that they know."""
     device = tensors[0].device
-    return device.type == "cuda" and all(each.device == device for each in tensors) and _knows(device)
+    return device.type == "cuda" and _knows(device) and all(each.device == device for each in tensors[1:])
 
 
 @lru_cache

@@ -192,7 +192,13 @@ def _attend_backward(
                 of_keys += tl.dot(tl.trans(of_scores.to(q.dtype)), q)
             _keep(of_key + k_start * dk_stride + head * D_K, place, dk_stride, of_k, k_length, D_K, of_keys.to(k.dtype))
             _keep(
-                of_value + k_start * dv_stride + head * D_V, place, dv_stride, of_v, k_length, D_V, of_values.to(v.dtype)
+                of_value + k_start * dv_stride + head * D_V,
+                place,
+                dv_stride,
+                of_v,
+                k_length,
+                D_V,
+                of_values.to(v.dtype),
             )
 
 
@@ -223,9 +229,7 @@ def _attend_backward_whole(
     scores = tl.dot(q, tl.trans(k)) * (scale * 1.4426950408889634)
     weights = tl.exp2(tl.where(seen, scores - log_sum[:, None], float("-inf")))
     of_values = tl.dot(tl.trans(weights.to(given.dtype)), given)
-    _keep(
-        of_value + k_start * dv_stride + head * D_V, place, dv_stride, of_v, k_length, D_V, of_values.to(v.dtype)
-    )
+    _keep(of_value + k_start * dv_stride + head * D_V, place, dv_stride, of_v, k_length, D_V, of_values.to(v.dtype))
     of_scores = (weights * (tl.dot(given, tl.trans(v)) - level[:, None]) * scale).to(q.dtype)
     of_keys, of_queries = tl.dot(tl.trans(of_scores), q), tl.dot(of_scores, k)
     _keep(of_key + k_start * dk_stride + head * D_K, place, dk_stride, of_k, k_length, D_K, of_keys.to(k.dtype))

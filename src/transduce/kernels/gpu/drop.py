@@ -29,4 +29,6 @@ def _drop(x, seeds, y, columns, kept, scale, QUADS: tl.constexpr):
     column = quads * 4 + parts
     stays = keeps(tl.load(seeds + row), quads, parts, kept)
     values = tl.load(x + row * columns + column, mask=column < columns, other=0).to(tl.float32)
-    tl.store(y + row * columns + column, tl.where(stays, values * scale, 0.0).to(y.dtype.element_ty), mask=column < columns)
+    tl.store(
+        y + row * columns + column, tl.where(stays, values * scale, 0.0).to(y.dtype.element_ty), mask=column < columns
+    )

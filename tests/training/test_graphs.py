@@ -1,0 +1,103 @@
+"""Batches in the form that CUDA graphs have them; the graphs themselves are tested by ``pytest -m cuda``."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from transduce.config import preset
+from transduce.data import Batch
+from transduce.kernels import make_seed
+from transduce.models import build
+from transduce.training import compute_loss
+from transduce.training.graphs import GraphedPasses, Inputs, Shape
+
+CPU = torch.device("cpu")
+SMALL = {"encoder_layers": 1, "decoder_layers": 2, "d_model": 32, "d_ff": 48, "heads": 4, "vocab_size": 101}
+
+
+def make_batch(pairs, longest=23, weights=None):
+    """Random pairs of mixed lengths."""
+    random = np.random.default_rng(pairs)
+    lengths = random.integers(1, longest, (2, pairs))
+    source, target, labels = (random.integers(4, 101, (pairs, side.max())) for side in lengths[[0, 1, 1]])
+    return Batch(source, lengths[0], target, labels, lengths[1], rows=np.arange(pairs) * 7, weights=weights)
+
+
+def gradients_of(model):
+    return {name: weight.grad.clone() for name, weight in model.named_parameters()}
+
+
+WEIGHTS = {
+    "none": None,
+    "of pairs": np.array([1, 0, 2, 0.5, 1, 1, 1], np.float32),
+    "of labels": np.random.default_rng(1).random((7, 22)).astype(np.float32),
+}
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_the_same_losses_and_gradients_as_of_the_batch_as_it_is(norm, weights):
+    torch.manual_seed(1)
+    model, batch, seed = build(preset("base", {**SMALL, "norm": norm})).train(), make_batch(7), make_seed(5)
+    given = WEIGHTS[weights]
+    batch = replace(batch, weights=given if given is None or given.ndim == 1 else given[:, : batch.labels.shape[1]])
+    sums = compute_loss(model, batch, torch.float32, seed)
+    (sums.objective * 0.125).backward()
+    right = gradients_of(model)
+    model.zero_grad(set_to_none=True)
+    found = GraphedPasses(model, torch.float32).run(batch, seed, 0.125)
+    torch.testing.assert_close(found.objective, sums.objective.detach())
+    torch.testing.assert_close(found.nll, sums.nll)
+    assert int(found.tokens) == int(sums.tokens)
+    for name, gradient in gradients_of(model).items():
+        torch.testing.assert_close(gradient, right[name], rtol=1e-4, atol=1e-6)
+
+
+def test_gradients_are_added_to_what_is_there():
+    torch.manual_seed(1)
+    model = build(preset("base", {**SMALL, "dropout": 0.0})).train()
+    passes, batches = GraphedPasses(model, torch.float32), [make_batch(5), make_batch(6)]
+    each = []
+    for batch in batches:
+        model.zero_grad(set_to_none=True)
+        passes.run(batch, None, 1.0)
+        each.append(gradients_of(model))
+    model.zero_grad(set_to_none=True)
+    for batch in batches:
+        passes.run(batch, None, 1.0)
+    for name, gradient in gradients_of(model).items():
+        torch.testing.assert_close(gradient, each[0][name] + each[1][name], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("pairs", "longest"), [(1, 3), (7, 23), (40, 150), (300, 11)])
+def test_a_shape_holds_its_batch_and_little_more(pairs, longest):
+    batch = make_batch(pairs, longest)
+    shape, (source, target) = Shape.of(batch), (batch.source_lengths, batch.target_lengths)
+    for symbols, lengths, most in (
+        (shape.source, source, shape.source_longest),
+        (shape.target, target, shape.target_longest),
+    ):
+        assert lengths.sum() <= symbols <= lengths.sum() * 1.07
+        assert lengths.max() <= most
+    inputs = Inputs(shape, CPU)
+    inputs.fill(batch, None, 1.0)
+    read, _, labels, weights = inputs.read()
+    layout = read.layout()
+    assert (layout.tokens, len(layout.lengths)) == (shape.source, shape.pairs)
+    assert int(layout.lengths.max()) <= shape.source_longest
+    assert layout.lengths[:pairs].tolist() == source.tolist()
+    assert int(weights.sum()) == target.sum()
+    flat = np.concatenate([row[:length] for row, length in zip(batch.labels, target, strict=True)])
+    assert labels[0, : len(flat)].tolist() == flat.tolist()
+
+
+def test_batches_nearly_alike_share_a_shape():
+    lengths = np.full(32, 20)
+    shapes = set()
+    for more in range(1, 7):
+        grown = lengths + (np.arange(32) < more)
+        ids = np.ones((32, 21), np.int64)
+        shapes.add(Shape.of(Batch(ids, grown, ids, ids, grown)))
+    assert len(shapes) == 1
