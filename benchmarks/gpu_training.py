@@ -6,8 +6,8 @@ Batches of at most 25,000 tokens a side, as in section 5.1: of train.en.gz and t
 mixed lengths. Prints a Markdown table and writes it to gpu_training.md of benchmarks/results, with gpu_training.json.
 The use counts the operations that the formulas take for the tokens that there are (no padding, nothing computed twice,
 the projection included), over the rate that one large product reaches in the same process. --quick shows, on a
-processor too, that all of it works, and writes nothing unless --out says where. Ours runs three times: as shipped, without
-CUDA graphs, and without these and its kernels in Triton's language.
+processor too, that all of it works, and writes nothing unless --out says where. Ours runs as shipped, without CUDA
+graphs, and by PyTorch's own kernels alone.
 """
 
 import argparse

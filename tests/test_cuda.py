@@ -151,8 +151,8 @@ def test_graphs_learn_what_a_plain_pass_does():
     seed, gradients = step_seed(1, 1), []
     sums = compute_loss(model, batch, torch.bfloat16, seed)
     sums.objective.backward()
+    sums = sums.detach()
     gradients.append({name: weight.grad.clone() for name, weight in model.named_parameters()})
-    model.zero_grad(set_to_none=True)
     passes = passes_of(model, torch.bfloat16)
     for _ in range(3):
         model.zero_grad(set_to_none=True)

@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from transduce.kernels.dropout import WHOLE, Dropped, dropout
 from transduce.kernels import gpu
+from transduce.kernels.dropout import WHOLE, Dropped, dropout
 from transduce.kernels.native import AddNormAddress, AddNormBackwardAddress, address, call, has_native
 
 Rows = Float[Tensor, "*positions model"]

@@ -49,7 +49,8 @@ class _Chain(torch.autograd.Function):
         links: Sequence[Link],
         *others: Tensor | None,
     ) -> Tensor:
-        inputs, kept, counts, start = [], [], [], 0
+        inputs, counts, start = [], [], 0
+        kept: list[Tensor] = []
         for link in links:
             end = start + len(link.others)
             inputs.append(x)

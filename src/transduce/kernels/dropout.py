@@ -9,8 +9,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from transduce.kernels.chain import chain
 from transduce.kernels import gpu
+from transduce.kernels.chain import chain
 from transduce.kernels.native import Chance, address, call, has_native
 from transduce.kernels.seeds import advance, draw
 

@@ -29,12 +29,12 @@ def feed_forward(
     with the first one's G and c.
     """
     gated = len(inner.weights) == 2
-    plain = activation == "relu" and not gated
     # Other activations are C++'s alone as parts of a chain.
-    if (plain or not gpu.has_triton(x)) and maps_rows(x, *inner.weights) and maps_rows(x, *outer.weights):
+    there = (activation == "relu" and not gated) or not gpu.has_triton(x)
+    if there and maps_rows(x, *inner.weights) and maps_rows(x, *outer.weights):
         seeds = dropped.rows(*x.shape[:-1], device=x.device)
         between = [] if seeds is None else [Dropping(dropped, seeds)]
-        if plain:
+        if activation == "relu" and not gated:
             first, last = replace(inner, activation=activation), replace(outer, input_activation=activation)
             return chain_rows(x, first, *between, last)
         return chain_rows(x, inner, Activating(activation, gated), *between, outer)

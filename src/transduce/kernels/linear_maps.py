@@ -11,8 +11,8 @@ from jaxtyping import BFloat16, Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from transduce.kernels.chain import Link, chain
 from transduce.kernels import gpu
+from transduce.kernels.chain import Link, chain
 from transduce.kernels.native import (
     ACTIVATIONS,
     MOST_MAPS,
@@ -210,7 +210,7 @@ class Maps:
 
     @staticmethod
     def _split(joined: Tensor, weights: Sequence[Tensor]) -> Sequence[Tensor]:
-        return [joined] if len(weights) == 1 else joined.split([len(weight) for weight in weights])
+        return [joined] if len(weights) == 1 else torch.split(joined, [len(weight) for weight in weights])
 
     def _part(self, others: Sequence[Tensor | None]) -> tuple[list[Tensor], Sequence[Tensor | None]]:
         count = len(self.weights)

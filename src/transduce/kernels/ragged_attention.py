@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from transduce.kernels import gpu
 from transduce.kernels.attention import attend
 from transduce.kernels.chain import chain
 from transduce.kernels.dropout import WHOLE, Dropped
-from transduce.kernels import gpu
 from transduce.kernels.gpu.sizes import Side, Sizes
 from transduce.kernels.linear_maps import Maps, chain_rows, linear_maps, maps_rows
 from transduce.kernels.mask import Mask
@@ -194,7 +194,8 @@ class _Attending:
             from transduce.kernels.gpu.attention import attend_backward as run  # noqa: PLC0415
 
             heads = self.attention.heads
-            run(_split(x, memory, heads), *kept, gradient, _split(of_x, of_memory, heads), *self._sides)
+            (output, log_sums), to = kept, _split(of_x, of_memory, heads)
+            run(_split(x, memory, heads), output, log_sums, gradient, to, *self._sides)
             return of_x, (of_memory,)
         parts, gradients = self._parts(x, memory), self._parts(of_x, of_memory)
         given = address(gradient, x.dtype, len(x), self.attention.heads.widths[2])
@@ -227,8 +228,8 @@ class _Attending:
     def _sides(self) -> tuple[Side, Side, Sizes]:
         """Queries and keys, and their sizes, as Triton's kernels are given them."""
         a = self.attention
-        sides = (Side(each.boundaries, each.longest) for each in (a.queries, a.keys))
-        return *sides, Sizes(a.heads.number, a.heads.d_k, a.heads.d_v, a.scoring.scale, a.causal)
+        queries, keys = (Side(each.boundaries, each.longest) for each in (a.queries, a.keys))
+        return queries, keys, Sizes(a.heads.number, a.heads.d_k, a.heads.d_v, a.scoring.scale, a.causal)
 
     @cached_property
     def _seeds(self) -> Tensor | None:

@@ -24,6 +24,7 @@ from transduce.models import LossSums, Tokens, Transformer
 _log = logging.getLogger(__name__)
 
 _MOST: Final = 512  # graphs; shapes beyond that are launched one by one
+_FREE: Final = 0.3  # of the device's memory, without which no graph is added
 _SIZES: Final = 16  # numbers of symbols, from any one to twice as much: 3% more symbols in the mean
 _PAIRS: Final = 8  # the same of sequences
 _SHORT, _STEP, _LONGEST = 32, 64, 256  # lengths that attention tells apart (kernels.gpu.sizes), and its longest
@@ -87,15 +88,11 @@ class Inputs:
 
     def read(self) -> tuple[Tokens, Tokens, Int[Tensor, "1 target"], Float[Tensor, "1 target"]]:
         """Source, target, labels and weights, as a model takes them."""
-        parts = self._numbers.split(self._sizes)
-        source, labels, target = parts[:3], parts[4], (parts[3], *parts[5:7])
-        sides = [
-            self._tokens(side, parts[7], ends, offsets, longest)
-            for side, ends, offsets, longest in zip(
-                (source, target), parts[8:], self._offsets, self.shape[3:], strict=True
-            )
-        ]
-        return *sides, labels.unsqueeze(0), self._weights.unsqueeze(0)
+        parts = torch.split(self._numbers, self._sizes)
+        (seeds, *ends), weights = parts[7:], self._weights.unsqueeze(0)
+        source = self._tokens(parts[:3], seeds, ends[0], self._offsets[0], self.shape.source_longest)
+        target = self._tokens((parts[3], *parts[5:7]), seeds, ends[1], self._offsets[1], self.shape.target_longest)
+        return source, target, parts[4].unsqueeze(0), weights
 
     def _tokens(self, side: tuple[Tensor, ...], seeds: Tensor, ends: Tensor, offsets: Tensor, longest: int) -> Tokens:
         ids, columns, rows = side
@@ -169,15 +166,33 @@ class GraphedPasses:
         inputs = self._inputs.pop(shape, None) if graph is None else graph.inputs
         again, inputs = inputs is not None, inputs or Inputs(shape, self._weights[0].device)
         inputs.fill(batch, seed, factor)
-        if graph is None and again and self._recording and len(self._graphs) < _MOST:
+        if graph is None and again and self._may_record():
             graph = self._record(inputs)
-        if graph is None:
-            if len(self._inputs) >= _MOST:
-                self._inputs.clear()
-            self._inputs[shape] = inputs
+        if graph is not None:
+            graph.graph.replay()
+            return _copy(graph.sums)
+        if len(self._inputs) >= _MOST:
+            self._inputs.clear()
+        self._inputs[shape] = inputs
+        try:
             return self._pass(inputs)
-        graph.graph.replay()
-        return _copy(graph.sums)
+        except RuntimeError as error:
+            if self._graphs and is_out_of_memory(error):
+                self._give_up()  # what they held is there for whoever tries again
+            raise
+
+    def _may_record(self) -> bool:
+        """Whether a graph more is allowed, and would leave memory for batches of other shapes."""
+        if not self._recording or len(self._graphs) >= _MOST:
+            return False
+        free, total = torch.cuda.mem_get_info(self._weights[0].device)
+        return free > total * _FREE
+
+    def _give_up(self) -> None:
+        _log.warning("steps are launched one by one from here on: CUDA graphs need more memory than there is")
+        self._recording = False
+        self._graphs.clear()
+        torch.cuda.empty_cache()
 
     def _attach_gradients(self) -> None:
         """Whoever sets gradients to none takes them away from here."""
@@ -201,12 +216,12 @@ class GraphedPasses:
         """What a pass launches; None, and never again, where memory does not suffice for what a graph holds on to."""
         graph, device = torch.cuda.CUDAGraph(), self._weights[0].device
         # One for all: libraries keep memory of their own for every stream.
-        stream = self._stream = self._stream or torch.cuda.Stream(device)
+        stream = self._stream = self._stream or torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         pool = next((each.graph.pool() for each in self._graphs.values()), None)
         stream.wait_stream(torch.cuda.current_stream())
         try:
             with torch.cuda.stream(stream):
-                graph.capture_begin(*([] if pool is None else [pool]), capture_error_mode="thread_local")
+                graph.capture_begin(pool, capture_error_mode="thread_local")
                 try:
                     sums = self._pass(inputs)
                 finally:
@@ -214,9 +229,7 @@ class GraphedPasses:
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
-            _log.warning("steps are launched one by one from here on: CUDA graphs need more memory than there is")
-            self._recording = False
-            self._graphs.clear()
+            self._give_up()
             return None
         torch.cuda.current_stream().wait_stream(stream)
         self._graphs[inputs.shape] = recorded = _Graph(inputs, graph, sums)

@@ -190,7 +190,8 @@ def train_step(
     leaves out of a pair follows from that and the pair's row, whatever micro-batches they are in. ``tokens`` is the
     divisor where other processes have batches of this step too; the sums are of these batches only.
     """
-    model.train()
+    if not model.training:
+        model.train()
     tokens = sum(batch.target_tokens for batch in batches) if tokens is None else tokens
     total: LossSums | None = None
     graphed = passes_of(model, dtype)
@@ -201,7 +202,8 @@ def train_step(
             with postpone(model, last=number == len(batches)):
                 sums = compute_loss(model, _filled_up(model, batch), dtype, seed)
                 (sums.objective / tokens).backward()  # type: ignore[no-untyped-call]
-        total = sums.detach() if total is None else total + sums.detach()
+            sums = sums.detach()  # no graph of autograd's may be left when one of CUDA's is recorded
+        total = sums if total is None else total + sums
     assert total is not None
     norm = _gradient_norm(optimizer)
     _move(optimizer, rate, norm.isfinite())

@@ -1,5 +1,5 @@
 """Dropout, residual sum and layer normalization in one pass, and its gradients in another."""
-# mypy: disable-error-code="misc, untyped-decorator, import-not-found, import-untyped"
+# mypy: disable-error-code="untyped-decorator"
 
 from typing import no_type_check
 
@@ -9,7 +9,6 @@ from torch import Tensor
 
 from transduce.kernels.gpu.chance import keeps
 from transduce.kernels.gpu.launch import programs_for, quads_of, warps_of
-
 
 Chance = tuple[int, float]  # how many of 65,536 levels stay, and what is multiplied with these
 
@@ -72,8 +71,8 @@ def add_norm_backward(
 ) -> tuple[Tensor, Tensor]:
     """Write the gradients of x and output, and return those of gain and bias.
 
-    Kept are the sum, the statistics, gain and seeds; given the gradients of the sum, and of the norm in float32 and in the
-    products' type.
+    Kept are the sum, the statistics, gain and seeds; given the gradients of the sum, and of the norm in float32 and in
+    the products' type.
     """
     total, seeds, columns = kept[0], kept[3], kept[0].shape[-1]
     rows, quads = total.numel() // columns, quads_of(columns)

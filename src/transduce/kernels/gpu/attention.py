@@ -3,7 +3,7 @@
 PyTorch's kernels for sequences of different lengths work on 128 positions at a time, several times as many as most
 sentences have. A program here has a block of one head's queries (or, for their gradients, of its keys) of one sequence.
 """
-# mypy: disable-error-code="misc, untyped-decorator, import-not-found, import-untyped"
+# mypy: disable-error-code="untyped-decorator"
 
 from collections.abc import Sequence
 from typing import Final, no_type_check
@@ -122,7 +122,8 @@ def _attend(
 @no_type_check
 def _attend_backward(
     query, key, value, output, log_sums, gradient, of_query, of_key, of_value, q_ends, k_ends,
-    q_stride, k_stride, v_stride, o_stride, g_stride, dq_stride, dk_stride, dv_stride, tokens, blocks_q, blocks_k, scale,
+    q_stride, k_stride, v_stride, o_stride, g_stride, dq_stride, dk_stride, dv_stride,
+    tokens, blocks_q, blocks_k, scale,
     CAUSAL: tl.constexpr, D_K: tl.constexpr, D_V: tl.constexpr, WIDE_K: tl.constexpr, WIDE_V: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip

@@ -1,5 +1,5 @@
 """Which elements a dropout keeps: the random numbers of ``kernels.seeds``, as Triton draws them."""
-# mypy: disable-error-code="misc, untyped-decorator, import-not-found, import-untyped"
+# mypy: disable-error-code="untyped-decorator"
 
 from typing import no_type_check
 

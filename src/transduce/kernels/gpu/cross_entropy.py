@@ -1,5 +1,5 @@
 """The gradient of the smoothed cross-entropy in the place of the logits, in two passes over them."""
-# mypy: disable-error-code="misc, untyped-decorator, import-not-found, import-untyped"
+# mypy: disable-error-code="untyped-decorator"
 
 from typing import Final, no_type_check
 

@@ -1,5 +1,5 @@
 """Dropout in one pass."""
-# mypy: disable-error-code="misc, untyped-decorator, import-not-found, import-untyped"
+# mypy: disable-error-code="untyped-decorator"
 
 from typing import no_type_check
 
