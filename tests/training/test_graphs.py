@@ -11,7 +11,7 @@ from transduce.data import Batch
 from transduce.kernels import make_seed
 from transduce.models import build
 from transduce.training import compute_loss
-from transduce.training.graphs import GraphedPasses, Inputs, Shape
+from transduce.training.graphs import GraphedPasses, Inputs, Shape, passes_of, takes
 
 CPU = torch.device("cpu")
 SMALL = {"encoder_layers": 1, "decoder_layers": 2, "d_model": 32, "d_ff": 48, "heads": 4, "vocab_size": 101}
@@ -101,3 +101,38 @@ def test_batches_nearly_alike_share_a_shape():
         ids = np.ones((32, 21), np.int64)
         shapes.add(Shape.of(Batch(ids, grown, ids, ids, grown)))
     assert len(shapes) == 1
+
+
+def test_passes_are_a_models_own_until_it_is_moved(monkeypatch):
+    monkeypatch.setattr("transduce.kernels.gpu.has_triton", lambda *_: True)
+    model = build(preset("base", SMALL))
+    passes = passes_of(model, torch.bfloat16)
+    assert passes is not None
+    assert passes_of(model, torch.bfloat16) is passes
+    for weight in model.parameters():
+        weight.data = weight.data.clone()  # as moving to another device and back does
+    assert passes_of(model, torch.bfloat16) is not passes
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"attention_dropout": 0.1},
+        {"attention_window": 5},
+        {"feed_forward": "mixture_of_experts"},
+        {"positions": "learned"},
+    ],
+)
+def test_models_that_graphs_do_not_know(changes, monkeypatch):
+    monkeypatch.setattr("transduce.kernels.gpu.has_triton", lambda *_: True)
+    assert passes_of(build(preset("base", {**SMALL, **changes})), torch.bfloat16) is None
+
+
+def test_without_such_a_device_there_are_none():
+    assert passes_of(build(preset("base", SMALL)), torch.bfloat16) is None
+
+
+def test_longer_sequences_than_the_attention_has_are_left_to_others():
+    assert takes(make_batch(3, 200))
+    batch = make_batch(3, 200)
+    assert not takes(replace(batch, source=np.zeros((3, 257), np.int64)))

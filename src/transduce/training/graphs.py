@@ -147,6 +147,7 @@ class GraphedPasses:
     def __init__(self, model: Transformer, dtype: torch.dtype) -> None:
         self._model, self._dtype = ref(model), dtype  # which has these for as long as it lives
         self._weights = [weight for weight in model.parameters() if weight.requires_grad]
+        self._places = self._find_places()
         # Passes write where they wrote when they were recorded.
         self._gradients = [torch.zeros_like(weight) for weight in self._weights]
         self._inputs: dict[Shape, Inputs] = {}
@@ -193,6 +194,14 @@ class GraphedPasses:
         self._recording = False
         self._graphs.clear()
         torch.cuda.empty_cache()
+
+    @property
+    def valid(self) -> bool:
+        """Whether the weights still lie where graphs read them: a model that was moved has them elsewhere."""
+        return self._places == self._find_places()
+
+    def _find_places(self) -> list[int]:
+        return [weight.data_ptr() for weight in self._weights]
 
     def _attach_gradients(self) -> None:
         """Whoever sets gradients to none takes them away from here."""
@@ -245,9 +254,10 @@ def passes_of(model: nn.Module, dtype: torch.dtype) -> GraphedPasses | None:
         return None
     if not gpu.has_triton(model.embedding.weight):
         return None
-    if model not in _PASSES:
-        _PASSES[model] = GraphedPasses(model, dtype)
-    return _PASSES[model]
+    passes = _PASSES.get(model)
+    if passes is None or not passes.valid:
+        passes = _PASSES[model] = GraphedPasses(model, dtype)
+    return passes
 
 
 _PASSES: Final[WeakKeyDictionary[nn.Module, GraphedPasses]] = WeakKeyDictionary()
