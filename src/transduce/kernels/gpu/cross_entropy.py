@@ -36,19 +36,18 @@ def _cross_entropy(
     start = logits + row * vocabulary
     label = tl.load(labels + row)
     of_label = tl.load(start + label).to(tl.float32)
-    # Each place of a block has a largest logit, a sum of exponentials and a sum of logits of its own up to the end.
-    largest = tl.full([BLOCK], -1e30, tl.float32)
+    # The largest logit so far; each place of a block has sums of its own up to the end.
+    largest = -1e30
     exponentials = tl.zeros([BLOCK], tl.float32)
     total = tl.zeros([BLOCK], tl.float32)
     for first in range(0, vocabulary, BLOCK):
         column = first + tl.arange(0, BLOCK)
         x = tl.load(start + column, mask=column < vocabulary, other=float("-inf")).to(tl.float32)
         total += tl.where(column < vocabulary, x, 0.0)
-        newer = tl.maximum(largest, x)
+        newer = tl.maximum(largest, tl.max(x, 0))
         exponentials = exponentials * tl.exp(largest - newer) + tl.exp(x - newer)
         largest = newer
-    most = tl.max(largest, 0)
-    normalizer = most + tl.log(tl.sum(exponentials * tl.exp(largest - most), 0))
+    normalizer = largest + tl.log(tl.sum(exponentials, 0))
     nll = normalizer - of_label
     objective = (1 - smoothing) * nll + smoothing * (normalizer - tl.sum(total, 0) / vocabulary)
     weight = 1.0
