@@ -31,6 +31,7 @@ def can_generate(config: ModelConfig) -> bool:
         "compatibility",
         "attention_window",
         "feed_forward",
+        "activation",
         "residual",
         "tied_projection",
         "source_vocab_size",

@@ -53,7 +53,13 @@ def test_generate_finds_what_ours_finds(contestants, trained_run, tmp_path, norm
 
 @pytest.mark.parametrize(
     "changes",
-    [{"d_k": 3}, {"positions": "learned"}, {"compatibility": "dot_product"}, {"tied_projection": False}],
+    [
+        {"d_k": 3},
+        {"activation": "silu"},  # it is built with a ReLU
+        {"positions": "learned"},
+        {"compatibility": "dot_product"},
+        {"tied_projection": False},
+    ],
     ids=str,
 )
 def test_models_that_transformers_has_not_are_left_out(changes):

@@ -2,12 +2,14 @@
 
 import copy
 import hashlib
+import importlib.metadata
 import json
 from dataclasses import replace
 
 import pytest
 import torch
 
+import transduce
 from tests.random_bundle import random_bundle, words
 from transduce.bundle import Bundle, save_bundle
 from transduce.cli import main
@@ -81,6 +83,16 @@ class TestWhatIsTheSame:
             "transduce": {"model.safetensors": hashlib.sha256(b"weights").hexdigest()},
             "Twin": {},
         }
+
+    def test_needs_no_installed_package(self, ours, file, monkeypatch):
+        """From its sources, as on a machine that has them on its path alone, there is no metadata to ask."""
+
+        def nothing_known(name):
+            raise importlib.metadata.PackageNotFoundError(name)
+
+        monkeypatch.setattr(importlib.metadata.Distribution, "from_name", nothing_known)
+        certificate = certify(ours, Twin(ours), LINES[:1], weights=[file])
+        assert certificate.versions["transduce"] == transduce.__version__
 
     def test_is_written_as_it_is(self, ours, tmp_path):
         certificate = certify(ours, Twin(ours), LINES, weights=[])

@@ -7,13 +7,13 @@ import platform
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
 from typing import Final, Literal, TypeVar, final
 
 import torch
 
+import transduce
 from transduce.bundle import Bundle
 from transduce.config import BadInputError, GenerationConfig, TransduceError
 from transduce.inference import Translation, Translator
@@ -158,7 +158,7 @@ def certify(
         lines_per_second=speeds,
         threads=torch.get_num_threads(),
         machine=platform.processor() or platform.machine(),
-        versions={name: version(name) for name in ("transduce", "torch")} | dict(reference.versions),
+        versions={"transduce": transduce.__version__, "torch": str(torch.__version__)} | dict(reference.versions),
         sha256={"transduce": _hash(weights), reference.name: _hash(reference.weights)},
     )
 
