@@ -53,7 +53,7 @@ def make_batch(pairs):
     random = np.random.default_rng(pairs)
     lengths = random.integers(1, 23, (2, pairs))
     source, target, labels = (random.integers(4, 101, (pairs, side.max())) for side in lengths[[0, 1, 1]])
-    return Batch(source, lengths[0], target, labels, lengths[1])
+    return Batch(source, lengths[0], target, labels, lengths[1], rows=np.arange(pairs))
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)

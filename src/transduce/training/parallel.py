@@ -5,22 +5,24 @@ are summed, never averaged, since every process divides its sums by the target t
 """
 
 import re
+import sys
 import warnings
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import assert_never
+from typing import TYPE_CHECKING, TypeGuard, assert_never
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
-from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from transduce.config import Parallel, TransduceError
 from transduce.models import LossSums, Tokens, TrainableModel, build
 from transduce.training.processes import Processes
+
+if TYPE_CHECKING:
+    # As a training runs, these are loaded where a model is spread: they take a second, a quarter of a start.
+    from torch.distributed.tensor import DTensor
 
 
 def place_model(model: TrainableModel, processes: Processes, parallel: Parallel) -> None:
@@ -35,6 +37,9 @@ def place_model(model: TrainableModel, processes: Processes, parallel: Parallel)
         model.to(processes.device)
         return
     _require_sharding()
+    from torch.distributed.device_mesh import init_device_mesh  # noqa: PLC0415
+    from torch.distributed.fsdp import fully_shard  # noqa: PLC0415
+
     for weight in model.parameters():
         dist.broadcast(weight.data, 0)  # while they are still on the CPU and whole
     mesh = init_device_mesh(processes.device.type, (processes.number,))
@@ -73,7 +78,7 @@ def gather(tensors: Mapping[str, Tensor], processes: Processes) -> dict[str, Ten
     """
     gathered = {}
     for name, tensor in tensors.items():
-        if not isinstance(tensor, DTensor):
+        if not is_spread(tensor):
             gathered[name] = tensor
             continue
         full = whole(tensor)
@@ -84,7 +89,13 @@ def gather(tensors: Mapping[str, Tensor], processes: Processes) -> dict[str, Ten
 
 def whole(tensor: Tensor) -> Tensor:
     """A tensor that may be spread over processes, whole on each of them; then all must call it."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    return tensor.full_tensor() if is_spread(tensor) else tensor
+
+
+def is_spread(tensor: Tensor) -> "TypeGuard[DTensor]":
+    """Whether this process has a part of it only; there are no such tensors before their module was loaded."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(tensor, module.DTensor)
 
 
 def gather_model(model: TrainableModel, processes: Processes) -> TrainableModel:
@@ -92,7 +103,7 @@ def gather_model(model: TrainableModel, processes: Processes) -> TrainableModel:
 
     All processes must call it. The copy takes 4 bytes a parameter on the device.
     """
-    if not isinstance(model, FSDPModule):
+    if not any(map(is_spread, model.parameters())):
         return model
     weights = gather(model.state_dict(), processes)
     if not processes.first:
@@ -104,8 +115,10 @@ def gather_model(model: TrainableModel, processes: Processes) -> TrainableModel:
 
 def part_like(tensor: Tensor, like: Tensor) -> Tensor:
     """A whole tensor as another one lies: on its device, and spread where it is."""
-    if not isinstance(like, DTensor):
+    if not is_spread(like):
         return tensor.to(like.device)
+    from torch.distributed.tensor import distribute_tensor  # noqa: PLC0415
+
     return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
 from transduce.config import TrainConfig
 from transduce.data import Batch, Position, Share, Store, deal, drop_symbols, read_batches
@@ -18,7 +17,7 @@ from transduce.models import LossSums, Tokens
 from transduce.training.fillers import fill_up
 from transduce.training.graphs import passes_of, takes
 from transduce.training.health import Place
-from transduce.training.parallel import postpone, whole
+from transduce.training.parallel import is_spread, postpone, whole
 from transduce.training.progress import Progress
 from transduce.training.session import Corpora
 from transduce.training.windows import Pause, open_windows
@@ -190,8 +189,7 @@ def train_step(
     leaves out of a pair follows from that and the pair's row, whatever micro-batches they are in. ``tokens`` is the
     divisor where other processes have batches of this step too; the sums are of these batches only.
     """
-    if not model.training:
-        model.train()
+    model.train()
     tokens = sum(batch.target_tokens for batch in batches) if tokens is None else tokens
     total: LossSums | None = None
     graphed = passes_of(model, dtype)
@@ -225,7 +223,7 @@ def _move(optimizer: torch.optim.Adam, rate: float, finite: Bool[Tensor, ""]) ->
     for group in optimizer.param_groups:
         group["lr"] = rate
     weight = optimizer.param_groups[0]["params"][0]
-    if finite.device.type != "cpu" and not isinstance(weight, DTensor):
+    if finite.device.type != "cpu" and not is_spread(weight):
         # Looked at there: to look here would be to wait for the device. It is how gradient scalers tell optimizers.
         optimizer.found_inf = (~finite).float()  # type: ignore[attr-defined]
         optimizer.step()
