@@ -3,8 +3,6 @@ import os
 import subprocess
 import sys
 
-import pytest
-
 pytest_plugins = ["tiny_run"]
 
 
@@ -14,15 +12,28 @@ def losses(path):
     ]
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_the_same_seed_gives_the_same_losses_in_two_processes_of_two_threads(tiny_run_file, tmp_path, precision):
-    command = [sys.executable, "-c", "from transduce.cli.main import run; run()", "train", str(tiny_run_file)]
-    settings = ["train.max_steps=8", "train.log_every=1", "train.batch_tokens=1024", f"train.precision={precision}"]
-    command += [part for setting in settings for part in ("--set", setting)]
+SETTINGS = ("train.max_steps=8", "train.log_every=1", "train.batch_tokens=1024")
+PRECISIONS = ("float32", "bfloat16")
+# Every training in one process, as to start one takes longer than to train.
+TRAIN = f"""
+import sys
+from transduce.cli import main
+run_file, folder, *precisions = sys.argv[1:]
+settings = {[part for setting in SETTINGS for part in ("--set", setting)]}
+for precision in precisions:
+    more = ["--set", "train.precision=" + precision, "--out", folder + "/" + precision]
+    if status := main._run(["train", run_file, *settings, *more]):
+        sys.exit(status)
+"""
+
+
+def test_the_same_seed_gives_the_same_losses_in_two_processes_of_two_threads(tiny_run_file, tmp_path):
     # Threads that wait for each other sleep: all cores may be at work on other tests.
     environment = {**os.environ, "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"}
     for name in ("first", "second"):
-        subprocess.run([*command, "--out", str(tmp_path / name)], env=environment, capture_output=True, check=True)
-    first, second = (losses(tmp_path / name / "metrics.jsonl") for name in ("first", "second"))
-    assert len(first) == 9
-    assert first == second
+        command = [sys.executable, "-c", TRAIN, str(tiny_run_file), str(tmp_path / name), *PRECISIONS]
+        subprocess.run(command, env=environment, capture_output=True, check=True)
+    for precision in PRECISIONS:
+        first, second = (losses(tmp_path / name / precision / "metrics.jsonl") for name in ("first", "second"))
+        assert len(first) == 9
+        assert first == second, precision

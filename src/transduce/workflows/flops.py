@@ -53,6 +53,7 @@ def count_parts(config: ModelConfig, length: int) -> dict[str, Flops]:
     left over is the embeddings'. Other architectures have a body and a projection.
     """
     projection = {"projection": _count_projection(config, length)}
+    config = _without_what_costs_nothing(config)
     if not isinstance(config, TransformerConfig):
         return {"body": _count_body(config, length, length)} | projection
     shallow = config.model_copy(update={"encoder_layers": 1, "decoder_layers": 1})
