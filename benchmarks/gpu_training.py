@@ -168,7 +168,8 @@ def describe_setting(options: argparse.Namespace, corpus: Corpus, peak: float) -
     return (
         f"{describe_machine(device)}; {describe_versions(device)}. {corpus.describe()}. {models}. Medians of "
         f"{options.rounds} rounds of {options.steps} steps. The use is a share of the {peak / 1e12:,.1f} TFLOP/s that "
-        f"{WIDTH[device.type]:,}-wide square products in {resolve_precision('auto', device)} reached."
+        f"{WIDTH[device.type]:,}-wide square products in {resolve_precision('auto', device)} reached. What CUDA graphs "
+        f"hold on to is not in the memory."
     )
 
 

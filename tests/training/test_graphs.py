@@ -9,7 +9,7 @@ import torch
 from transduce.config import preset
 from transduce.data import Batch
 from transduce.kernels import make_seed
-from transduce.models import build
+from transduce.models import Tokens, build
 from transduce.training import compute_loss
 from transduce.training.graphs import GraphedPasses, Inputs, Shape, passes_of, takes
 
@@ -103,15 +103,36 @@ def test_batches_nearly_alike_share_a_shape():
     assert len(shapes) == 1
 
 
-def test_passes_are_a_models_own_until_it_is_moved(monkeypatch):
-    monkeypatch.setattr("transduce.kernels.gpu.has_triton", lambda *_: True)
+@pytest.fixture
+def pretend_triton(monkeypatch):
+    """Say that the kernels for CUDA are there; nothing is launched."""
+
+    def find(model):
+        with monkeypatch.context() as patched:
+            patched.setattr("transduce.kernels.gpu.has_triton", lambda *_: True)
+            return passes_of(model, torch.bfloat16)
+
+    return find
+
+
+def test_passes_are_a_models_own_until_it_is_moved(pretend_triton):
     model = build(preset("base", SMALL))
-    passes = passes_of(model, torch.bfloat16)
+    passes = pretend_triton(model)
     assert passes is not None
-    assert passes_of(model, torch.bfloat16) is passes
+    assert pretend_triton(model) is passes
     for weight in model.parameters():
         weight.data = weight.data.clone()  # as moving to another device and back does
-    assert passes_of(model, torch.bfloat16) is not passes
+    assert pretend_triton(model) is not passes
+
+
+def test_passes_do_not_outlive_a_table_of_positions(pretend_triton):
+    """Graphs would read the one that was put aside for a longer sequence."""
+    model, symbols = build(preset("base", SMALL)), torch.ones(1, 600, dtype=torch.int64)
+    model(*[Tokens(symbols[:, :5], torch.tensor([5]))] * 2, symbols[:, :5])
+    passes = pretend_triton(model)
+    assert pretend_triton(model) is passes
+    model(*[Tokens(symbols, torch.tensor([600]))] * 2, symbols)
+    assert pretend_triton(model) is not passes
 
 
 @pytest.mark.parametrize(
@@ -123,9 +144,8 @@ def test_passes_are_a_models_own_until_it_is_moved(monkeypatch):
         {"positions": "learned"},
     ],
 )
-def test_models_that_graphs_do_not_know(changes, monkeypatch):
-    monkeypatch.setattr("transduce.kernels.gpu.has_triton", lambda *_: True)
-    assert passes_of(build(preset("base", {**SMALL, **changes})), torch.bfloat16) is None
+def test_models_that_graphs_do_not_know(changes, pretend_triton):
+    assert pretend_triton(build(preset("base", {**SMALL, **changes}))) is None
 
 
 def test_without_such_a_device_there_are_none():

@@ -3,7 +3,7 @@
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Final, Literal, final
 
 import torch
@@ -159,7 +159,7 @@ def _sum_rows(x: Tensor) -> Tensor:
     return wide_product(_ones(-(-len(x) // _MANY_ONES) * _MANY_ONES, x.dtype, x.device)[:, : len(x)], x)[0]
 
 
-@lru_cache(maxsize=8)
+@cache  # a CUDA graph may read what is here for as long as it lives
 def _ones(number: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.ones(1, number, dtype=dtype, device=device)
 

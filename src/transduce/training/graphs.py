@@ -197,11 +197,15 @@ class GraphedPasses:
 
     @property
     def valid(self) -> bool:
-        """Whether the weights still lie where graphs read them: a model that was moved has them elsewhere."""
+        """Whether all still lies where graphs read it: a model that was moved has its weights elsewhere.
+
+        So has one that has met a longer sequence than any before its table of positions.
+        """
         return self._places == self._find_places()
 
     def _find_places(self) -> list[int]:
-        return [weight.data_ptr() for weight in self._weights]
+        model = self._model()
+        return [] if model is None else [each.data_ptr() for each in (*model.parameters(), *model.buffers())]
 
     def _attach_gradients(self) -> None:
         """Whoever sets gradients to none takes them away from here."""
