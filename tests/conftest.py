@@ -29,6 +29,7 @@ LONGEST = (
     "test_serving_lifecycle.py",
     "test_workflows_flops.py",
     "test_benchmarks_streams.py",
+    "test_lab_jobs.py",
     "test_cli_processes.py",
     "test_cli_determinism.py",
 )

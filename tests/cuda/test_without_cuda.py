@@ -55,7 +55,7 @@ TRAIN = TrainConfig(
     precision="float32",
 )
 # Three sentences at most are in the search together, so that others come in while some are under way.
-BEAM, BATCH_TOKENS, EXTRA = 3, 45, 7
+BEAM, BATCH_TOKENS, EXTRA = 3, 31, 3
 EVERYTHING = {"n_best": 2, "coverage": 0.2, "diversity": 0.5, "min_length": 2}
 FEATURES = {
     "greedy": {"beam_size": 1},

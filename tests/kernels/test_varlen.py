@@ -99,6 +99,7 @@ def test_values_of_another_width_are_for_the_padded_way(monkeypatch):
     monkeypatch.setattr(varlen, "_runs_on", lambda _: True)
     monkeypatch.setattr("transduce.kernels.ragged_attention.has_varlen", has_varlen.__wrapped__)
     monkeypatch.setattr("transduce.kernels.ragged_attention.has_native", lambda *_: False)
+    monkeypatch.setattr("transduce.kernels.ragged_attention._in_triton", lambda *_: False)
     layout = RaggedLayout.of(torch.tensor(QUERIES), max(QUERIES), CPU)
     found = [ragged_way.__wrapped__(Place(), layout, Heads(3, 64, d_v), None, 0.0, plain=True) for d_v in (64, 32)]
     assert found == ["variable length", "padded"]
