@@ -138,7 +138,7 @@ def check_wheel(names: Iterable[str], tracked: Iterable[str], kinds: Sequence[st
     Raises:
         ReleaseError: Something is missing, or there is something else.
     """
-    found = set(names)
+    found = {name for name in names if not name.endswith("/")}  # folders, as auditwheel lists them
     modules = {name.removeprefix("src/") for name in tracked if name.startswith("src/")}
     wanted = {name for name in modules if name.endswith((".py", *_DATA))}
     libraries = {f"transduce/kernels/{kind}.abi3.so" for kind in kinds}

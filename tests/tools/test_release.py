@@ -91,3 +91,7 @@ def test_programs_beside_the_interpreter_are_found(tmp_path, monkeypatch):
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     assert _output(["a-patchelf", "here"]) == "found here\n"
+
+
+def test_folders_of_a_wheel_are_no_files():
+    check_wheel(["transduce/", "transduce/kernels/", *WHEEL], TRACKED, KINDS)
