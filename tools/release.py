@@ -218,7 +218,7 @@ def _surroundings() -> dict[str, str]:
 
 def _run(command: Sequence[str], more: Mapping[str, str] | None = None, folder: Path = ROOT) -> None:
     try:
-        subprocess.run(command, check=True, cwd=folder, env=_surroundings() | (more or {}))
+        subprocess.run(command, check=True, cwd=folder, env=_surroundings() | dict(more or {}))
     except (subprocess.CalledProcessError, OSError) as error:
         raise ReleaseError(f"{' '.join(command)}: {error}") from error
 
@@ -231,7 +231,7 @@ def _output(
             command,
             check=True,
             cwd=folder,
-            env=_surroundings() | (more or {}),
+            env=_surroundings() | dict(more or {}),
             input=text,
             stdout=subprocess.PIPE,
             text=True,

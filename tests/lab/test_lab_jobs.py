@@ -40,14 +40,9 @@ def _no_picture():
 
 
 @pytest.fixture(scope="module")
-def plan(tiny_run_file, tmp_path_factory):
+def plan(short_text):
     """Base and a row with one layer, one seed, two steps, on few short lines of dev."""
-    folder = tmp_path_factory.mktemp("text")
-    for path in tiny_run_file.parent.glob("*.[st]*"):
-        if path.stem in ("train", "dev"):
-            lines = path.read_text().splitlines(keepends=True)
-            (folder / path.name).write_text("".join(lines[: 3 if path.stem == "dev" else None]))
-    return Plan(find_corpora(folder), [ROW], seeds=1, steps=2, device="cpu")
+    return Plan(find_corpora(short_text), [ROW], seeds=1, steps=2, device="cpu")
 
 
 @pytest.fixture(scope="module")

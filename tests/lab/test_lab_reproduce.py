@@ -39,14 +39,9 @@ def _no_picture():
 
 
 @pytest.fixture(scope="module")
-def plan(tiny_run_file, tmp_path_factory):
+def plan(short_text):
     """Two rows, two seeds, two steps, on few short lines of dev."""
-    folder = tmp_path_factory.mktemp("text")
-    for path in tiny_run_file.parent.glob("*.[st]*"):
-        if path.stem in ("train", "dev"):
-            lines = path.read_text().splitlines(keepends=True)
-            (folder / path.name).write_text("".join(lines[: 3 if path.stem == "dev" else None]))
-    return Plan(find_corpora(folder), [ROW], seeds=2, steps=2)
+    return Plan(find_corpora(short_text), [ROW], seeds=2, steps=2)
 
 
 @pytest.fixture(scope="module")

@@ -74,7 +74,7 @@ def test_gradients_are_added_to_what_is_there():
 @pytest.mark.parametrize(("pairs", "longest"), [(1, 3), (7, 23), (40, 150), (300, 11)])
 def test_a_shape_holds_its_batch_and_little_more(pairs, longest):
     batch = make_batch(pairs, longest)
-    shape, (source, target) = Shape.of(batch), (batch.source_lengths, batch.target_lengths)
+    shape, (source, target) = Shape.of(batch, None), (batch.source_lengths, batch.target_lengths)
     for symbols, lengths, most in (
         (shape.source, source, shape.source_longest),
         (shape.target, target, shape.target_longest),
@@ -99,7 +99,7 @@ def test_batches_nearly_alike_share_a_shape():
     for more in range(1, 7):
         grown = lengths + (np.arange(32) < more)
         ids = np.ones((32, 21), np.int64)
-        shapes.add(Shape.of(Batch(ids, grown, ids, ids, grown)))
+        shapes.add(Shape.of(Batch(ids, grown, ids, ids, grown), None))
     assert len(shapes) == 1
 
 
@@ -156,3 +156,11 @@ def test_longer_sequences_than_the_attention_has_are_left_to_others():
     assert takes(make_batch(3, 200))
     batch = make_batch(3, 200)
     assert not takes(replace(batch, source=np.zeros((3, 257), np.int64)))
+
+
+def test_what_draws_is_part_of_a_shape():
+    """A graph that was recorded with seeds would go on with those of an earlier step."""
+    batch = make_batch(7)
+    shapes = [Shape.of(batch, make_seed(5)), Shape.of(batch, None), Shape.of(replace(batch, rows=None), make_seed(5))]
+    assert [shape.seeded for shape in shapes] == [True, False, False]
+    assert len({shape[:-1] for shape in shapes}) == 1

@@ -32,6 +32,7 @@ class Tokens:
 
     def without_ends(self) -> "Tokens":
         """The same rows, the last symbol of each as padding; it stays where a row has no other one."""
+        assert self.known is None  # there is no padding in such a layout
         return replace(self, lengths=(self.lengths - 1).clamp(min=1))
 
     def layout(self) -> RaggedLayout:

@@ -31,23 +31,28 @@ _SHORT, _STEP, _LONGEST = 32, 64, 256  # lengths that attention tells apart (ker
 
 
 class Shape(NamedTuple):
-    """What a graph is for: numbers of symbols of both sides and of pairs, and the greatest lengths."""
+    """What a graph is for: numbers of symbols of both sides and of pairs, the greatest lengths, and who draws.
+
+    Dropout follows from the pairs' seeds where it is ``seeded``, and else from torch's generator.
+    """
 
     source: int
     target: int
     pairs: int
     source_longest: int
     target_longest: int
+    seeded: bool
 
     @classmethod
-    def of(cls, batch: Batch) -> "Shape":
+    def of(cls, batch: Batch, seed: Int[Tensor, ""] | None) -> "Shape":
         """The smallest that holds a batch."""
         lengths = batch.source_lengths, batch.target_lengths
         source, target = (_round_up(int(each.sum()), _SIZES) for each in lengths)
-        longest = [_round_length(int(each.max())) for each in lengths]
+        longest = tuple(_round_length(int(each.max())) for each in lengths)
         missing = (source - int(lengths[0].sum()), longest[0]), (target - int(lengths[1].sum()), longest[1])
         fillers = max(-(-symbols // most) for symbols, most in missing)
-        return cls(source, target, _round_up(len(lengths[0]) + fillers, _PAIRS), *longest)
+        pairs = _round_up(len(lengths[0]) + fillers, _PAIRS)
+        return cls(source, target, pairs, longest[0], longest[1], seed is not None and batch.rows is not None)
 
 
 @final
@@ -62,7 +67,6 @@ class Inputs:
         self._weights = torch.zeros(shape.target, device=device)
         self.factor = torch.zeros((), device=device)
         self._offsets = [torch.zeros(shape.pairs + 1, dtype=torch.int64)] * 2
-        self._seeded = False
 
     def fill(self, batch: Batch, seed: Int[Tensor, ""] | None, factor: float) -> None:
         """Put a batch there; ``factor`` is what its objective is multiplied with, ``seed`` for its dropout."""
@@ -71,7 +75,6 @@ class Inputs:
         source = _Side.of(batch.source_lengths, missing[0], shape.pairs, shape.source_longest)
         target = _Side.of(batch.target_lengths, missing[1], shape.pairs, shape.target_longest)
         self._offsets = [torch.from_numpy(side.offsets) for side in (source, target)]
-        self._seeded = seed is not None and batch.rows is not None
         seeds = np.zeros(shape.pairs, np.int64)
         if seed is not None and batch.rows is not None:
             seeds[: len(batch.rows)] = derive(seed, torch.from_numpy(batch.rows)).numpy()
@@ -96,7 +99,7 @@ class Inputs:
 
     def _tokens(self, side: tuple[Tensor, ...], seeds: Tensor, ends: Tensor, offsets: Tensor, longest: int) -> Tokens:
         ids, columns, rows = side
-        of_symbols = derive(seeds.index_select(0, rows), columns) if self._seeded else None
+        of_symbols = derive(seeds.index_select(0, rows), columns) if self.shape.seeded else None
         layout = RaggedLayout.flat(offsets, longest, ends.int(), columns, of_symbols)
         return Tokens(ids.unsqueeze(0), torch.tensor([len(ids)]), known=layout)
 
@@ -162,7 +165,7 @@ class GraphedPasses:
         when it comes again.
         """
         self._attach_gradients()
-        shape = Shape.of(batch)
+        shape = Shape.of(batch, seed)
         graph = self._graphs.get(shape)
         inputs = self._inputs.pop(shape, None) if graph is None else graph.inputs
         again, inputs = inputs is not None, inputs or Inputs(shape, self._weights[0].device)

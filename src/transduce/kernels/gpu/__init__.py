@@ -39,7 +39,7 @@ def _knows(device: torch.device) -> bool:
     try:
         with torch.cuda.device(device):
             _try_out(device)
-    except Exception as error:
+    except Exception as error:  # of whatever kind it is: all can be done without these kernels
         _log.warning(
             f"PyTorch's own kernels are used on {device}, which take about twice as long in training: Triton cannot "
             f"compile ours ({error}); it needs a C compiler (gcc) and Python's headers (python3-dev)"

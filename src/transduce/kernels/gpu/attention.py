@@ -14,7 +14,7 @@ from torch import Tensor
 
 from transduce.kernels.gpu.sizes import Side, Sizes
 
-_LOG2E: Final = 1.4426950408889634
+_LOG2E: Final = tl.constexpr(1.4426950408889634)
 
 
 def attend(rows: Sequence[Tensor], output: Tensor, log_sums: Tensor, queries: Side, keys: Side, sizes: Sizes) -> None:
@@ -30,8 +30,8 @@ def attend(rows: Sequence[Tensor], output: Tensor, log_sums: Tensor, queries: Si
         *rows,
         *(output, log_sums, queries.boundaries, keys.boundaries),
         *(each.stride(0) for each in (*rows, output)),
-        *(len(output), blocks, sizes.scale * _LOG2E),
-        *(sizes.causal, sizes.d_k, sizes.d_v, *sizes.wide, block, block),
+        *(len(output), blocks, sizes.scale),
+        *(sizes.causal, sizes.d_k, sizes.d_v, *sizes.wide, block),
         num_warps=block // 16,
     )
 
@@ -82,26 +82,26 @@ def _keep(start, row, stride, column, length, width, values):
 def _attend(
     query, key, value, output, log_sums, q_ends, k_ends, q_stride, k_stride, v_stride, o_stride, tokens, blocks, scale,
     CAUSAL: tl.constexpr, D_K: tl.constexpr, D_V: tl.constexpr, WIDE_K: tl.constexpr, WIDE_V: tl.constexpr,
-    BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     sequence, block, head = tl.program_id(0) // blocks, tl.program_id(0) % blocks, tl.program_id(1)
     q_start, k_start = tl.load(q_ends + sequence).to(tl.int64), tl.load(k_ends + sequence).to(tl.int64)
     q_length = (tl.load(q_ends + sequence + 1) - q_start).to(tl.int32)
     k_length = (tl.load(k_ends + sequence + 1) - k_start).to(tl.int32)
-    if block * BLOCK_Q < q_length:
-        row = block * BLOCK_Q + tl.arange(0, BLOCK_Q)
+    if block * BLOCK < q_length:
+        row = block * BLOCK + tl.arange(0, BLOCK)
         of_k, of_v = tl.arange(0, WIDE_K), tl.arange(0, WIDE_V)
         q = _rows(query + q_start * q_stride + head * D_K, row, q_stride, of_k, q_length, D_K)
-        largest = tl.full([BLOCK_Q], -1e30, tl.float32)
-        total = tl.zeros([BLOCK_Q], tl.float32)
-        result = tl.zeros([BLOCK_Q, WIDE_V], tl.float32)
+        largest = tl.full([BLOCK], -1e30, tl.float32)
+        total = tl.zeros([BLOCK], tl.float32)
+        result = tl.zeros([BLOCK, WIDE_V], tl.float32)
         end = k_length
         if CAUSAL:
-            end = tl.minimum(k_length, (block + 1) * BLOCK_Q)
-        for first in range(0, end, BLOCK_K):
-            place = first + tl.arange(0, BLOCK_K)
+            end = tl.minimum(k_length, (block + 1) * BLOCK)
+        for first in range(0, end, BLOCK):
+            place = first + tl.arange(0, BLOCK)
             k = _rows(key + k_start * k_stride + head * D_K, place, k_stride, of_k, k_length, D_K)
-            scores = tl.dot(q, tl.trans(k)) * scale
+            scores = tl.dot(q, tl.trans(k)) * (scale * _LOG2E)
             seen = (place < k_length)[None, :]
             if CAUSAL:
                 seen = seen & (place[None, :] <= row[:, None])
@@ -127,8 +127,6 @@ def _attend_backward(
     CAUSAL: tl.constexpr, D_K: tl.constexpr, D_V: tl.constexpr, WIDE_K: tl.constexpr, WIDE_V: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    BLOCK_Q: tl.constexpr = BLOCK
-    BLOCK_K: tl.constexpr = BLOCK
     blocks = blocks_q + blocks_k
     sequence, block, head = tl.program_id(0) // blocks, tl.program_id(0) % blocks, tl.program_id(1)
     q_start, k_start = tl.load(q_ends + sequence).to(tl.int64), tl.load(k_ends + sequence).to(tl.int64)
@@ -142,42 +140,42 @@ def _attend_backward(
     gradient += q_start * g_stride + head * D_V
     log_sums += head.to(tl.int64) * tokens + q_start
     if block < blocks_q:  # the gradient of some queries
-        if block * BLOCK_Q < q_length:
-            row = block * BLOCK_Q + tl.arange(0, BLOCK_Q)
+        if block * BLOCK < q_length:
+            row = block * BLOCK + tl.arange(0, BLOCK)
             q = _rows(query, row, q_stride, of_k, q_length, D_K)
             given = _rows(gradient, row, g_stride, of_v, q_length, D_V)
             made = _rows(output, row, o_stride, of_v, q_length, D_V)
             level = tl.sum(given.to(tl.float32) * made.to(tl.float32), 1)
             log_sum = tl.load(log_sums + row, mask=row < q_length, other=0.0)
-            total = tl.zeros([BLOCK_Q, WIDE_K], tl.float32)
+            total = tl.zeros([BLOCK, WIDE_K], tl.float32)
             end = k_length
             if CAUSAL:
-                end = tl.minimum(k_length, (block + 1) * BLOCK_Q)
-            for first in range(0, end, BLOCK_K):
-                place = first + tl.arange(0, BLOCK_K)
+                end = tl.minimum(k_length, (block + 1) * BLOCK)
+            for first in range(0, end, BLOCK):
+                place = first + tl.arange(0, BLOCK)
                 k = _rows(key, place, k_stride, of_k, k_length, D_K)
                 v = _rows(value, place, v_stride, of_v, k_length, D_V)
                 seen = (place < k_length)[None, :]
                 if CAUSAL:
                     seen = seen & (place[None, :] <= row[:, None])
-                scores = tl.dot(q, tl.trans(k)) * (scale * 1.4426950408889634)
+                scores = tl.dot(q, tl.trans(k)) * (scale * _LOG2E)
                 weights = tl.exp2(tl.where(seen, scores - log_sum[:, None], float("-inf")))
                 of_scores = weights * (tl.dot(given, tl.trans(v)) - level[:, None]) * scale
                 total += tl.dot(of_scores.to(k.dtype), k)
             _keep(of_query + q_start * dq_stride + head * D_K, row, dq_stride, of_k, q_length, D_K, total.to(q.dtype))
     else:  # those of some keys and values
-        first_key = (block - blocks_q) * BLOCK_K
+        first_key = (block - blocks_q) * BLOCK
         if first_key < k_length:
-            place = first_key + tl.arange(0, BLOCK_K)
+            place = first_key + tl.arange(0, BLOCK)
             k = _rows(key, place, k_stride, of_k, k_length, D_K)
             v = _rows(value, place, v_stride, of_v, k_length, D_V)
-            of_keys = tl.zeros([BLOCK_K, WIDE_K], tl.float32)
-            of_values = tl.zeros([BLOCK_K, WIDE_V], tl.float32)
+            of_keys = tl.zeros([BLOCK, WIDE_K], tl.float32)
+            of_values = tl.zeros([BLOCK, WIDE_V], tl.float32)
             begin = 0
             if CAUSAL:
-                begin = first_key // BLOCK_Q * BLOCK_Q  # queries before a key do not see it
-            for first in range(begin, q_length, BLOCK_Q):
-                row = first + tl.arange(0, BLOCK_Q)
+                begin = first_key  # queries before a key do not see it
+            for first in range(begin, q_length, BLOCK):
+                row = first + tl.arange(0, BLOCK)
                 q = _rows(query, row, q_stride, of_k, q_length, D_K)
                 given = _rows(gradient, row, g_stride, of_v, q_length, D_V)
                 made = _rows(output, row, o_stride, of_v, q_length, D_V)
@@ -186,7 +184,7 @@ def _attend_backward(
                 seen = (place < k_length)[None, :] & (row < q_length)[:, None]
                 if CAUSAL:
                     seen = seen & (place[None, :] <= row[:, None])
-                scores = tl.dot(q, tl.trans(k)) * (scale * 1.4426950408889634)
+                scores = tl.dot(q, tl.trans(k)) * (scale * _LOG2E)
                 weights = tl.exp2(tl.where(seen, scores - log_sum[:, None], float("-inf")))
                 of_values += tl.dot(tl.trans(weights.to(given.dtype)), given)
                 of_scores = weights * (tl.dot(given, tl.trans(v)) - level[:, None]) * scale
@@ -227,7 +225,7 @@ def _attend_backward_whole(
     seen = (place < k_length)[None, :] & (place < q_length)[:, None]
     if CAUSAL:
         seen = seen & (place[None, :] <= place[:, None])
-    scores = tl.dot(q, tl.trans(k)) * (scale * 1.4426950408889634)
+    scores = tl.dot(q, tl.trans(k)) * (scale * _LOG2E)
     weights = tl.exp2(tl.where(seen, scores - log_sum[:, None], float("-inf")))
     of_values = tl.dot(tl.trans(weights.to(given.dtype)), given)
     _keep(of_value + k_start * dv_stride + head * D_V, place, dv_stride, of_v, k_length, D_V, of_values.to(v.dtype))
