@@ -5,16 +5,14 @@ import os
 
 # Test processes share two cores: more threads would only wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # where a test asks for two, they sleep while they wait
 
 import pytest
 from hypothesis import settings
-from jaxtyping import install_import_hook
 
 from tests import typechecks
 
-install_import_hook(
-    ["transduce.kernels", "transduce.layers", "transduce.models", "transduce.search"], "tests.typechecks.check"
-)
+typechecks.install(["transduce.kernels", "transduce.layers", "transduce.models", "transduce.search"])
 
 pytest_plugins = ["ways"]
 
@@ -41,6 +39,8 @@ def pytest_collection_modifyitems(items):
 
 def pytest_collection_finish():
     """What is there now stays to the end: the garbage collector, which every training calls, need not look at it."""
+    import torch._dynamo  # noqa: F401 - what the first optimizer would import
+
     gc.collect()
     gc.freeze()
 

@@ -1,36 +1,72 @@
-"""Shapes and types, checked as the tests run: of so many calls in each test, as loops make the same ones again."""
+"""Shapes of tensors, checked as the tests run: a function's first calls in each test, as loops make the same again.
+
+Only functions with shapes in their signatures: mypy reads all the rest.
+"""
 
 import os
+from collections import Counter
 from collections.abc import Callable
-from functools import wraps
-from typing import Any, Final
+from functools import partial, wraps
+from typing import Any, Final, get_args
 
 import jaxtyping
-from beartype import beartype
 
 # To check a call takes longer than most calls: without an end, a search of some seconds would take a minute.
-_MOST: Final = int(os.environ.get("TYPECHECKED_CALLS", "1500"))
+_MOST: Final = int(os.environ.get("TYPECHECKED_CALLS", "4"))
 
-_left = _MOST
+_calls: Counter[Callable[..., Any]] = Counter()
+
+
+def install(packages: list[str]) -> None:
+    """Check the functions of these packages as they are imported from now on."""
+    jaxtyped = jaxtyping.jaxtyped
+
+    def check_sparingly(decorated: Any, *, typechecker: Callable[..., Any]) -> Any:
+        check = partial(check_sparingly, typechecker=typechecker)
+        if isinstance(decorated, classmethod | staticmethod):
+            return type(decorated)(check(decorated.__func__))
+        if isinstance(decorated, property):
+            parts = (decorated.fget, decorated.fset, decorated.fdel)
+            return property(*(None if each is None else check(each) for each in parts))
+        plain = decorated.__init__ if isinstance(decorated, type) else decorated
+        if not any(map(_has_shapes, getattr(plain, "__annotations__", {}).values())):
+            return decorated
+        checked = jaxtyped(decorated, typechecker=typechecker)
+        if not isinstance(decorated, type):
+            return _spare(plain, checked)
+        if checked.__init__ is not plain:
+            checked.__init__ = _spare(plain, checked.__init__)
+        return checked
+
+    # The hook writes this name before every function and class.
+    jaxtyping.jaxtyped = lambda *, typechecker: partial(check_sparingly, typechecker=typechecker)
+    jaxtyping.install_import_hook(packages, "beartype.beartype")
 
 
 def begin() -> None:
     """Check the calls of another test."""
-    global _left  # noqa: PLW0603 - jaxtyping takes a checker by its name, which can have no other state
-    _left = _MOST
-    jaxtyping.config.update("jaxtyping_disable", False)
+    _calls.clear()
 
 
-def check(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``beartype``, which leaves off for the rest of a test that has made its calls."""
-    checked = beartype(function)
+def _has_shapes(annotation: Any) -> bool:
+    """Whether a shape stands somewhere in an annotation."""
+    if isinstance(annotation, str):
+        return "[" in annotation
+    if isinstance(annotation, list | tuple):
+        return any(map(_has_shapes, annotation))
+    if isinstance(annotation, type) and issubclass(annotation, jaxtyping.AbstractArray):
+        return True
+    return any(map(_has_shapes, get_args(annotation)))
 
-    @wraps(function)
-    def counted(*args: Any, **kwargs: Any) -> Any:
-        global _left  # noqa: PLW0603 - likewise
-        _left -= 1
-        if _left <= 0:
-            jaxtyping.config.update("jaxtyping_disable", True)
+
+def _spare(plain: Callable[..., Any], checked: Callable[..., Any]) -> Callable[..., Any]:
+    """The checked function for its first calls in a test, then the plain one."""
+
+    @wraps(plain)
+    def spared(*args: Any, **kwargs: Any) -> Any:
+        if _calls[plain] >= _MOST:
+            return plain(*args, **kwargs)
+        _calls[plain] += 1
         return checked(*args, **kwargs)
 
-    return counted
+    return spared

@@ -1,6 +1,6 @@
 """A program that uses a Translator, forks, and uses it in the child: what ``test_inference_fork.py`` runs.
 
-python forking.py packed|plain fork|multiprocessing
+python forking.py fork|multiprocessing
 """
 
 import multiprocessing
@@ -48,28 +48,32 @@ def check(translator: Translator, bundle: Bundle, expected: list[object]) -> Non
     assert use(translator) == expected, "again"
 
 
-def main(kind: str, how: str) -> None:
-    torch.set_num_threads(2)
-    bundle = make(kind)
-    translator = Translator(bundle, "float32")
-    expected = use(translator)
-    if how == "fork":
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                check(translator, bundle, expected)
-                status = 0
-            finally:
-                os._exit(status)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    else:
+def in_a_fork(how: str, translator: Translator, bundle: Bundle, expected: list[object]) -> int:
+    """The status of a child that checks."""
+    if how == "multiprocessing":
         process = multiprocessing.get_context("fork").Process(target=check, args=(translator, bundle, expected))
         process.start()
         process.join()
-        status = process.exitcode or 0
-    assert use(translator) == expected  # the parent's goes on
-    sys.exit(status)
+        return process.exitcode or 0
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            check(translator, bundle, expected)
+            status = 0
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def main(how: str) -> None:
+    torch.set_num_threads(2)
+    for kind in ("packed", "plain"):
+        bundle = make(kind)
+        translator = Translator(bundle, "float32")
+        expected = use(translator)
+        assert in_a_fork(how, translator, bundle, expected) == 0, f"the child, {kind}"
+        assert use(translator) == expected, f"the parent, which goes on, {kind}"
 
 
 if __name__ == "__main__":

@@ -11,11 +11,10 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system for
 
 
 @pytest.mark.parametrize("how", ["fork", "multiprocessing"])
-@pytest.mark.parametrize("kind", ["packed", "plain"])
-def test_the_child_of_a_fork_translates_as_its_parent_does(kind, how):
+def test_the_child_of_a_fork_translates_as_its_parent_does(how):
     program = Path(__file__).with_name("forking.py")
     environment = os.environ | {"OMP_NUM_THREADS": "2", "TOKENIZERS_PARALLELISM": "false"}
     ended = subprocess.run(
-        [sys.executable, program, kind, how], env=environment, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, program, how], env=environment, capture_output=True, text=True, timeout=120, check=False
     )
     assert ended.returncode == 0, ended.stderr

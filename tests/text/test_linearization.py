@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -56,10 +57,10 @@ def test_a_vocabulary_tells_how_its_trees_are_written(how):
 def test_every_tree_of_the_treebanks_comes_back(corpus, part, stride):
     if not CORPORA.exists():
         pytest.skip("the corpora are not here")
-    lines = enumerate(read_lines(CORPORA / corpus / f"{part}.trees.gz"), start=1)
+    lines = islice(enumerate(read_lines(CORPORA / corpus / f"{part}.trees.gz"), start=1), 0, None, stride)
     found = [tree for _, tree in read_trees(lines) if isinstance(tree, Tree)]
-    assert len(found) > 1500
-    for tree in found[::stride]:
+    assert len(found) > 800
+    for tree in found:
         for one in (tree, clean(tree)):
             for how in (Linearization("brackets", "kept"), Linearization("shift_reduce", "kept")):
                 assert how.read(how.write(one), one.words) == one

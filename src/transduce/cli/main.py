@@ -5,6 +5,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, Final, cast
 
 import typer
@@ -136,6 +137,7 @@ def _run(arguments: list[str]) -> int:
         return _fail(["interrupted"], status) if status == _INTERRUPTED else status
 
 
+@cache
 def _command() -> TyperGroup:
     """The command with its verbs. Each takes the switches that may stand anywhere, so that its parser knows a value."""
     command = cast(TyperGroup, typer.main.get_command(app))

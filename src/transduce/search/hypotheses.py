@@ -1,6 +1,7 @@
 """A sentence in a search: its open hypotheses, and the best of those that have ended."""
 
 import math
+from bisect import insort
 from dataclasses import dataclass, field
 from typing import Final, final
 
@@ -126,8 +127,7 @@ class Sentence:
     def _end(self, log_probability: float, parent: int, shortfall: float) -> float:
         settings = self.request.settings
         score = log_probability / settings.penalty(self.length + 1) + settings.coverage * shortfall
-        self.ended.append(Hypothesis(self.written[parent], log_probability, score))
-        self.ended.sort(key=lambda hypothesis: -hypothesis.score)
+        insort(self.ended, Hypothesis(self.written[parent], log_probability, score), key=lambda each: -each.score)
         del self.ended[max(settings.n_best, settings.beam_size) :]
         return score
 
