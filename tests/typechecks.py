@@ -6,6 +6,7 @@ Only functions with shapes in their signatures: mypy reads all the rest.
 import os
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import is_dataclass
 from functools import partial, wraps
 from typing import Any, Final, get_args
 
@@ -28,18 +29,19 @@ def install(packages: list[str]) -> None:
         if isinstance(decorated, property):
             parts = (decorated.fget, decorated.fset, decorated.fdel)
             return property(*(None if each is None else check(each) for each in parts))
-        plain = decorated.__init__ if isinstance(decorated, type) else decorated
-        if not any(map(_has_shapes, getattr(plain, "__annotations__", {}).values())):
+        if isinstance(decorated, type):
+            if is_dataclass(decorated) and "__init__" in vars(decorated):
+                type.__setattr__(decorated, "__init__", check(vars(decorated)["__init__"]))
             return decorated
-        checked = jaxtyped(decorated, typechecker=typechecker)
-        if not isinstance(decorated, type):
-            return _spare(plain, checked)
-        if checked.__init__ is not plain:
-            checked.__init__ = _spare(plain, checked.__init__)
-        return checked
+        if not any(map(_has_shapes, decorated.__annotations__.values())):
+            return decorated
+        return _spare(decorated, jaxtyped(decorated, typechecker=typechecker))
+
+    def decorate(*, typechecker: Callable[..., Any]) -> Callable[[Any], Any]:
+        return partial(check_sparingly, typechecker=typechecker)
 
     # The hook writes this name before every function and class.
-    jaxtyping.jaxtyped = lambda *, typechecker: partial(check_sparingly, typechecker=typechecker)
+    jaxtyping.jaxtyped = decorate  # type: ignore[assignment]
     jaxtyping.install_import_hook(packages, "beartype.beartype")
 
 

@@ -92,12 +92,12 @@ class Place:
 )
 def test_chosen_by_device_format_and_width(place, width, chosen, monkeypatch):
     monkeypatch.setattr(varlen, "_runs_on", lambda _: True)
-    assert has_varlen.__wrapped__(place, width) == chosen
+    assert has_varlen(place, width) == chosen
 
 
 def test_values_of_another_width_are_for_the_padded_way(monkeypatch):
     monkeypatch.setattr(varlen, "_runs_on", lambda _: True)
-    monkeypatch.setattr("transduce.kernels.ragged_attention.has_varlen", has_varlen.__wrapped__)
+    monkeypatch.setattr("transduce.kernels.ragged_attention.has_varlen", has_varlen)
     monkeypatch.setattr("transduce.kernels.ragged_attention.has_native", lambda *_: False)
     monkeypatch.setattr("transduce.kernels.ragged_attention._in_triton", lambda *_: False)
     layout = RaggedLayout.of(torch.tensor(QUERIES), max(QUERIES), CPU)
