@@ -25,10 +25,13 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 def test_freed_memory_is_used_again():
     if not keep_freed_memory():
         pytest.skip("not glibc")
-    returned, kept = (
-        int(subprocess.check_output([sys.executable, "-c", PAGES.format(keep=keep)])) for keep in (False, True)
-    )
-    assert kept < returned / 3
+
+    def pages(keep):
+        return int(subprocess.check_output([sys.executable, "-c", PAGES.format(keep=keep)]))
+
+    returned = pages(keep=False)
+    # A system that reclaims memory by itself may take pages in between, but not every time.
+    assert any(pages(keep=True) < returned / 3 for _ in range(3))
 
 
 # Resident MiB before anything, with what is kept of 640 MB in which one block is still in use, and after another look.
