@@ -1,11 +1,12 @@
 """A model of OPUS-MT's kind beside its own library: the same logits, the same translations, and how fast each is.
 
-    python -m benchmarks.opus_mt FOLDER SOURCE [--lines 500] [--beam 6] [--longest 128]
+    python -m benchmarks.opus_mt FOLDER SOURCE [--lines 500] [--parts 5] [--beam 6] [--longest 128]
     python -m benchmarks.opus_mt --make FOLDER SOURCE TARGET
 
 FOLDER is a MarianMT folder of ``transformers``. It is imported; logits are compared by the certificate's rule, and the
 first lines of SOURCE translated by ``generate``, by ours in int8 and float32, and by CTranslate2 in int8, with the same
-beam and penalty, each once its model is loaded.
+beam and penalty, each once its model is loaded, and by turns, a part of the lines at a time, so that whatever else the
+machine does meets all of them.
 ``generate`` stops as "never" asks it to and has no length penalty, so that both search alike; the lines that differ are
 shown. ``--make`` writes a folder of OPUS-MT's size (6+6 layers of 512/2048, swish, 58,101 symbols) with random weights,
 and SentencePiece models learned from SOURCE and TARGET. Writes opus_mt.md of benchmarks/results.
@@ -14,12 +15,12 @@ and SentencePiece models learned from SOURCE and TARGET. Writes opus_mt.md of be
 import argparse
 import json
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import torch
 
@@ -47,7 +48,7 @@ SIZES: Final[dict[str, Any]] = {
     "eos_token_id": 0,
     "forced_eos_token_id": 0,
 }
-T = TypeVar("T")
+Side = Callable[[Sequence[str]], Sequence[Any]]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -58,6 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("source", type=Path)
     parser.add_argument("target", type=Path, nargs="?")
     parser.add_argument("--lines", type=int, default=500)
+    parser.add_argument("--parts", type=int, default=5, help="of the lines, which the sides translate by turns")
     parser.add_argument("--beam", type=int, default=6)
     parser.add_argument("--longest", type=int, default=128, help="symbols of an output")
     options = parser.parse_args(arguments)
@@ -65,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         make(options.folder, (options.source, options.target or options.source))
         return
     lines = list(islice(read_lines(options.source), options.lines))
-    report = compare(options.folder, lines, options.beam, options.longest)
+    report = compare(options.folder, lines, options.parts, options.beam, options.longest)
     text = "\n".join(
         [f"# {options.folder.name}, beam {options.beam}, {len(lines)} lines", "", *report, "", circumstances()]
     )
@@ -109,7 +111,7 @@ def make(folder: Path, texts: tuple[Path, Path], pieces: int = PIECES, symbols: 
     print(f"{folder}: {len(vocabulary):,} symbols")
 
 
-def compare(folder: Path, lines: Sequence[str], beam: int, longest: int) -> list[str]:
+def compare(folder: Path, lines: Sequence[str], parts: int, beam: int, longest: int) -> list[str]:
     """The report on a folder."""
     with tempfile.TemporaryDirectory() as place:
         import_model(folder, Path(place) / "ours", prove=False)
@@ -118,21 +120,19 @@ def compare(folder: Path, lines: Sequence[str], beam: int, longest: int) -> list
         reference = open_marianmt(folder)
         certificate = certify(bundle, reference, lines[:8], weights=weights)
         export_ctranslate2(bundle, Path(place) / "ct2")
-        theirs, generate = timed(lambda: reference.translate(lines, beam, longest))
-        exact, in_float32 = translate(bundle, lines, beam, longest, "float32")
-        _, in_int8 = translate(bundle, lines, beam, longest, "int8")
-        threads = torch.get_num_threads()
-        runtime = ExportedModel(Path(place) / "ct2", "int8", 1, threads)
-        sources = bundle.tokenizers.source.encode(lines)
-        _, ct2 = timed(lambda: runtime.search(sources, beam, longest, BATCH))
+        runtime = ExportedModel(Path(place) / "ct2", "int8", 1, torch.get_num_threads())
+        sides: dict[str, Side] = {
+            "transduce, int8": translating(bundle, "int8", beam, longest),
+            "transduce, float32": translating(bundle, "float32", beam, longest),
+            "CTranslate2, int8": lambda part: [
+                each.ids for each in runtime.search(bundle.tokenizers.source.encode(part), beam, longest, BATCH)
+            ],
+            "generate, float32": lambda part: reference.translate(part, beam, longest),
+        }
+        found, seconds = by_turns(sides, lines, parts)
+    exact, theirs = found["transduce, float32"], found["generate, float32"]
     free = [row for row, each in enumerate(exact) if not each.at_limit]
     equal = sum(exact[row].text == theirs[row] for row in free)
-    speeds = {
-        "transduce, int8": in_int8,
-        "transduce, float32": in_float32,
-        "CTranslate2, int8": ct2,
-        "generate, float32": generate,
-    }
     return [
         *certificate.describe(),
         "",
@@ -140,30 +140,54 @@ def compare(folder: Path, lines: Sequence[str], beam: int, longest: int) -> list
         *(f"- {lines[row]!r}: {exact[row].text!r}, {theirs[row]!r}" for row in free if exact[row].text != theirs[row]),
         "",
         *table(
-            ["", "lines a second", "times generate"],
-            [[name, f"{len(lines) / each:.2f}", f"{generate / each:.1f}"] for name, each in speeds.items()],
+            ["", "lines a second", "times generate", "times CTranslate2"],
+            [
+                [
+                    name,
+                    f"{len(lines) / sum(each):.2f}",
+                    times(seconds["generate, float32"], each),
+                    times(seconds["CTranslate2, int8"], each),
+                ]
+                for name, each in seconds.items()
+            ],
         ),
+        "",
+        f"Of all lines; in brackets the least and the most of {len(next(iter(seconds.values())))} parts.",
     ]
 
 
-def translate(
-    bundle: Bundle, lines: Sequence[str], beam: int, longest: int, precision: Precision
-) -> tuple[list[Translation], float]:
-    """Ours, as the others search, and its seconds once the model is loaded, as theirs are."""
+def by_turns(
+    sides: Mapping[str, Side], lines: Sequence[str], parts: int
+) -> tuple[dict[str, list[Any]], dict[str, list[float]]]:
+    """What each gives for all lines, and its seconds for each part; three lines beforehand warm it up."""
+    outputs: dict[str, list[Any]] = {name: [] for name in sides}
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for side in sides.values():
+        side(lines[:3])
+    size = -(-len(lines) // parts)
+    for first in range(0, len(lines), size):
+        for name, side in sides.items():
+            began = perf_counter()
+            outputs[name] += side(lines[first : first + size])
+            seconds[name].append(perf_counter() - began)
+        print(*(f"{name} {each[-1]:.1f} s" for name, each in seconds.items()), sep=", ", flush=True)
+    return outputs, seconds
+
+
+def times(slower: Sequence[float], faster: Sequence[float]) -> str:
+    """How many times as fast, over all parts and by part."""
+    by_part = sorted(slow / fast for slow, fast in zip(slower, faster, strict=True))
+    return f"{sum(slower) / sum(faster):.2f} ({by_part[0]:.2f} to {by_part[-1]:.2f})"
+
+
+def translating(
+    bundle: Bundle, precision: Precision, beam: int, longest: int
+) -> Callable[[Sequence[str]], list[Translation]]:
+    """Ours, as the others search; its model is loaded."""
     translator = Translator(bundle, precision, torch.device("cpu"))
-    return timed(
-        lambda: list(
-            translator.translate(
-                list(lines), beam, length_penalty_kind="none", max_length=longest - 1, first_number=None
-            )
-        )
+    return lambda part: list(
+        translator.translate(list(part), beam, length_penalty_kind="none", max_length=longest - 1, first_number=None)
     )
-
-
-def timed(work: Callable[[], T]) -> tuple[T, float]:
-    """What it gives, and how many seconds it takes."""
-    began = perf_counter()
-    return work(), perf_counter() - began
 
 
 if __name__ == "__main__":

@@ -14,10 +14,11 @@ def test_a_folder_is_compared_with_its_library_and_ctranslate2(spm_folder, tmp_p
     text = tmp_path / "text"
     text.write_text("\n".join(sentences("source", 5)))
     monkeypatch.setattr(opus_mt, "RESULT", tmp_path / "result.md")
-    opus_mt.main([str(tmp_path / "tiny"), str(text), "--lines", "3", "--beam", "2", "--longest", "7"])
+    opus_mt.main([str(tmp_path / "tiny"), str(text), "--lines", "5", "--parts", "2", "--beam", "2", "--longest", "7"])
     page = (tmp_path / "result.md").read_text()
-    assert page.startswith("# tiny, beam 2, 3 lines")
+    assert page.startswith("# tiny, beam 2, 5 lines")
     assert "translations in float32: " in page
+    assert "the least and the most of 2 parts" in page
     for row in ("transduce, int8", "transduce, float32", "CTranslate2, int8", "generate, float32"):
         assert f"| {row} | " in page
 
