@@ -3,11 +3,11 @@
     python -m benchmarks.ray_cluster [--lines 3000] [--partitions 60] [--pairs 100000] [--size tiny] [--words 10]
                                      [--beam 4] [--folder DIR]
 
-Three machines of one core each are pretended on this one (``ray.cluster_utils.Cluster``). They translate some lines:
-when a third of the files stand, one machine is killed; when two thirds do, another joins. What they are compared with is
-written by three processes that know nothing of each other, a third of the files each, at once: together they do what
-three workers could, were there nothing to share out. Then a corpus of so many pairs is prepared, by one process and by
-the machines. The model has random weights, and the text is invented, so many words a line. Fails where a file is
+Three machines of one core each are pretended on this one (``ray.cluster_utils.Cluster``). They translate so many
+lines: when a third of the files stand, one machine is killed; when two thirds do, another joins. What they are compared
+with is written by three processes that know nothing of each other, a third of the files each, at once: together they do
+what three workers could, were there nothing to share out. Then a corpus of so many pairs is prepared, by one process
+and by the machines. The model has random weights, and the text is invented, so many words a line. Fails where a file is
 missing, is there besides, or differs. Prints lines a second and the most memory that the command itself had in each
 third of its time, workers not counted, as a table. What the commands say goes to NAME.log in the folder.
 """
