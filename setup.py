@@ -64,6 +64,8 @@ _FLAGS: Final = [
     "-fvisibility=hidden",
     "-Wno-psabi",  # vectors cross no border of a library
 ]
+# Of a kind that is not made to be used.
+_TRIAL: Final = "-O0"
 # Behind all others, so that they can take something back: a sanitizer wants less optimization.
 _MORE: Final = os.environ.get("TRANSDUCE_CXXFLAGS", "").split()
 
@@ -92,7 +94,8 @@ def chosen_kinds() -> dict[str, list[str]]:
     """What ``TRANSDUCE_KERNELS`` says, by the flags for each: all kinds, where it says nothing.
 
     ``own`` is this processor's kind alone, which takes a third of the time; ``check`` is all kinds, those it cannot run
-    without optimization: that they compile is all that can be seen of them here, in a third of the time, too.
+    without optimization: that they compile is all that can be seen of them here, in a third of the time, too, and they
+    are not kept.
     """
     if not (sys.platform == "linux" and platform.machine() == "x86_64"):
         return {}
@@ -103,7 +106,7 @@ def chosen_kinds() -> dict[str, list[str]]:
         case "own":
             return {kind: _KINDS[kind] for kind in able[-1:]}
         case "check":
-            return {kind: flags if kind in able else [*flags, "-O0"] for kind, flags in _KINDS.items()}
+            return {kind: flags if kind in able else [*flags, _TRIAL] for kind, flags in _KINDS.items()}
         case "none":
             return {}
         case other:
@@ -111,12 +114,26 @@ def chosen_kinds() -> dict[str, list[str]]:
 
 
 class EachInItsPlace(build_ext):
-    """All kinds are made of the same sources: with objects in places of their own, they can be built at once."""
+    """All kinds are made of the same sources: with objects in places of their own, they can be built at once.
+
+    What shows no more than that it compiles is left out of what is installed: on a processor that can run it, it would
+    be taken for the real one, and be many times as slow.
+    """
 
     def finalize_options(self) -> None:
         """As many at a time as were asked for, or all."""
         super().finalize_options()
         self.parallel = self.parallel or len(_KINDS)
+
+    def build_extensions(self) -> None:
+        """All kinds, of which those to be used are kept; a trial fails where its kind does not compile."""
+        super().build_extensions()
+        for ext in [ext for ext in self.extensions if _TRIAL in kinds[ext.name.rpartition(".")[2]]]:
+            library = Path(self.get_ext_fullpath(ext.name))
+            if not library.exists():
+                sys.exit(f"{ext.name} does not compile: its errors stand above (pip shows them with -v)")
+            library.unlink()
+            self.extensions.remove(ext)
 
     def build_extension(self, ext: Extension) -> None:
         """One kind."""

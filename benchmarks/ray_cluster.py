@@ -8,8 +8,8 @@ lines: when a third of the files stand, one machine is killed; when two thirds d
 with is written by three processes that know nothing of each other, a third of the files each, at once: together they do
 what three workers could, were there nothing to share out. Then a corpus of so many pairs is prepared, by one process
 and by the machines. The model has random weights, and the text is invented, so many words a line. Fails where a file is
-missing, is there besides, or differs. Prints lines a second and the most memory that the command itself had in each
-third of its time, workers not counted, as a table. What the commands say goes to NAME.log in the folder.
+missing, is there besides, or differs. Prints lines a second and the most memory of its own that the command had in each
+third of its time, without mapped files and workers, as a table. What the commands say goes to NAME.log in the folder.
 """
 
 import argparse
@@ -132,7 +132,7 @@ def measure(output: Path, commands: list[list[str]], lines: int, changes: Iterab
     sizes: list[int] = []
     while any(each.poll() is None for each in running):
         with suppress(OSError, ValueError):  # it has ended
-            sizes.append(sum(resident_bytes("VmRSS", str(each.pid)) for each in running))
+            sizes.append(sum(resident_bytes("RssAnon", str(each.pid)) for each in running))
         if coming and len(list(output.glob("*.txt"))) >= coming[0][0]:
             coming.pop(0)[1]()
         time.sleep(_LOOK_SECONDS)

@@ -25,7 +25,11 @@ def forget_peak() -> None:
 
 
 def resident_bytes(field: str, process: str = "self") -> int:
-    """The resident set of a process, by its number: ``VmRSS`` now, ``VmHWM`` at the most so far.
+    """The resident set of a process, by its number.
+
+    Args:
+        field: ``VmRSS``, now; ``VmHWM``, at the most so far; ``RssAnon``, now, without files that are mapped.
+        process: Its number; left out, this process's own.
 
     Raises:
         OSError: There is no such process.

@@ -1,5 +1,7 @@
 """Batches in the form that CUDA graphs have them; the graphs themselves are tested by ``pytest -m cuda``."""
 
+import gc
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +16,27 @@ from transduce.training import compute_loss
 from transduce.training.graphs import GraphedPasses, Inputs, Shape, passes_of, takes
 
 CPU = torch.device("cpu")
+
+
+class Recording:
+    """A graph's place, without a device."""
+
+    def __init__(self):
+        self.collecting = []
+
+    def pool(self):
+        return 1, 1
+
+    def capture_begin(self, pool, capture_error_mode):
+        self.collecting.append(gc.isenabled())
+
+    def capture_end(self):
+        self.collecting.append(gc.isenabled())
+
+    def wait_stream(self, other):
+        pass
+
+
 SMALL = {"encoder_layers": 1, "decoder_layers": 2, "d_model": 32, "d_ff": 48, "heads": 4, "vocab_size": 101}
 
 
@@ -164,3 +187,27 @@ def test_what_draws_is_part_of_a_shape():
     shapes = [Shape.of(batch, make_seed(5)), Shape.of(batch, None), Shape.of(replace(batch, rows=None), make_seed(5))]
     assert [shape.seeded for shape in shapes] == [True, False, False]
     assert len({shape[:-1] for shape in shapes}) == 1
+
+
+def test_nothing_is_collected_while_a_graph_is_recorded(monkeypatch):
+    """A graph that nobody holds any longer, freed in the middle of a recording, would end it with an error."""
+    recording = Recording()
+    for name, made in {
+        "CUDAGraph": lambda: recording,
+        "Stream": lambda _: recording,
+        "current_stream": lambda: recording,
+        "stream": lambda _: nullcontext(),
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, made)
+    model, batch = build(preset("base", SMALL)).train(), make_batch(7)
+    passes = GraphedPasses(model, torch.float32)
+    inputs = Inputs(Shape.of(batch, None), CPU)
+    inputs.fill(batch, None, 1.0)
+    passes._attach_gradients()
+    assert passes._record(inputs) is not None
+    assert recording.collecting == [False, False]
+    assert gc.isenabled()
+    monkeypatch.setattr(passes, "_pass", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        passes._record(inputs)
+    assert gc.isenabled()

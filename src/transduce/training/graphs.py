@@ -5,7 +5,10 @@ graph is one launch. Its shapes are fixed, so batches lie in it without padding,
 symbols and of sequences by such as weigh nothing.
 """
 
+import gc
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, NamedTuple, final
 from weakref import WeakKeyDictionary, ref
@@ -236,7 +239,7 @@ class GraphedPasses:
         pool = next((each.graph.pool() for each in self._graphs.values()), None)
         stream.wait_stream(torch.cuda.current_stream())
         try:
-            with torch.cuda.stream(stream):
+            with torch.cuda.stream(stream), _without_collector():
                 graph.capture_begin(pool, capture_error_mode="thread_local")
                 try:
                     sums = self._pass(inputs)
@@ -250,6 +253,18 @@ class GraphedPasses:
         torch.cuda.current_stream().wait_stream(stream)
         self._graphs[inputs.shape] = recorded = _Graph(inputs, graph, sums)
         return recorded
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """What Python's garbage collector finds may be a graph, or else of the device: to free it would end a recording."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def passes_of(model: nn.Module, dtype: torch.dtype) -> GraphedPasses | None:
