@@ -12,6 +12,7 @@ and .json of benchmarks/results; --quick shows, on a processor too, that all of 
 
 import argparse
 import json
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -24,6 +25,7 @@ import torch
 from benchmarks.decoders.contest import CENTILES, Contest, Setting, Single, Speed, Task, fastest
 from benchmarks.decoders.engines import Engine
 from benchmarks.decoders.generate import can_generate
+from benchmarks.decoders.process import EngineProcess
 from benchmarks.decoding import numbers, open_tests, version_of
 from benchmarks.made_up_model import make_up_model, make_up_sentences
 from benchmarks.page import table
@@ -151,16 +153,28 @@ def all_settings(tests: Task, options: argparse.Namespace) -> Iterator[Setting]:
     for precision in options.formats:
         yield Setting(Engine("transduce", precision, threads, 1, device), 0)
     others = {
-        "CTranslate2": tests.exported.exists(),
+        "CTranslate2": tests.exported.exists()
+        and (device == "cpu" or starts(Engine("CTranslate2", "float32", 1, threads, device), tests)),
         "generate": find_spec("transformers") is not None and can_generate(load_bundle(tests.model).config),
     }
     for family, there in others.items():
         if not there:
-            print(f"{tests.name}: without {family}, which is missing or has no such model", flush=True)
+            print(f"{tests.name}: without {family}, which is missing, fails here or has no such model", flush=True)
             continue
         for precision in options.formats:
             for batch in options.batches:
                 yield Setting(Engine(family, precision, 1, threads, device), batch)  # type: ignore[arg-type]
+
+
+def starts(engine: Engine, tests: Task) -> bool:
+    """Whether an engine translates at all: CTranslate2 says only then that the cuBLAS it was built for is missing."""
+    try:
+        with EngineProcess(engine, tests.model, tests.exported) as process:
+            process.translate(tests.sources[:1], 1, 1)
+    except RuntimeError as error:
+        print(error, file=sys.stderr)
+        return False
+    return True
 
 
 def describe_setting(device: torch.device, options: argparse.Namespace) -> str:

@@ -128,6 +128,7 @@ def test_a_whole_model(dtype):
 @pytest.mark.parametrize("changes", [{}, {"norm": "pre", "attention_bias": True, "feed_forward": "gated"}])
 def test_graphs_train_as_launches_one_by_one_do(changes, monkeypatch):
     """The same kernels on the same numbers: bit for bit, for shapes that come once, twice and often."""
+    monkeypatch.setattr("transduce.training.graphs._FREE", 0.0)  # others may hold most of the device's memory
     batches, weights = [make_batch(pairs) for pairs in (31, 37, 31, 31, 5, 37, 31, 37)], []
     for recording in (True, False):
         torch.manual_seed(3)

@@ -55,3 +55,26 @@ def test_models_with_random_weights(tmp_path, monkeypatch):
 def test_tokens_a_second():
     """30 tokens of 6 sentences, at 4 sentences a second."""
     assert Speed(None, [2.0, 4.0, 9.0], 0.0, 30).tokens_a_second(6) == 20
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_engine_that_fails_on_the_device_is_left_out(fails, monkeypatch, capsys):
+    class Process:
+        def __init__(self, *_):
+            pass
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def translate(self, texts, beam, batch):
+            assert (texts, beam, batch) == (["one"], 1, 1)
+            if fails:
+                raise RuntimeError("no cuBLAS")
+
+    monkeypatch.setattr(gpu_decoding, "EngineProcess", Process)
+    task = Namespace(model=None, exported=None, sources=["one", "two"])
+    assert gpu_decoding.starts(Engine("CTranslate2", "float32", 1, 2, "cuda"), task) is not fails
+    assert ("no cuBLAS" in capsys.readouterr().err) is fails
