@@ -3,10 +3,11 @@
 import os
 import platform
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from copy import copy
-from itertools import takewhile
+from itertools import chain, takewhile
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -121,9 +122,11 @@ class EachInItsPlace(build_ext):
     """
 
     def finalize_options(self) -> None:
-        """As many at a time as were asked for, or all."""
+        """As many compilers at a time as were asked for, or as there are processors."""
         super().finalize_options()
-        self.parallel = self.parallel or len(_KINDS)
+        processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        self.compilers = ThreadPoolExecutor(self.parallel or processors)
+        self.parallel = len(_KINDS)  # each of which has its sources compiled by those
 
     def build_extensions(self) -> None:
         """All kinds, of which those to be used are kept; a trial fails where its kind does not compile."""
@@ -136,9 +139,16 @@ class EachInItsPlace(build_ext):
             self.extensions.remove(ext)
 
     def build_extension(self, ext: Extension) -> None:
-        """One kind."""
+        """One kind, whose sources are compiled beside each other."""
         apart = copy(self)
         apart.build_temp = f"{self.build_temp}/{ext.name}"
+        apart.compiler = copy(self.compiler)
+
+        def compile_all(sources: list[str], **settings: Any) -> list[str]:  # noqa: ANN401
+            each = self.compilers.map(lambda source: self.compiler.compile([source], **settings), sources)
+            return list(chain.from_iterable(each))
+
+        apart.compiler.compile = compile_all
         build_ext.build_extension(apart, ext)
 
 

@@ -9,6 +9,7 @@ from benchmarks import decoding
 from benchmarks.decoders.contest import Setting, Speed, fastest
 from benchmarks.decoders.engines import Engine, load_engine
 from benchmarks.decoders.generate import can_generate
+from tests.sparing import one_each
 from transduce.bundle import Bundle, load_bundle, save_bundle
 from transduce.config import TransformerConfig
 from transduce.inference import load
@@ -26,8 +27,7 @@ def contestants():
     pytest.importorskip("transformers")
 
 
-@pytest.mark.parametrize("beam", [1, 4])
-@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize(("norm", "beam"), [*one_each(("pre", "post"), (1, 4))])
 def test_generate_finds_what_ours_finds(contestants, trained_run, tmp_path, norm, beam):
     """Of the trained model, and of a random one of the other kind, whose outputs run to its limit."""
     texts = SOURCES

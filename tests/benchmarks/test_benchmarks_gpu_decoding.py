@@ -16,6 +16,7 @@ pytest_plugins = ["tiny_run"]
 SMALL = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 20, "d_ff": 28, "heads": 4}
 
 
+@pytest.mark.slow  # a process for each engine; benchmarks.decoding goes the same way
 def test_a_quick_run_with_a_trained_model(trained_run, tmp_path, monkeypatch):
     for name, lines in (("in", ["bamo dulu", "wemo kari luso"]), ("out", ["ti sor", "yob mup hax"])):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))

@@ -11,6 +11,7 @@ from benchmarks.streaming.memory import Course
 pytest_plugins = ["tiny_run"]
 
 
+@pytest.mark.slow  # each command in a process of its own
 def test_a_quick_run(trained_run, tmp_path, monkeypatch, capsys):
     (tmp_path / "in").write_text("bamo dulu kari\nwemo\n\nluso gozu fepi\n")
     test = f"made up={trained_run},{tmp_path}/in"

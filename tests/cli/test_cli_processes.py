@@ -61,6 +61,7 @@ def _metrics(out: Path) -> list[dict[str, float]]:
     return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
 
 
+@pytest.mark.slow  # tests/faults/test_faults_together.py kills processes without torchrun
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds the processes as Linux lists them")
 def test_a_killed_process_ends_the_other_and_torchrun_goes_on_from_the_last_checkpoint(
     tiny_run_file, tmp_path, run_together

@@ -21,6 +21,7 @@ SHORT = [
 ]
 
 
+@pytest.mark.slow  # tests/cli/test_readme.py goes the same way
 def test_prepare_then_train_as_processes(tiny_run_file, tmp_path):
     """Without ``--out`` the run directory is ``runs/NAME`` in the working folder."""
     prepare = subprocess.run(

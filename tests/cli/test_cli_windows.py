@@ -148,7 +148,7 @@ def test_python_has_the_same_rule(trained_run, precision):
     assert wished[0] == wished[1]
 
 
-@pytest.mark.parametrize("pipe", [False, True])
+@pytest.mark.parametrize("pipe", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_utf_16_is_named(trained_run, tmp_path, pipe):
     path = tmp_path / "source"
     path.write_bytes("\ufeffbamo\r\n".encode("utf-16-le"))

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from tests.model_variants import VARIANTS
 from tests.pretended_cuda import CPU, CUDA, CudaTensor, MixedDevicesError, pretended_cuda
+from tests.sparing import every, one_each
 from transduce.config import ConvolutionalConfig, SpecialIds, TrainConfig, preset
 from transduce.data import Store, write_store
 from transduce.inference.engine import Engine
@@ -138,6 +140,7 @@ def test_a_training_is_saved_resumed_and_averaged(own, tmp_path):
         assert found[CUDA, steps] == (step, pytest.approx(losses, rel=1e-4), best)
 
 
+@pytest.mark.parametrize("variant", [*every(2, VARIANTS)], indirect=True)
 def test_every_model_trains(variant, tmp_path):
     config = preset("base", {**SMALL, **variant})
     step, losses, best = train_some(tmp_path / "cpu", config, TRAIN, CPU)
@@ -146,6 +149,7 @@ def test_every_model_trains(variant, tmp_path):
     assert (step, len(losses)) == (1, 2)
 
 
+@pytest.mark.parametrize("variant", [*every(2, VARIANTS, 1)], indirect=True)
 def test_every_model_searches_scores_and_shows_its_attention(variant):
     config = preset("base", {**SMALL, **variant})
     cpu = engine(CPU, config)
@@ -171,10 +175,10 @@ def test_convolutional_models(config, tmp_path):
         assert cuda.score(SOURCES, TARGETS) == pytest.approx(cpu.score(SOURCES, TARGETS), abs=1e-3)
 
 
-@pytest.mark.parametrize("feature", FEATURES)
-@pytest.mark.parametrize("listed", [False, True], ids=["all symbols", "shortlist"])
+@pytest.mark.parametrize(("feature", "listed"), [*one_each(FEATURES, ("all symbols", "shortlist"))])
 def test_every_feature_of_search(feature, listed):
     """By two models together where there are no shortlists, and by one with them."""
+    listed = listed == "shortlist"
     changes, configs = FEATURES[feature], [preset("base", SMALL), preset("base", {**SMALL, "norm": "pre"})]
     translations = torch.arange(VOCABULARY, dtype=torch.int32).unsqueeze(1) * torch.tensor([[1, 3]]) % VOCABULARY
     shortlist = Shortlist(translations, torch.tensor([4, 7, 9], dtype=torch.int32), VOCABULARY)

@@ -83,7 +83,8 @@ def kill(started, rank):
     return statuses[rank] != 0
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [3, 50])
 def test_one_of_two_is_killed_at_random_moments(train, run, start_together, whole, root, tmp_path, kills):
     chance, starts = random.Random(kills), count()
     while kills:
@@ -154,7 +155,7 @@ def test_a_checkpoint_that_one_is_asked_for_is_written(train, start_together, ro
     assert started.join() == [143, 143]
 
 
-@pytest.mark.parametrize(("rank", "unvalidated"), [(0, True), (1, False)])
+@pytest.mark.parametrize(("rank", "unvalidated"), [(0, True), pytest.param(1, False, marks=pytest.mark.slow)])
 def test_a_stop_while_dev_is_translated_reaches_all(train, run, start_together, root, tmp_path, rank, unvalidated):
     """The first one leaves dev for later; of another, it is heard once dev is measured. Nothing is measured twice."""
     # Translating dev with what one step has learned takes far longer than the step.

@@ -38,7 +38,7 @@ def wait_for(said, text, process):
     raise AssertionError(said.read_text())
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_stop_writes_a_checkpoint_and_going_on_changes_nothing(train, tmp_path, number):
     said, root, endless = tmp_path / "said", tmp_path / "run", 10**6
     process = start(train(root, endless), said)

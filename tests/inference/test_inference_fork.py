@@ -10,7 +10,7 @@ import pytest
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system forks no processes")
 
 
-@pytest.mark.parametrize("how", ["fork", "multiprocessing"])
+@pytest.mark.parametrize("how", [pytest.param("fork", marks=pytest.mark.slow), "multiprocessing"])
 def test_the_child_of_a_fork_translates_as_its_parent_does(how):
     program = Path(__file__).with_name("forking.py")
     environment = os.environ | {"OMP_NUM_THREADS": "2", "TOKENIZERS_PARALLELISM": "false"}

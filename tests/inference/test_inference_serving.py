@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.inference.test_inference_invariance import SOURCES, engine
+from tests.sparing import one_each
 from tests.tiny_search import settings
 from transduce.search import Cancelled, NoRepeat, Sampling, Without
 
@@ -56,8 +57,7 @@ class Server:
         assert not self.thread.is_alive()
 
 
-@pytest.mark.parametrize("precision", ["float32", "int8"])
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(("precision", "workers"), [*one_each(("float32", "int8"), (1, 2))])
 def test_threads_share_a_running_search(precision, workers):
     mine = engine(precision, workers, 300)
     pairs = [(row, which) for row in range(len(SOURCES)) for which in range(len(OPTIONS))]

@@ -192,7 +192,7 @@ with torch.inference_mode():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory as Linux has them")
 @pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="AddressSanitizer's new throws nothing: it ends")
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.slow), 2])
 @pytest.mark.usefixtures("built")
 def test_too_little_memory_is_an_error_and_not_the_end(threads):
     found = subprocess.run(

@@ -78,6 +78,7 @@ def test_one_that_fails_ends_no_other_and_all_come_to_what_they_do_in_turn(plan,
     assert [run.jobs for run in read_measurements(out, "base")] == [2, 1]
 
 
+@pytest.mark.slow
 def test_a_signal_stops_all_at_a_checkpoint_and_the_same_command_goes_on(plan, in_turn, tmp_path, monkeypatch):
     steps, names = 5000, ["base-seed1", f"{ROW.preset}-seed1"]
     folders = [RunDirectory(tmp_path / name) for name in names]

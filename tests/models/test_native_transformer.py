@@ -6,6 +6,7 @@ import weakref
 import pytest
 import torch
 
+from tests.sparing import one_each
 from transduce.config import TransformerConfig
 from transduce.models import (
     LAST_CROSS,
@@ -93,8 +94,7 @@ def walk(model, steps=37):
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("format_", TOLERANCE)
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(("variant", "format_"), [*one_each(VARIANTS, TOLERANCE)])
 def test_every_step_is_the_plain_one(variant, format_):
     plain = make(VARIANTS[variant])
     packed = NativeTransformer(copy.deepcopy(plain), format_)
@@ -129,8 +129,7 @@ def test_known_targets_and_ensembles(format_):
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("format_", TOLERANCE)
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(("variant", "format_"), [*one_each(VARIANTS, TOLERANCE, 1)])
 def test_what_is_left_to_the_plain_model_is_made_of_the_same_matrices(variant, format_):
     # That of one which was never packed, to the last bit; int8 has matrices in the place of weights.
     packed, plain = NativeTransformer(make(VARIANTS[variant]), format_), quantize(make(VARIANTS[variant]), format_)

@@ -31,7 +31,7 @@ def trees(recorder):
     return {number: build_tree(rounds, BEGIN) for number, rounds in recorder.rounds.items()}
 
 
-@pytest.mark.parametrize(("name", "way"), pairs(MODELS, WAYS))
+@pytest.mark.parametrize(("name", "way"), [*pairs(MODELS, WAYS)])
 def test_a_recorded_search_finds_the_same_to_the_last_bit(name, way):
     model, recorder = ready(name), Recorder(top=3)
     found = search(model, way, Waiting(ROOM))

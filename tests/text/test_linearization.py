@@ -52,7 +52,8 @@ def test_a_vocabulary_tells_how_its_trees_are_written(how):
 
 @pytest.mark.parametrize("corpus", ["gum", "craft"])
 @pytest.mark.parametrize(
-    ("part", "stride"), [("dev", 1), ("train", 11), pytest.param("train", 1, marks=pytest.mark.slow)]
+    ("part", "stride"),
+    [("dev", 5), ("train", 31), *(pytest.param(part, 1, marks=pytest.mark.slow) for part in ("dev", "train"))],
 )
 def test_every_tree_of_the_treebanks_comes_back(corpus, part, stride):
     if not CORPORA.exists():

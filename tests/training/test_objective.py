@@ -309,8 +309,14 @@ def test_the_risk_is_that_of_the_network_that_dropout_leaves(reference):
     assert all(size <= room or len(each.source) == 1 for size, each in zip(sizes, weighed.batches, strict=True))
 
 
-@pytest.mark.parametrize("objective", ["minimum_risk", "reinforce"])
-@pytest.mark.parametrize("make", [transformer, bag])
+@pytest.mark.parametrize(
+    ("objective", "make"),
+    [
+        ("minimum_risk", transformer),
+        ("reinforce", bag),
+        *(pytest.param(*both, marks=pytest.mark.slow) for both in (("minimum_risk", bag), ("reinforce", transformer))),
+    ],
+)
 def test_micro_batches_and_accumulated_batches_learn_the_same(objective, make):
     model, batch, seed = make(), pairs(11), step_seed(1, 7)
     training = training_of(model, objective=objective, samples=3)
@@ -378,7 +384,9 @@ def lines(out: Path) -> list[dict[str, Any]]:
     return [{key: value for key, value in line.items() if key != "seconds"} for line in read]
 
 
-@pytest.mark.parametrize(("objective", "make"), [("minimum_risk", transformer), ("reinforce", bag)])
+@pytest.mark.parametrize(
+    ("objective", "make"), [pytest.param("minimum_risk", transformer, marks=pytest.mark.slow), ("reinforce", bag)]
+)
 def test_a_training_goes_on_bit_for_bit_and_several_processes_learn_the_same(
     folder, tmp_path, run_together, objective, make
 ):

@@ -192,7 +192,11 @@ def whole(folder, tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("numbers", "accumulate", "parallels"),
-    [((2, 1), 1, ("data", "data")), ((1, 2), 2, ("data", "sharded")), ((2, 4), 2, ("sharded", "data"))],
+    [
+        ((2, 1), 1, ("data", "data")),
+        pytest.param((1, 2), 2, ("data", "sharded"), marks=pytest.mark.slow),
+        ((2, 4), 2, ("sharded", "data")),
+    ],
 )
 def test_a_training_goes_on_with_another_number_of_processes(
     folder, tmp_path, run_together, whole, numbers, accumulate, parallels
