@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 KERNELS ?= own
 # Processes that run tests. Two cores have time for three, as tests wait for servers, trainings and clocks now and then.
 WORKERS ?= 3
+# Libraries of continuous integration alone.
+MORE ?=
 # Libraries are compiled to bytecode as they are first imported (--no-compile below), which this variable would forbid for good.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -33,7 +35,7 @@ $(VENV)/.kernels: $(VENV)/.made pyproject.toml setup.py $(wildcard src/transduce
 
 $(VENV)/.libraries: $(VENV)/.made pyproject.toml constraints.txt
 	$(NEEDED) demo dev > $@.txt
-	$(PIP) -c constraints.txt -r $@.txt
+	$(PIP) -c constraints.txt -r $@.txt $(MORE)
 	touch $@
 
 demo: install
@@ -53,10 +55,10 @@ bench: install
 	$(BIN)/python -m benchmarks
 
 # The site in build/site: open index.html, or python -m http.server -d build/site, which its search needs.
-docs: $(VENV)/.docs
+docs: install $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
-$(VENV)/.docs: $(VENV)/.installed
+$(VENV)/.docs: $(VENV)/.libraries
 	$(NEEDED) docs > $@.txt
 	$(PIP) -c constraints.txt -r $@.txt
 	touch $@

@@ -5,10 +5,10 @@ import sys
 import pytest
 
 _CAPABILITIES = {"AVX2": ["plain", "native_avx2"], "AVX512": ["plain", "native_avx2", "native_avx512"]}
-_WAYS = ["plain", "native_avx2", "native_avx512", "native_avx512vnni", "native_amx"]
+WAYS = ["plain", "native_avx2", "native_avx512", "native_avx512vnni", "native_amx"]
 
 
-@pytest.fixture(params=_WAYS)
+@pytest.fixture(params=WAYS)
 def way(request, monkeypatch):
     """Which of them runs."""
     import torch  # many tests do without

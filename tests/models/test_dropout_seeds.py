@@ -5,6 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from tests.model_variants import VARIANTS
+from tests.sparing import every
+from tests.ways import WAYS
 from transduce.config import preset
 from transduce.kernels import derive
 from transduce.layers import Dropout
@@ -53,6 +56,14 @@ def learn(model, *batches):
     return total, {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
 
 
+def in_plain_and_some_in(ways):
+    """Every model in PyTorch's operations, and every third in each set of kernels; the rest is slow."""
+    for way in ways:
+        for one in every(1 if way == "plain" else 3, VARIANTS):
+            yield pytest.param(one.values[0], way, id=f"{one.id}-{way}", marks=one.marks)
+
+
+@pytest.mark.parametrize(("variant", "way"), [*in_plain_and_some_in(WAYS)], indirect=True)
 @pytest.mark.usefixtures("way")
 def test_any_batches_in_any_order_learn_the_same(variant):
     model = make(variant)
