@@ -26,9 +26,9 @@ LONGEST = (
     "test_without_cuda.py",
     "test_serving_lifecycle.py",
     "test_workflows_flops.py",
-    "test_benchmarks_streams.py",
+    "test_training_loop.py",
+    "test_recipes.py",
     "test_lab_jobs.py",
-    "test_cli_processes.py",
     "test_cli_determinism.py",
 )
 
