@@ -119,6 +119,7 @@ def compare(folder: Path, lines: Sequence[str], parts: int, beam: int, longest: 
         weights = [Path(place) / "ours" / "model.safetensors"]
         reference = open_marianmt(folder)
         certificate = certify(bundle, reference, lines[:8], weights=weights)
+        print(*certificate.describe(), sep="\n", flush=True)
         export_ctranslate2(bundle, Path(place) / "ct2")
         runtime = ExportedModel(Path(place) / "ct2", "int8", 1, torch.get_num_threads())
         sides: dict[str, Side] = {
@@ -170,7 +171,7 @@ def by_turns(
             began = perf_counter()
             outputs[name] += side(lines[first : first + size])
             seconds[name].append(perf_counter() - began)
-        print(*(f"{name} {each[-1]:.1f} s" for name, each in seconds.items()), sep=", ", flush=True)
+            print(f"{name}: {len(outputs[name])} lines, the last part in {seconds[name][-1]:.1f} s", flush=True)
     return outputs, seconds
 
 
