@@ -8,8 +8,8 @@ lines: when a third of the files stand, one machine is killed; when two thirds d
 with is written by three processes that know nothing of each other, a third of the files each, at once: together they do
 what three workers could, were there nothing to share out. Then a corpus of so many pairs is prepared, by one process
 and by the machines. The model has random weights, and the text is invented, so many words a line. Fails where a file is
-missing, is there besides, or differs. Prints lines a second and the most memory of its own that the command had in each
-third of its time, without mapped files and workers, as a table. What the commands say goes to NAME.log in the folder.
+missing, is there besides, or differs. Prints lines a second and the most memory of their own that the commands had in
+each third of their time, without mapped files and workers, as a table. What they say goes to NAME.log in the folder.
 """
 
 import argparse
@@ -78,7 +78,7 @@ def main() -> None:
         check_same([alone], shared, "*")
     print(f"{options.lines:,} lines in {options.partitions:,} files, model {options.size}; {options.pairs:,} pairs;")
     print(f"{circumstances()}", end="\n\n")
-    print(*table(["", "seconds", "lines/s", "MB of the command, by thirds of its time"], rows), sep="\n")
+    print(*table(["", "seconds", "lines/s", "MB of the commands, by thirds of their time"], rows), sep="\n")
 
 
 def parse() -> argparse.Namespace:

@@ -1,11 +1,12 @@
 """Sentences that come in while others are under way are written as if each were alone."""
 
 from functools import lru_cache
-from itertools import islice, product
+from itertools import islice
 
 import pytest
 import torch
 
+from tests.sparing import one_each
 from tests.tiny_search import END, settings
 from transduce.config import preset
 from transduce.models import NO_ATTENTION, Ensemble, build, can_run_natively, make_ready
@@ -84,16 +85,9 @@ def search(model, way, waiting):
     return {each.number: outcome for each, outcome in beam_search(model, waiting)}
 
 
-def pairs(models, ways):
-    """Each way with one of the models, in turn; the rest is slow."""
-    for (i, name), (j, way) in product(enumerate(models), enumerate(ways)):
-        rare = (i + j) % len(models)
-        yield pytest.param(name, ways[way], marks=[pytest.mark.slow] if rare else [], id=f"{name}-{way}")
-
-
-@pytest.mark.parametrize(("name", "way"), [*pairs(MODELS, WAYS)])
-def test_each_is_what_it_is_alone(name, way):
-    model, waiting = ready(name), Waiting(ROOM)
+@pytest.mark.parametrize(("way", "name"), [*one_each(WAYS, MODELS)])
+def test_each_is_what_it_is_alone(way, name):
+    model, waiting, way = ready(name), Waiting(ROOM), WAYS[way]
     together = search(model, way, waiting)
     assert sorted(together) == NUMBERS
     assert sum(map(bool, waiting.beside)) > len(SOURCES) // 2  # most came in while others were under way
