@@ -1,5 +1,10 @@
+import ctypes
 import json
+import platform
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple
+from itertools import islice, product
+from threading import Barrier
 
 import pytest
 import tokenizers
@@ -20,6 +25,15 @@ def saved(tokenizer, tmp_path):
     path = tmp_path / "tokenizer.json"
     tokenizer.save(path)
     return path
+
+
+def memory_in_use():
+    """Bytes that malloc has given and not got back."""
+    fields = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
+    kind = type("Mallinfo", (ctypes.Structure,), {"_fields_": [(name, ctypes.c_size_t) for name in fields]})
+    mallinfo = ctypes.CDLL(None).mallinfo2
+    mallinfo.restype = kind
+    return mallinfo().uordblks
 
 
 def complaint(path):
@@ -132,3 +146,30 @@ def test_unigram_is_not_sampled():
     backend.model.alpha, backend.model.nbest_size = 0.1, 64
     tokenizer = Tokenizer(backend)
     assert tokenizer.encode(["ab" * 20] * 20) == [best] * 20
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc's malloc tells how much is in use")
+def test_without_a_cache_many_threads_use_no_memory_from_call_to_call(tmp_path):
+    def grown(tokenizer):
+        text = " ".join("".join(word) for word in islice(product("catshemon", repeat=6), 5000))
+        with ThreadPoolExecutor(16) as pool:
+            together = Barrier(16)
+
+            def work(_):
+                together.wait()
+                before = memory_in_use()
+                together.wait()
+                tokenizer.encode([text])
+                together.wait()
+                return memory_in_use() - before
+
+            return max(pool.map(work, range(16)))
+
+    learnt = learn_bpe(["the cat sat on the mat"] * 5, 290)
+    learnt.save(tmp_path / "tokenizer.json")
+    cached, uncached = (Tokenizer.load(tmp_path / "tokenizer.json") for _ in range(2))
+    uncached.cache_nothing()
+    ids = cached.encode(TEXTS)
+    assert uncached.encode(TEXTS) == uncached.encode(TEXTS) == ids
+    assert grown(uncached) < 1e6
+    assert grown(cached) > 1e7

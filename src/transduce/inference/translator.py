@@ -523,6 +523,7 @@ class Translator:
         As a server has it: a text comes in as there is room, beside those of other calls. Outputs are the same, bit for
         bit, as those of calls one after the other.
         """
+        self._tokenizers.cache_nothing()
         return self._engine.keep_searching()
 
     def count_tokens(self, texts: Iterable[str]) -> int:

@@ -132,6 +132,7 @@ def _serve_and_leave(worker: Worker) -> None:
 
 def _load_without(path: Path, precision: Precision, device: str | None, heads: Collection[AttentionHead]) -> Translator:
     bundle = load_bundle(path)
+    bundle.tokenizers.cache_nothing()  # which would stay when this translator has gone
     mute(bundle.model, heads)
     return Translator(bundle, precision, read_device(device), consume=True)
 
