@@ -22,6 +22,7 @@ install: $(VENV)/.installed
 
 $(VENV)/.made:
 	$(PYTHON) -m venv $(VENV)
+	$(PIP) -c constraints.txt --upgrade pip  # Python 3.11's own takes twice as long for what follows
 	touch $@
 
 # The stamps make every other target cheap once the environment stands. With -j2, kernels are compiled while libraries come.
@@ -36,6 +37,11 @@ $(VENV)/.kernels: $(VENV)/.made pyproject.toml setup.py $(wildcard src/transduce
 $(VENV)/.libraries: $(VENV)/.made pyproject.toml constraints.txt
 	$(NEEDED) demo dev > $@.txt
 	$(PIP) -c constraints.txt -r $@.txt $(MORE)
+	touch $@
+
+# For continuous integration, while kernels are compiled: bytecode that each process of the tests would else make for itself.
+$(VENV)/.collected: $(VENV)/.libraries
+	PYTHONPATH=src $(BIN)/python -m pytest --collect-only -q > $@.log || { cat $@.log; exit 1; }
 	touch $@
 
 demo: install
