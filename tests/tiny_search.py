@@ -80,9 +80,15 @@ def outputs(limit):
 def best(model, row, limit, allowed, score=None):
     """The allowed outputs and their scores, best first, of all that there are."""
     score = score or (lambda ids, total: total / ((6 + len(ids)) / 6) ** 0.6)
-    every = outputs(limit)
-    found = [(ids, score(ids, total)) for ids, total in zip(every, totals(model, row, every), strict=True)]
+    found = [(ids, score(ids, total)) for ids, total in everything(model, row, limit)]
     return sorted((each for each in found if allowed(each[0])), key=lambda each: -each[1])
+
+
+@lru_cache(maxsize=20)  # tests of one model ask for the same ones
+def everything(model, row, limit):
+    """Every output of at most ``limit`` symbols and its log-probability."""
+    every = outputs(limit)
+    return [*zip(every, totals(model, row, every), strict=True)]
 
 
 def totals(model, row, every):

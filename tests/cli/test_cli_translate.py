@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.command import complete
 from transduce.cli import main
 
 pytest_plugins = ["tiny_run"]
@@ -46,13 +47,14 @@ def test_as_a_process(trained_run):
 
 def test_a_missing_model_as_a_process(tmp_path):
     missing = str(tmp_path / "missing")
-    done = subprocess.run([*COMMAND, "translate", missing], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"error: {missing}: no such model directory\n"
-    debug = subprocess.run([*COMMAND, "translate", missing, "--debug"], capture_output=True, text=True, check=False)
+    done = complete(["translate", missing], b"", tmp_path)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.decode() == f"error: {missing}: no such model directory\n"
+    debug = complete(["translate", missing, "--debug"], b"", tmp_path)
     assert debug.returncode == 2
-    assert debug.stderr.startswith("Traceback")
-    assert debug.stderr.endswith(f"BadInputError: {missing}: no such model directory\n{done.stderr}")
+    errors = debug.stderr.decode()
+    assert errors.startswith("Traceback")
+    assert errors.endswith(f"BadInputError: {missing}: no such model directory\n{done.stderr.decode()}")
 
 
 def test_a_run_and_its_best_are_the_same_model(trained_run, translate, monkeypatch, capfdbinary):
@@ -260,15 +262,10 @@ def test_scores_of_one_output_and_of_none(translate):
     assert errors.startswith("error: --scores: is for --format text")
 
 
-def test_no_line_ends_the_process(trained_run):
+def test_no_line_ends_the_process(trained_run, tmp_path):
     long = [b"bamo " * 1_000_000, b"q" * (2**24 - 1), b" " * 200_000, b"q" * 20_000]
-    done = subprocess.run(
-        [*COMMAND, "translate", str(trained_run), "--precision", "float32"],
-        input=b"".join(b"wemo\n" + line + b"\nbamo\n" for line in long),
-        capture_output=True,
-        check=False,
-        timeout=60,
-    )
+    lines = b"".join(b"wemo\n" + line + b"\nbamo\n" for line in long)
+    done = complete(["translate", str(trained_run), "--precision", "float32"], lines, tmp_path)
     assert done.stdout == b"yob\n\nti\n" * len(long)
     assert done.returncode == 1
     assert all(f"line {number}: " in done.stderr.decode() for number in (2, 5, 11))

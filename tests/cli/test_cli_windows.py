@@ -1,7 +1,6 @@
 """Files as Windows writes them give what the same text gives without carriage returns and byte-order marks."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from tests.command import complete
 from transduce.cli.main import _run
 from transduce.config import Corpus
 from transduce.data import read_corpus
@@ -81,12 +81,10 @@ def test_verbs_give_the_same(both, arguments, trained_run, capfdbinary, monkeypa
     assert b"carriage return" not in others.err
 
 
-def test_a_pipe_gives_the_same(trained_run):
-    command = [sys.executable, "-m", "transduce", "translate", str(trained_run), "--precision", "float32"]
-    shown = [
-        subprocess.run(command, input=ended(SOURCES), capture_output=True, check=True)
-        for ended in (as_windows_does, as_others_do)
-    ]
+def test_a_pipe_gives_the_same(trained_run, tmp_path):
+    command = ["translate", str(trained_run), "--precision", "float32"]
+    shown = [complete(command, ended(SOURCES), tmp_path) for ended in (as_windows_does, as_others_do)]
+    assert [each.returncode for each in shown] == [0, 0]
     assert shown[0].stdout == shown[1].stdout
     assert b"warning: line 1: a carriage return, as in files from Windows" in shown[0].stderr
 
@@ -152,9 +150,11 @@ def test_python_has_the_same_rule(trained_run, precision):
 def test_utf_16_is_named(trained_run, tmp_path, pipe):
     path = tmp_path / "source"
     path.write_bytes("\ufeffbamo\r\n".encode("utf-16-le"))
-    command = [sys.executable, "-m", "transduce", "translate", str(trained_run)]
-    with path.open("rb") as stream:
-        given = {"input": stream.read()} if pipe else {"stdin": stream}
-        ended = subprocess.run(command, capture_output=True, check=False, env=dict(os.environ), **given)
+    if pipe:
+        ended = complete(["translate", str(trained_run)], path.read_bytes(), tmp_path)
+    else:
+        command = [sys.executable, "-m", "transduce", "translate", str(trained_run)]
+        with path.open("rb") as stream:
+            ended = subprocess.run(command, capture_output=True, check=False, stdin=stream)
     assert ended.returncode == 2
     assert b"begins with the byte-order mark of UTF-16: convert it to UTF-8" in ended.stderr

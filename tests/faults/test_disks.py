@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.faults.command import run, start
+from tests.command import run, start
 from transduce.training import list_checkpoints
 
 pytest_plugins = ["tiny_run"]

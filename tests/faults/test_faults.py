@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from tests.faults.command import run, start
+from tests.command import run, start
 from tests.faults.faults import POINTS
 from tests.faults.small import command, copy_prepared, ends_alike
 from transduce.training import list_checkpoints

@@ -12,7 +12,7 @@ from itertools import count
 
 import pytest
 
-from tests.faults.command import hear_ctrl_c
+from tests.command import hear_ctrl_c
 from tests.faults.faults import POINTS, Faults
 from tests.faults.small import command, copy_prepared, ends_alike
 from transduce.training import list_checkpoints, read_progress

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.faults.command import run, start
+from tests.command import run, start
 from transduce.training import list_checkpoints, read_progress
 
 pytest_plugins = ["tiny_run"]

@@ -6,6 +6,7 @@ The presets' values are scaled down with the base model, so that each is as many
 import math
 from collections import Counter
 from fractions import Fraction
+from functools import cache
 from importlib import import_module
 
 import pytest
@@ -150,8 +151,13 @@ LABELS = torch.tensor([[6, 8, 12, 14, 18, 2], [20, 24, 30, 2, 0, 0]])
 
 def observe(c: TransformerConfig) -> tuple[int, float, float]:
     """How many parameters there are, and the objective in training and else, everything drawn with one seed."""
+    return observed(c.model_dump_json())
+
+
+@cache  # most fields are changed on the same ground
+def observed(c: str) -> tuple[int, float, float]:
     torch.manual_seed(3)
-    model = build(c)
+    model = build(TransformerConfig.model_validate_json(c))
     if isinstance(model.output_bias, torch.Tensor):  # which starts as zeros
         torch.nn.init.normal_(model.output_bias)
     for name, parameter in model.named_parameters():

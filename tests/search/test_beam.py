@@ -39,7 +39,7 @@ def exhaustive(model, row, limit, penalty):
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0, -0.5])
 def test_a_wide_beam_finds_what_an_exhaustive_search_finds(seed, alpha):
-    model, limit, penalty = tiny(seed), 4, LengthPenalty("gnmt", alpha)
+    model, limit, penalty = shared(seed), 4, LengthPenalty("gnmt", alpha)
     limits = torch.tensor([limit, limit])
     found = search_all(model, SOURCE, limits, settings(beam_size=30, n_best=3, penalty=penalty))
     for row in range(2):
@@ -68,7 +68,7 @@ def plain_beam(model, row, limit, beam, penalty):
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("beam", [2, 3])
 def test_a_narrow_beam_prunes_as_a_plain_one_does(seed, beam):
-    model, penalty = tiny(seed), LengthPenalty("gnmt", 0.6)
+    model, penalty = shared(seed), LengthPenalty("gnmt", 0.6)
     found = search_all(model, SOURCE, torch.tensor([9, 9]), settings(beam_size=beam, penalty=penalty))
     for row in range(2):
         ids, score = plain_beam(model, row, 9, beam, penalty)
@@ -78,7 +78,7 @@ def test_a_narrow_beam_prunes_as_a_plain_one_does(seed, beam):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_beam_of_one_is_greedy(seed):
-    model = tiny(seed)
+    model = shared(seed)
     found = search_all(model, SOURCE, torch.tensor([11, 11]), settings(beam_size=1))
     for row in range(2):
         ids = []
@@ -103,7 +103,7 @@ def test_limits_hold_for_each_sentence_and_the_end_symbol_counts():
 
 
 def test_sentences_do_not_disturb_each_other():
-    model = tiny(3)
+    model = shared(3)
     together = search_all(model, SOURCE, torch.tensor([9, 3]), settings(beam_size=3))
     for row, limit in ((0, 9), (1, 3)):
         alone = search_all(model, one(row), torch.tensor([limit]), settings(beam_size=3))[0]

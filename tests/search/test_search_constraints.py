@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import settings as times
 from hypothesis import strategies as st
 
-from tests.tiny_search import END, SOURCE, best, contains, outputs, search_all, settings, tiny
+from tests.tiny_search import END, SOURCE, best, contains, outputs, search_all, settings, shared
 from transduce.search import Containing, NoRepeat, NothingFound, Prefixes, Without
 from transduce.search.phrases import Automaton
 
@@ -29,7 +29,7 @@ def agree(found, expected):
 
 @pytest.mark.parametrize("seed", range(2))
 def test_outputs_begin_with_their_own_prefix(seed):
-    model, prefixes = tiny(seed), {11: (6, 6), 13: (5,)}
+    model, prefixes = shared(seed), {11: (6, 6), 13: (5,)}
     found = search(model, Prefixes(prefixes))
     for row, number in enumerate(NUMBERS):
         prefix = prefixes[number]
@@ -37,7 +37,7 @@ def test_outputs_begin_with_their_own_prefix(seed):
 
 
 def test_a_prefix_is_one_sentences_only_and_leaves_the_other_alone():
-    model = tiny(1)
+    model = shared(1)
     found, free = search(model, Prefixes({13: (5, 4, 4)})), search(model)
     assert found[1][0].ids[:3] == (5, 4, 4)
     assert [each.ids for each in found[0]] == [each.ids for each in free[0]]
@@ -46,7 +46,7 @@ def test_a_prefix_is_one_sentences_only_and_leaves_the_other_alone():
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_no_n_symbols_stand_there_twice(seed, n):
-    model = tiny(seed)
+    model = shared(seed)
     found = search(model, NoRepeat(n))
 
     def allowed(ids):
@@ -60,7 +60,7 @@ def test_no_n_symbols_stand_there_twice(seed, n):
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("phrases", [[(5,)], [(4, 4), (6, 5)], [(4,), (5, 6), (6, 6, 6)]])
 def test_banned_phrases_stand_nowhere(seed, phrases):
-    model = tiny(seed)
+    model = shared(seed)
     found = search(model, Without(phrases))
     for row in range(2):
         agree(found[row], best(model, row, LIMIT, lambda ids: not any(contains(ids, phrase) for phrase in phrases)))
@@ -69,7 +69,7 @@ def test_banned_phrases_stand_nowhere(seed, phrases):
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("phrases", [[(5,)], [(4, 4), (6,)], [(4, 5, 6)], [(4,), (5,), (6,)], [(5, 5), (5, 5)]])
 def test_wanted_phrases_stand_somewhere(seed, phrases):
-    model = tiny(seed)
+    model = shared(seed)
     found = search(model, Containing({11: phrases}, END))
     agree(found[0], best(model, 0, LIMIT, lambda ids: all(contains(ids, phrase) for phrase in phrases)))
     agree(found[1], best(model, 1, LIMIT, lambda ids: True))
@@ -80,13 +80,15 @@ def test_wanted_phrases_stand_somewhere(seed, phrases):
 @pytest.mark.parametrize("limit", [6, 9])  # five symbols are just enough
 def test_wanted_phrases_stand_there_whatever_the_beam(seed, beam, limit):
     phrases = [(4, 6), (5, 5), (6,)]
-    found = search(tiny(seed), Containing(dict.fromkeys(NUMBERS, phrases), END), limit=limit, beam_size=beam, n_best=1)
+    found = search(
+        shared(seed), Containing(dict.fromkeys(NUMBERS, phrases), END), limit=limit, beam_size=beam, n_best=1
+    )
     for hypotheses in found:
         assert all(contains(hypotheses[0].ids, phrase) for phrase in phrases)
 
 
 def test_all_at_once():
-    model = tiny(2)
+    model = shared(2)
     constraints = Prefixes({11: (6,)}), NoRepeat(2), Without([(4, 5)]), Containing({11: [(5, 4)]}, END)
 
     def allowed(ids):
@@ -103,7 +105,7 @@ def test_all_at_once():
 @pytest.mark.parametrize("beam", [1, 3])
 def test_what_does_not_fit_in_fails_alone(constraint, beam):
     shortest = {"min_length": 1} if isinstance(constraint, Without) else {}
-    found = search(tiny(0), constraint, beam_size=beam, n_best=1, **shortest)
+    found = search(shared(0), constraint, beam_size=beam, n_best=1, **shortest)
     assert found[1] == NothingFound(LIMIT)
     # The other sentence goes on, but for a ban that is for both.
     assert isinstance(found[0], NothingFound if isinstance(constraint, Without) else list)

@@ -42,7 +42,7 @@ def test_marian_penalty_by_hand():
 
 @pytest.mark.parametrize("seed", range(2))
 def test_the_marian_penalty_ranks_as_its_formula_does(seed):
-    model = tiny(seed)
+    model = shared(seed)
     found = search(model, penalty=LengthPenalty("marian", 1.0))
     for row in range(2):
         agree(found[row], best(model, row, LIMIT, bool_true, lambda ids, total: total / (len(ids) + 1)))
@@ -55,7 +55,7 @@ def bool_true(ids):
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("shortest", [2, 4])
 def test_no_output_is_shorter_than_asked_for(seed, shortest):
-    model = tiny(seed)
+    model = shared(seed)
     found = search(model, min_length=shortest)
     for row in range(2):
         agree(found[row], best(model, row, LIMIT, lambda ids: len(ids) >= shortest))
@@ -103,7 +103,7 @@ def plain_loop(model, row, limit, beam, *, gamma=0.0, stop_when_full=False):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("gamma", [0.3, 2.0])
 def test_diverse_search_ranks_siblings_as_a_plain_loop_does(seed, gamma):
-    model = tiny(seed)
+    model = shared(seed)
     found = search(model, limit=7, beam_size=3, n_best=1, diversity=gamma)
     for row in range(2):
         agree(found[row], plain_loop(model, row, 7, 3, gamma=gamma))
@@ -111,7 +111,7 @@ def test_diverse_search_ranks_siblings_as_a_plain_loop_does(seed, gamma):
 
 def test_diverse_outputs_begin_differently():
     first = [
-        [{hypothesis.ids[:1] for hypothesis in each} for each in search(tiny(seed), 7, beam_size=3, diversity=gamma)]
+        [{hypothesis.ids[:1] for hypothesis in each} for each in search(shared(seed), 7, beam_size=3, diversity=gamma)]
         for seed in range(6)
         for gamma in (0.0, 5.0)
     ]
@@ -122,7 +122,7 @@ def test_diverse_outputs_begin_differently():
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("beam", [2, 3])
 def test_a_full_beam_of_ended_hypotheses_is_the_end(seed, beam):
-    model = tiny(seed)
+    model = shared(seed)
     found = search(model, limit=9, beam_size=beam, n_best=beam, stopping="full_beam")
     for row in range(2):
         expected = plain_loop(model, row, 9, beam, stop_when_full=True)[:beam]
@@ -153,9 +153,9 @@ class Never:
 def test_what_cannot_be_met_is_that_sentences_failure(beam):
     assert isinstance(Never(), Constraint)
     never = settings(beam_size=beam, constraints=(Never(),))
-    assert search_all(tiny(0), SOURCE, torch.tensor([5, 3]), never, [17, 23]) == [NothingFound(5), NothingFound(3)]
+    assert search_all(shared(0), SOURCE, torch.tensor([5, 3]), never, [17, 23]) == [NothingFound(5), NothingFound(3)]
     shortest = settings(beam_size=beam, min_length=4)
-    good, failed = search_all(tiny(0), SOURCE, torch.tensor([5, 4]), shortest, [17, 23])
+    good, failed = search_all(shared(0), SOURCE, torch.tensor([5, 4]), shortest, [17, 23])
     assert failed == NothingFound(4)
     assert len(good[0].ids) == 4
 
@@ -170,6 +170,6 @@ def test_scores_that_are_no_numbers_are_named(changes, damage):
 
 
 def test_a_beam_wider_than_the_vocabulary_finds_all_there_is():
-    model = tiny(4)
+    model = shared(4)
     found = search_all(model, one(1), torch.tensor([4]), settings(beam_size=59, n_best=59))[0]
     assert sorted(hypothesis.ids for hypothesis in found) == sorted(outputs(4))  # 1 + 3 + 9 + 27

@@ -1,6 +1,7 @@
 """Memory that is too small for all is taken by fewer at a time, and one that is too large for it fails alone."""
 
 import weakref
+from functools import cache
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from tests.search.test_search_queue import NUMBERS, SOURCES, Waiting, ready, sea
 from transduce.models import NO_ATTENTION
 from transduce.search import TooLittleMemory
 
-WAYS = [{"beam_size": 1}, {"n_best": 2}]
+WAYS = {"greedy": {"beam_size": 1}, "two best": {"n_best": 2}, "one best": {}}
 BEGINNING, STEPPING = "beginning", "stepping"
 
 
@@ -38,16 +39,21 @@ class Small:
         return self.model.step(state, tokens, attention=attention)
 
 
+@cache
+def found_at_once(way):
+    """What a search finds that has memory for all."""
+    return search(ready("plain"), WAYS[way], Waiting(len(SOURCES)))
+
+
 ERRORS = [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 7 bytes")]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ["greedy", "two best"])
 @pytest.mark.parametrize("error", ERRORS, ids=["Python", "torch"])
 @pytest.mark.parametrize("where", [BEGINNING, STEPPING])
 def test_all_are_found_in_smaller_groups(way, error, where):
-    whole = search(ready("plain"), way, Waiting(len(SOURCES)))
-    model = Small(ready("plain"), 61, where, error)
-    found = search(model, way, Waiting(len(SOURCES)))
+    whole, model = found_at_once(way), Small(ready("plain"), 61, where, error)
+    found = search(model, WAYS[way], Waiting(len(SOURCES)))
     assert model.failed > 1
     assert sorted(found) == NUMBERS
     for number in NUMBERS:
@@ -60,7 +66,7 @@ def test_all_are_found_in_smaller_groups(way, error, where):
 @pytest.mark.parametrize("room", [1, 3, len(SOURCES)])
 def test_what_is_too_large_alone_fails_alone(where, room):
     """Two sources are of 24 and 30 symbols with the end symbol, and 20 fit in."""
-    whole = search(ready("plain"), {}, Waiting(room))
+    whole = found_at_once("one best")
     found = search(Small(ready("plain"), 20, where, MemoryError("no room")), {}, Waiting(room))
     assert sorted(found) == NUMBERS
     failed = [number for number, outcome in found.items() if isinstance(outcome, TooLittleMemory)]

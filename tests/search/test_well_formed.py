@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from tests.tiny_search import END, SOURCE, best, search_all, settings, tiny
+from tests.sparing import one_each
+from tests.tiny_search import END, SOURCE, best, search_all, settings, shared
 from transduce.search import Restriction, Sampling, TreeSymbols, WellFormed
 from transduce.text import BadTreeError, Linearization
 
@@ -37,7 +38,7 @@ def search(model, words, limit=LIMIT, numbers=NUMBERS, deepest=16, **changes):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("words", "deepest"), [((1, 2), 16), ((3, 1), 16), ((2, 2), 1), ((1, 3), 2)])
 def test_the_best_trees_are_found_and_nothing_else(seed, words, deepest):
-    model = tiny(seed)
+    model = shared(seed)
     found = search(model, words, deepest=deepest, beam_size=WIDE, n_best=300)
     for row, count in enumerate(words):
         expected = best(model, row, LIMIT, lambda ids, n=count: is_tree(ids, n, deepest))
@@ -45,15 +46,14 @@ def test_the_best_trees_are_found_and_nothing_else(seed, words, deepest):
         assert [each.score for each in found[row]] == pytest.approx([score for _, score in expected])
 
 
-@pytest.mark.parametrize("beam", [1, 2, 4, 21])
-@pytest.mark.parametrize("room", [0, 1, 2, 7])
-def test_what_fits_in_ends_in_a_tree(beam, room):
+@pytest.mark.parametrize(("room", "beam"), [*one_each("0127", [1, 2, 4, 21])])
+def test_what_fits_in_ends_in_a_tree(room, beam):
     """The least that a tree of n words needs is n symbols, a phrase around them, and the end."""
     for seed in range(5):
-        model = tiny(seed)
+        model = shared(seed)
         for words in ((1, 1), (4, 2), (2, 5)):
             for count, several in zip(
-                words, search(model, words, limit=max(words) + 3 + room, beam_size=beam), strict=True
+                words, search(model, words, limit=max(words) + 3 + int(room), beam_size=beam), strict=True
             ):
                 assert several, (seed, words)
                 assert all(is_tree(each.ids, count) for each in several)
@@ -61,7 +61,7 @@ def test_what_fits_in_ends_in_a_tree(beam, room):
 
 def test_samples_are_trees_too():
     sampling = Sampling(temperature=1.5, top_k=None, top_p=None, seed=5)
-    found = search(tiny(0), (3, 2), limit=40, beam_size=50, n_best=50, sampling=sampling)
+    found = search(shared(0), (3, 2), limit=40, beam_size=50, n_best=50, sampling=sampling)
     for count, several in zip((3, 2), found, strict=True):
         assert len({each.ids for each in several}) > 5
         assert all(is_tree(each.ids, count) for each in several)
@@ -69,7 +69,7 @@ def test_samples_are_trees_too():
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_company_changes_nothing(beam):
-    model = tiny(4)
+    model = shared(4)
     together = search(model, (5, 2), limit=20, beam_size=beam)
     other = search(model, (5, 9), limit=20, beam_size=beam)
     assert [each.ids for each in together[0]] == [each.ids for each in other[0]]
@@ -78,7 +78,7 @@ def test_company_changes_nothing(beam):
 def test_one_symbol_may_close_any_phrase():
     """As in actions of a shift-reduce parser: the same outputs, as there is one label."""
     anything = TreeSymbols({4: "X"}, {None: 5}, (6,), END)
-    model, limits = tiny(1), torch.tensor([LIMIT] * 2)
+    model, limits = shared(1), torch.tensor([LIMIT] * 2)
     words = unspelled(NUMBERS, (2, 1))
     one, other = (
         search_all(model, SOURCE, limits, settings(constraints=(WellFormed(trees, words),), beam_size=4), NUMBERS)
@@ -105,7 +105,7 @@ def test_words_of_several_ids_stand_whole_behind_their_leaves(beam):
     assert set(constraint.symbols(13)) == {4, 5, 6}
     for limit in (9, 10, 20):
         limits = torch.tensor([limit] * 2)
-        found = search_all(tiny(3), SOURCE, limits, settings(constraints=(constraint,), beam_size=beam), NUMBERS)
+        found = search_all(shared(3), SOURCE, limits, settings(constraints=(constraint,), beam_size=beam), NUMBERS)
         for number, several in zip(NUMBERS, found, strict=True):
             assert several
             for each in several:
@@ -144,7 +144,7 @@ def test_choosing_among_few_symbols_is_masking_all_others(beam):
     constraint = WellFormed(TREES, unspelled(NUMBERS, (4, 2)))
     limits = torch.tensor([30] * 2)
     few, masked = (
-        search_all(tiny(2), SOURCE, limits, settings(constraints=constraints, beam_size=beam), NUMBERS)
+        search_all(shared(2), SOURCE, limits, settings(constraints=constraints, beam_size=beam), NUMBERS)
         for constraints in ((constraint,), (constraint, Idle()))
     )
     for one, other in zip(few, masked, strict=True):

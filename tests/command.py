@@ -6,6 +6,8 @@ import signal
 import sys
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from subprocess import CompletedProcess
+from threading import Thread
 from typing import Any
 
 from tests.faults.faults import Faults
@@ -16,7 +18,7 @@ _CONTEXT.set_forkserver_preload(["transduce.cli.main", "transduce.workflows.trai
 
 def start(arguments: list[str], said: Path, *fault: Any) -> BaseProcess:
     """``transduce ARGUMENTS``, with a fault (its folder, point and count); what it says is appended to ``said``."""
-    process = _CONTEXT.Process(target=_run, args=(arguments, said, fault))
+    process = _CONTEXT.Process(target=_run, args=(arguments, None, said, said, fault))
     process.start()
     return process
 
@@ -29,18 +31,34 @@ def run(arguments: list[str], said: Path, *fault: Any) -> int:
     return process.exitcode
 
 
+def complete(arguments: list[str], given: bytes, folder: Path) -> CompletedProcess[bytes]:
+    """As ``subprocess.run``, with what a pipe gives as standard input; the folder is for what goes in and out."""
+    pipe, *outputs = (folder / name for name in ("stdin", "stdout", "stderr"))
+    for path in (pipe, *outputs):
+        path.unlink(missing_ok=True)
+    os.mkfifo(pipe)
+    Thread(target=pipe.write_bytes, args=(given,), daemon=True).start()  # which waits for who reads it
+    process = _CONTEXT.Process(target=_run, args=(arguments, pipe, *outputs, ()))
+    process.start()
+    process.join()
+    assert process.exitcode is not None
+    return CompletedProcess(arguments, process.exitcode, *(path.read_bytes() for path in outputs))
+
+
 def hear_ctrl_c() -> None:
     """As a process does that a person starts: what runs in the background of a script is told to ignore SIGINT."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _run(arguments: list[str], said: Path, fault: tuple[Any, ...]) -> None:
+def _run(arguments: list[str], given: Path | None, said: Path, warned: Path, fault: tuple[Any, ...]) -> None:
     from transduce.cli.main import run
 
     hear_ctrl_c()
-    descriptor = os.open(said, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    for standard in (1, 2):
-        os.dup2(descriptor, standard)
+    if given is not None:
+        os.dup2(os.open(given, os.O_RDONLY), 0)
+        sys.stdin = open(0, closefd=False)
+    for standard, path in ((1, said), (2, warned)):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), standard)
     if fault:
         Faults(*fault).arm()
     sys.argv = ["transduce", *arguments]
