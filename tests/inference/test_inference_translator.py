@@ -10,6 +10,7 @@ import transduce
 from transduce.bundle import load_bundle
 from transduce.config import BadInputError, SpecialIds, TransduceError
 from transduce.inference import Engine, Translation
+from transduce.text import Tokenizer
 
 pytest_plugins = ["tiny_run"]
 
@@ -358,3 +359,11 @@ def test_scores_do_not_depend_on_the_budget_of_a_batch(trained_run):
 def test_it_says_that_it_cannot_be_sent_to_another_process(translator, take):
     with pytest.raises(TransduceError, match="load the model in each process"):
         take(translator)
+
+
+def test_threads_that_share_a_search_keep_no_words(translator, monkeypatch):
+    """tests/text/test_tokenizer.py: what their caches would hold."""
+    asked = set()
+    monkeypatch.setattr(Tokenizer, "cache_nothing", lambda each: asked.add(each))
+    with translator.keep_searching():
+        assert asked == {translator.tokenizers.source, translator.tokenizers.target}
