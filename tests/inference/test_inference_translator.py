@@ -364,6 +364,10 @@ def test_it_says_that_it_cannot_be_sent_to_another_process(translator, take):
 def test_threads_that_share_a_search_keep_no_words(translator, monkeypatch):
     """tests/text/test_tokenizer.py: what their caches would hold."""
     asked = set()
-    monkeypatch.setattr(Tokenizer, "cache_nothing", lambda each: asked.add(each))
+
+    def cache_nothing(tokenizer):
+        asked.add(tokenizer)
+
+    monkeypatch.setattr(Tokenizer, "cache_nothing", cache_nothing)
     with translator.keep_searching():
         assert asked == {translator.tokenizers.source, translator.tokenizers.target}
