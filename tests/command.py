@@ -40,8 +40,9 @@ def complete(arguments: list[str], given: bytes, folder: Path) -> CompletedProce
     Thread(target=pipe.write_bytes, args=(given,), daemon=True).start()  # which waits for who reads it
     process = _CONTEXT.Process(target=_run, args=(arguments, pipe, *outputs, ()))
     process.start()
-    process.join()
-    assert process.exitcode is not None
+    process.join(60)
+    process.kill()
+    assert process.exitcode is not None, "it did not end within a minute"
     return CompletedProcess(arguments, process.exitcode, *(path.read_bytes() for path in outputs))
 
 

@@ -521,7 +521,8 @@ class Translator:
         """While it is open, ``translate`` may be called by many threads, and their texts share the running search.
 
         As a server has it: a text comes in as there is room, beside those of other calls. Outputs are the same, bit for
-        bit, as those of calls one after the other.
+        bit, as those of calls one after the other. From then on the tokenizers keep no words from call to call, which
+        they would do for each thread.
         """
         self._tokenizers.cache_nothing()
         return self._engine.keep_searching()

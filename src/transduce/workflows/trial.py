@@ -22,7 +22,7 @@ _RATE: Final = 1e-6  # any that lets the weights stay finite
 _STEPS: Final = 3
 _PRODUCTS: Final = 20
 _FEWEST_PRODUCTS: Final = 3
-_PRODUCTS_SECONDS: Final = 0.5  # to multiply bfloat16 takes a tenth of a second where nothing is made for it
+_PRODUCTS_SECONDS: Final = 0.5  # one in bfloat16 takes a fifth of a second where nothing is made for it
 # Below this gain another number of threads, or another batch size, is no advice.
 _GAIN: Final = 1.1
 # Steps that take longer than this are not tried with twice the tokens.
@@ -117,11 +117,11 @@ def try_batch_sizes(
 
 
 def bfloat16_gain(device: torch.device) -> float:
-    """How many times as fast as float32 PyTorch multiplies bfloat16: the fastest of many products, by turns."""
+    """How many times as fast as float32 PyTorch multiplies bfloat16: the fastest of many products (slow ones: of few), by turns."""
     squares = [torch.ones(512, 512, dtype=dtype, device=device) for dtype in (torch.float32, torch.bfloat16)]
     fastest, begin = [math.inf, math.inf], time.perf_counter()
     for count in range(_PRODUCTS):
-        if count > _FEWEST_PRODUCTS and time.perf_counter() - begin > _PRODUCTS_SECONDS:
+        if count >= _FEWEST_PRODUCTS and time.perf_counter() - begin > _PRODUCTS_SECONDS:
             break
         for number, square in enumerate(squares):
             start = time.perf_counter()
