@@ -117,7 +117,7 @@ def try_batch_sizes(
 
 
 def bfloat16_gain(device: torch.device) -> float:
-    """How many times as fast as float32 PyTorch multiplies bfloat16: the fastest of many products (slow ones: of few), by turns."""
+    """How many times as fast as float32 PyTorch multiplies bfloat16: the fastest of many products, or few slow ones."""
     squares = [torch.ones(512, 512, dtype=dtype, device=device) for dtype in (torch.float32, torch.bfloat16)]
     fastest, begin = [math.inf, math.inf], time.perf_counter()
     for count in range(_PRODUCTS):
