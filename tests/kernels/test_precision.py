@@ -39,7 +39,7 @@ def test_auto_looks_at_no_clock(monkeypatch):
         (True, True, "AVX512", "int8"),
         (False, True, "AVX512", "int8"),
         (False, False, "AVX512", "int8"),
-        (False, False, "AVX2", "float32"),
+        (False, False, "AVX2", "int8"),
         (False, False, "DEFAULT", "float32"),
         (False, False, "SVE256", "float32"),
     ],
