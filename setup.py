@@ -44,6 +44,7 @@ _HEADERS: Final = (
     "attending",
     "dropping",
     "guard",
+    "helpers",
     "maps",
     "numbers",
     "panels",
@@ -78,7 +79,7 @@ def extension(name: str, flags: list[str]) -> Extension:
         f"transduce.kernels.{name}",
         [f"{_FOLDER}/{name}.cpp" for name in _SOURCES],
         depends=[f"{_FOLDER}/{name}.h" for name in _HEADERS],
-        extra_compile_args=[*_FLAGS, *flags, "-fopenmp", *_MORE],
+        extra_compile_args=[*_FLAGS, *flags, "-fopenmp", "-pthread", *_MORE],
         py_limited_api=True,  # nothing of Python is called, so that one library serves every version of it
         optional=True,
     )

@@ -65,7 +65,7 @@ def able() -> Iterator[str]:
 
 
 def measure_packed(kind: str, rows: int, matrices: int, rounds: int) -> dict[Format, float]:
-    """Seconds of a packed product in each format, by the kernels of a kind; with so many matrices one after the other."""
+    """Seconds of a packed product in each format, by the kernels of a kind; so many matrices take turns."""
     library = native.open_library(LIBRARIES[kind])
     x = torch.ones(rows, WIDTH)
 

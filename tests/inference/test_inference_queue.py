@@ -112,3 +112,18 @@ def test_who_has_nothing_waits_without_spinning_for_more_or_the_end():
     assert not thread.is_alive()
     assert found == [[1], [2]]
     assert spent[0] < 0.1
+
+
+def test_searches_that_wait_or_have_ended_are_not_at_work():
+    queue = RequestQueue(14, 2)
+    assert queue.at_work == 2
+    waiting = threading.Thread(target=queue.take, args=(1, []))
+    waiting.start()
+    while queue.at_work == 2:
+        time.sleep(0.001)
+    queue.put(make({1: 3}))
+    waiting.join(10)
+    assert queue.at_work == 2
+    queue.close()
+    assert queue.take(0, []) == []
+    assert queue.at_work == 1

@@ -15,7 +15,7 @@ from transduce.config import BadInputError, Precision, SpecialIds
 from transduce.data import pad
 from transduce.inference.queue import RequestQueue
 from transduce.inference.running import Cancellation, RunningSearch
-from transduce.inference.workers import Workers
+from transduce.inference.workers import CoreShare, Workers
 from transduce.kernels import Format, is_out_of_memory, resolve_format, run_safely, trim
 from transduce.models import (
     AttentionRequest,
@@ -208,9 +208,17 @@ class Engine:
         self._serve(queue, finish, Workers(queue.searches))
 
     def _serve(self, queue: RequestQueue, finish: Callable[[Request, Outcome], object], workers: Workers) -> None:
+        cores = workers.number
+
         def search(number: int) -> None:
-            with queue:
-                for request, outcome in beam_search(self._model, partial(queue.take, number), self.device):
+            with queue, CoreShare() as share:
+
+                def take(active: Sequence[Request]) -> list[Request]:
+                    requests = queue.take(number, active)
+                    share.set(max(1, cores // max(1, queue.at_work)))  # those of searches without work are free
+                    return requests
+
+                for request, outcome in beam_search(self._model, take, self.device):
                     finish(request, outcome)
 
         for _ in workers.map(search, range(queue.searches)):

@@ -29,11 +29,17 @@ class RequestQueue:
     def __init__(self, room: int, searches: int = 1) -> None:
         self._lanes: list[deque[Request]] = [deque() for _ in range(searches)]
         self._room, self._closed, self._changed = room, False, Condition()
+        self._idle: set[int] = set()  # searches that have no requests
 
     @property
     def searches(self) -> int:
         """How many searches it serves."""
         return len(self._lanes)
+
+    @property
+    def at_work(self) -> int:
+        """How many of them have requests, or have not asked for any yet."""
+        return len(self._lanes) - len(self._idle)
 
     def put(self, requests: Iterable[Request]) -> None:
         """Add requests behind those that wait.
@@ -63,9 +69,13 @@ class RequestQueue:
         with self._changed:
             own = self._lanes[search]
             while not (lane := own or max(self._lanes, key=len)):
-                if active or self._closed:
+                if active:
+                    return []
+                self._idle.add(search)
+                if self._closed:
                     return []
                 self._changed.wait()
+                self._idle.discard(search)
             beam, longest = lane[0].settings.beam_size, max(len(each.source) for each in (lane[0], *active))
             rows = sum(each.settings.beam_size for each in active)
             most = self._room // longest

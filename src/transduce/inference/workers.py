@@ -9,7 +9,7 @@ from typing import Final, TypeVar, final
 
 import torch
 
-from transduce.kernels import run_safely, start_threads
+from transduce.kernels import run_safely, start_threads, use_cores
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -33,6 +33,26 @@ class _Pool:
 
     def serves(self, number: int) -> bool:
         return self.process == os.getpid() and self.number >= number
+
+
+@final
+class CoreShare:
+    """How many cores the C++ kernels may use for the thread that runs the block: they become more and fewer."""
+
+    def __init__(self) -> None:
+        self._number = 0
+
+    def set(self, number: int) -> None:
+        """So many from here on; 0: as torch has it."""
+        if number != self._number:
+            use_cores(number)
+            self._number = number
+
+    def __enter__(self) -> "CoreShare":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.set(0)
 
 
 @final

@@ -19,7 +19,7 @@ from transduce.kernels.ranking import rank_continuations
 from transduce.kernels.rounds import Asked, FlatBeams, can_advance
 from transduce.kernels.scores import Relative, Scoring
 from transduce.kernels.seeds import derive, draw_normal, make_seed
-from transduce.kernels.threads import run_safely, start_threads
+from transduce.kernels.threads import run_safely, start_threads, use_cores
 from transduce.kernels.transformer import (
     NativeLayer,
     NativeMemory,
@@ -92,5 +92,6 @@ __all__ = [
     "start_threads",
     "step",
     "trim",
+    "use_cores",
     "weights_of",
 ]

@@ -263,6 +263,7 @@ _ONE: Final[dict[str, Sequence[Any]]] = {
     "allow_tiles": (),
     "map_rows_by_tiles": (_ARRAY, _MAPS, _ARRAY, _WHOLE, _WHOLE),
     "map_rows_backward_by_tiles": (_ARRAY, _ARRAY, _MAPS, _ARRAY, _WHOLE, _WHOLE, _WHOLE),
+    "use_cores": (_WHOLE,),
     "rank": (_RANKING, _LISTS),
     "advance_beams": (_ROUND, _LISTS),
     "activate": (_ARRAY, _ARRAY, *[_WHOLE] * 4),

@@ -1,6 +1,7 @@
 #include "products.h"
 
 #include "guard.h"
+#include "helpers.h"
 #include "panels.h"
 
 namespace transduce {
@@ -175,35 +176,26 @@ class PanelsByTiles {
   alignas(64) std::uint8_t last_[kStep];  // a panel's weights for its last groups, where these are fewer than 16, and zeros
 };
 
-// Of one long sentence. With fewer rows, threads would wait for each other longer than they help.
-constexpr std::int64_t kManyRows = 256;
+// Products of a weight and a number of a row. Below, threads would take longer to come to it than it lasts.
+constexpr std::int64_t kMuch = 1 << 18;
 
-// What begin() gives is called with each of so many, shared out among the cores where there are many rows: each begins for itself. A parallel
-// region of one thread has a price, too: with its seven products, a layer's step for one sentence of a small model took half as long again.
+// What begin() gives is called with each of so many, shared out among the cores where that is so much work: each begins for itself.
 template <typename Begin>
-void share_out(std::int64_t count, std::int64_t rows, Begin begin) {
-  if (rows < kManyRows) {
-    auto work = begin();
-    for (std::int64_t i = 0; i < count; ++i) work(i);
-    return;
-  }
-#pragma omp parallel
-  {
-    auto work = begin();
-#pragma omp for schedule(static)
-    for (std::int64_t i = 0; i < count; ++i) work(i);
-  }
+void share_out(std::int64_t count, std::int64_t products, const Begin& begin) {
+  if (products >= kMuch) return Helpers::all().share(count, begin);
+  auto work = begin();
+  for (std::int64_t i = 0; i < count; ++i) work(i);
 }
 
 constexpr std::int64_t panels_of(const Matrix& m) { return (m.outputs + kPanel - 1) / kPanel; }
 
 template <typename Way>
 void by_vectors(const Matrix& m, const Rows& x, std::int64_t rows, const Target& target) {
-  share_out(panels_of(m), rows, [&] { return [&](std::int64_t panel) { panel_by_vectors<Way>(m, x, rows, panel, target); }; });
+  share_out(panels_of(m), rows * m.inputs * m.outputs, [&] { return [&](std::int64_t panel) { panel_by_vectors<Way>(m, x, rows, panel, target); }; });
 }
 template <typename Way>
 void by_tiles(const Matrix& m, const Rows& x, std::int64_t rows, const Target& target) {
-  if (rows) share_out(panels_of(m), rows, [&] { return PanelsByTiles<Way>(m, x, rows, target); });
+  if (rows) share_out(panels_of(m), rows * m.inputs * m.outputs, [&] { return PanelsByTiles<Way>(m, x, rows, target); });
 }
 
 // From so many rows on, int8 is faster in tiles.
@@ -224,7 +216,8 @@ void multiply(const Matrix& w, const Rows& x, std::int64_t rows, const Target& t
   if (target.activation == kIdentity || target.activation == kRelu) return;  // a ReLU is part of the products
   const Activated activated{target.activation, false, w.outputs};
   const auto activate = [&](std::int64_t r) { activated.forward(target.out + r * target.stride, target.out + r * target.stride); };
-  share_out(rows, rows, [&] { return activate; });
+  constexpr std::int64_t kProducts = 16;  // which take as long as what an activation makes of one number
+  share_out(rows, kProducts * rows * w.outputs, [&] { return activate; });
 }
 
 const Rows& made_ready(const float* x, const Matrix& w, std::int64_t rows) {
@@ -254,4 +247,10 @@ TRANSDUCE_EXPORT multiply_by_tiles(const float* x, const Matrix* w, float* out, 
   return guarded([=] {
     multiply(*w, made_ready(x, *w, rows), rows, Target{out, w->outputs, static_cast<Activation>(activation), add != 0}, true);
   });
+}
+
+// From here on the calling thread may use so many cores; 0: as many as its operations in OpenMP.
+TRANSDUCE_EXPORT use_cores(std::int64_t number) {
+  own_cores() = number;
+  return kDone;
 }

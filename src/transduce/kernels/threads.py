@@ -8,6 +8,8 @@ from typing import Final, TypeVar
 
 import torch
 
+from transduce.kernels import native
+
 R = TypeVar("R")
 
 # The process that loaded this module: another one that has it too is a child that was forked off.
@@ -43,6 +45,15 @@ def _take_one_core() -> None:
         restoring = Thread(target=torch.set_num_threads, args=(others,))
         restoring.start()
         restoring.join()
+
+
+def use_cores(number: int) -> None:
+    """How many cores prepacked products of the calling thread may use from here on, as far as they are free.
+
+    0 means as many as torch's operations have threads there. What is computed does not depend on it.
+    """
+    if native.has_native():
+        native.call("use_cores", None, number)
 
 
 def run_safely(work: Callable[[], R]) -> R:
