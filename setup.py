@@ -80,6 +80,7 @@ def extension(name: str, flags: list[str]) -> Extension:
         [f"{_FOLDER}/{name}.cpp" for name in _SOURCES],
         depends=[f"{_FOLDER}/{name}.h" for name in _HEADERS],
         extra_compile_args=[*_FLAGS, *flags, "-fopenmp", "-pthread", *_MORE],
+        extra_link_args=["-pthread"],
         py_limited_api=True,  # nothing of Python is called, so that one library serves every version of it
         optional=True,
     )
