@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -43,10 +44,11 @@ class Helpers {
     return *helpers;
   }
 
-  // Calls work(i) once for every i below count, where work is what begin() gives: each thread that takes part begins for itself.
+  // Calls work(i) once for every i below count, where work is what begin() gives: each thread that takes part begins for itself. There are at
+  // most so many of them, with the caller.
   template <typename Begin>
-  void share(std::int64_t count, const Begin& begin) {
-    const std::int64_t wanted = std::min(cores(), kMost) - 1;
+  void share(std::int64_t count, std::int64_t threads, const Begin& begin) {
+    const std::int64_t wanted = std::min({cores(), threads, kMost}) - 1;
     if (wanted < 1 || count < 2 || is_resting() || taken_.test_and_set(std::memory_order_acquire)) {
       auto work = begin();
       for (std::int64_t i = 0; i < count; ++i) work(i);
@@ -66,7 +68,7 @@ class Helpers {
   };
   using Run = void (*)(Helpers&, const void*, Claim, std::uint64_t, std::int64_t);
 
-  static constexpr std::int64_t kMost = 16;           // threads, with the caller: more would find too little for each
+  static constexpr std::int64_t kMost = 16;           // threads, with the caller
   static constexpr std::uint64_t kNone = 0xffffffff;  // an index that is below no count
   static constexpr int kLook = 64;                    // looks between two at the clock, each a pause of the processor's
   static constexpr std::chrono::microseconds kAwake{1000};  // from one step of a search to the next

@@ -176,13 +176,13 @@ class PanelsByTiles {
   alignas(64) std::uint8_t last_[kStep];  // a panel's weights for its last groups, where these are fewer than 16, and zeros
 };
 
-// Products of a weight and a number of a row. Below, threads would take longer to come to it than it lasts.
+// Products of a weight and a number of a row, for each thread that shall come: of fewer it would take longer to do so.
 constexpr std::int64_t kMuch = 1 << 18;
 
 // What begin() gives is called with each of so many, shared out among the cores where that is so much work: each begins for itself.
 template <typename Begin>
 void share_out(std::int64_t count, std::int64_t products, const Begin& begin) {
-  if (products >= kMuch) return Helpers::all().share(count, begin);
+  if (products >= kMuch) return Helpers::all().share(count, 1 + products / kMuch, begin);
   auto work = begin();
   for (std::int64_t i = 0; i < count; ++i) work(i);
 }
