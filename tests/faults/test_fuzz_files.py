@@ -40,7 +40,7 @@ def check(kind, folder, cases, seed):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_damaged_files_are_refused_or_read(kind, tmp_path):
-    check(kind, tmp_path, 40, 1)
+    check(kind, tmp_path, 24, 1)
 
 
 @pytest.mark.slow

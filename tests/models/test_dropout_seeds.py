@@ -68,7 +68,7 @@ def in_plain_and_some_in(ways):
 def test_any_batches_in_any_order_learn_the_same(variant):
     model = make(variant)
     loss, gradients = learn(model, [0, 1, 2, 3])
-    for batches in ([[3, 1, 0, 2]], [[0, 1], [2, 3]], [[2], [3], [1], [0]]):
+    for batches in ([[3, 1, 0, 2]], [[2], [3, 1], [0]]):
         found, others = learn(model, *batches)
         assert found == pytest.approx(loss, rel=1e-5)
         torch.testing.assert_close(others, gradients, rtol=1e-4, atol=1e-4)

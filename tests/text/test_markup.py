@@ -334,22 +334,22 @@ class TestWhateverComes:
     @pytest.mark.parametrize(
         "html",
         [
-            "<p>Hello <a href='x'>wor<b>l</b>d</a>, and <code>x</code> more. So it is.</p>\n" * 1_500,
-            "<p>" + "word <b>and</b> the <code>x</code> other. " * 2_000,
-            "<i>" * 900 + "word " * 90_000,
-            "x" + "<img src=a>" * 20_000 + "y",
-            "a<!-- -->b" * 10_000,
-            "<b>a</b>" * 10_000,
-            "a<br>" * 10_000,
-            "<div translate=no>" + "a <span translate=yes>b c</span> " * 4_000,
-            "日本<b>語</b>。" * 5_000,
+            "<p>Hello <a href='x'>wor<b>l</b>d</a>, and <code>x</code> more. So it is.</p>\n" * 750,
+            "<p>" + "word <b>and</b> the <code>x</code> other. " * 1_000,
+            "<i>" * 900 + "word " * 45_000,
+            "x" + "<img src=a>" * 10_000 + "y",
+            "a<!-- -->b" * 5_000,
+            "<b>a</b>" * 5_000,
+            "a<br>" * 5_000,
+            "<div translate=no>" + "a <span translate=yes>b c</span> " * 2_000,
+            "日本<b>語</b>。" * 2_500,
         ],
         ids=["page", "block", "deep", "images", "comments", "cut", "lines", "islands", "chinese"],
     )
     def test_time_grows_with_the_size(self, html):
-        """A fifth of a second each, where the processor is idle."""
+        """A tenth of a second each, where the processor is idle."""
         began = time.process_time()
         markup = Markup.read(html, "en")
         for translate in (same, reversed_):
             markup.write([translate(each) for each in markup.segments])
-        assert time.process_time() - began < 5
+        assert time.process_time() - began < 2.5
