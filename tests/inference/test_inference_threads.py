@@ -5,6 +5,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import torch
 
 from transduce.inference import load
 
@@ -67,6 +68,22 @@ def hammer(translator, texts, seconds, **settings):
 def test_for_a_moment(trained_run):
     translator = load(trained_run, "int8")
     assert hammer(translator, make_texts(translator, 12, 530), 1, max_length=5) > THREADS
+
+
+def test_a_search_has_the_cores_that_no_other_one_works_on(trained_run, monkeypatch):
+    asked = []
+    monkeypatch.setattr("transduce.inference.workers.use_cores", asked.append)
+    translator, before = load(trained_run, "int8"), torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        translator.translate(["bamo"], first_number=None)
+        assert asked == [3, 0]
+        asked.clear()
+        translator.translate(["bamo dulu"] * 24, first_number=None)  # eight for each
+    finally:
+        torch.set_num_threads(before)
+    assert asked[0] == 1
+    assert asked.count(0) == 3
 
 
 @pytest.mark.slow

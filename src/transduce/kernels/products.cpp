@@ -191,7 +191,8 @@ constexpr std::int64_t panels_of(const Matrix& m) { return (m.outputs + kPanel -
 
 template <typename Way>
 void by_vectors(const Matrix& m, const Rows& x, std::int64_t rows, const Target& target) {
-  share_out(panels_of(m), rows * m.inputs * m.outputs, [&] { return [&](std::int64_t panel) { panel_by_vectors<Way>(m, x, rows, panel, target); }; });
+  const auto multiply = [&](std::int64_t panel) { panel_by_vectors<Way>(m, x, rows, panel, target); };
+  share_out(panels_of(m), rows * m.inputs * m.outputs, [&] { return multiply; });
 }
 template <typename Way>
 void by_tiles(const Matrix& m, const Rows& x, std::int64_t rows, const Target& target) {
