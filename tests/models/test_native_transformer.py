@@ -8,6 +8,7 @@ import torch
 
 from tests.sparing import one_each
 from transduce.config import TransformerConfig
+from transduce.kernels import READS_NOTHING
 from transduce.models import (
     LAST_CROSS,
     NO_ATTENTION,
@@ -115,6 +116,44 @@ def test_a_row_is_bit_for_bit_the_same_alone(format_):
         alone = packed.encode(Tokens(SOURCE.ids[row : row + 1, :length], SOURCE.lengths[row : row + 1]))
         assert alone.hidden.equal(together.hidden[together.layout.offsets[row] : together.layout.offsets[row + 1]])
         assert packed.step(packed.start(alone, 1), torch.tensor([1])).logits.equal(logits[row : row + 1])
+
+
+def read_with_gaps(model, beam, fill):
+    """Logits and attention of rows of which ever others have no hypothesis, and which rows have one.
+
+    These read ``fill`` in place of a symbol; no row goes on from them.
+    """
+    draw = torch.Generator().manual_seed(9)
+    state = model.start(model.encode(SOURCE), beam)
+    open_ = torch.zeros(3, beam, dtype=torch.bool)
+    open_[:, 0] = True
+    for _ in range(20):
+        tokens = torch.randint(0, SIZES["vocab_size"], (3 * beam,), generator=draw)
+        tokens = torch.where(open_.flatten(), tokens, fill)
+        step = model.step(state, tokens, attention=LAST_CROSS)
+        (weights,) = step.attention.values()
+        yield step.logits.float().clone(), weights.float(), open_.flatten()
+        choices = open_.float() + 1e-9  # a sentence may have none
+        parents = torch.multinomial(choices, beam, replacement=True, generator=draw)
+        state = step.state.reorder((beam * torch.arange(3).unsqueeze(1) + parents).flatten())
+        open_ = (torch.rand(3, beam, generator=draw) < 0.6) & open_.any(dim=1, keepdim=True)
+        open_[0, -1] = True
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize(("beam", "format_"), [(4, "float32"), (4, "bfloat16"), (4, "int8"), (9, "int8")])
+def test_empty_places_of_a_beam_are_left_out(beam, format_):
+    """All else is the same, bit for bit, whatever stands in them; the plain model takes them, too."""
+    plain = make({})
+    packed = NativeTransformer(copy.deepcopy(plain), format_)
+    ways = [(packed, READS_NOTHING), (packed, 5), (plain, READS_NOTHING)]
+    found = [read_with_gaps(model, beam, fill) for model, fill in ways]
+    for (logits, weights, open_), (filled, its_weights, _), (expected, _, _) in zip(*found, strict=True):
+        assert logits[open_].equal(filled[open_])
+        assert weights[open_].equal(its_weights[open_])
+        assert not logits[~open_].any()
+        assert not weights[~open_].any()
+        torch.testing.assert_close(logits[open_], expected[open_], rtol=0, atol=TOLERANCE[format_])
 
 
 @torch.inference_mode()
@@ -229,7 +268,7 @@ def test_long_sources_are_read_as_the_plain_model_reads_them(length):
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("symbol", [-1, SIZES["vocab_size"]])
+@pytest.mark.parametrize("symbol", [-2, SIZES["vocab_size"]])
 def test_symbols_that_there_are_none_of_are_refused(symbol):
     packed = NativeTransformer(make({}), "int8")
     with pytest.raises(IndexError, match="encode"):

@@ -15,9 +15,19 @@ from tests.search.test_search_queue import WAYS, Waiting, ready, search
 from tests.tiny_search import BEGIN, END, SOURCE, make_requests
 from transduce.config import TransduceError
 from transduce.config.splitmix import mix
-from transduce.kernels import AllowedTokens, Asked, FlatBeams, LogitColumns, join_allowed
+from transduce.kernels import READS_NOTHING, AllowedTokens, Asked, FlatBeams, LogitColumns, join_allowed
 from transduce.models import NO_ATTENTION, Shortlist, Step
-from transduce.search import LengthPenalty, NoRepeat, Recorder, Request, Sampling, SearchSettings, beam, beam_search
+from transduce.search import (
+    LengthPenalty,
+    NoRepeat,
+    Prefixes,
+    Recorder,
+    Request,
+    Sampling,
+    SearchSettings,
+    beam,
+    beam_search,
+)
 from transduce.search.native_beams import NativeBeams, is_plain
 
 PLAIN = SearchSettings(BEGIN, END, (0, 1, 3), n_best=2)
@@ -55,7 +65,7 @@ class Given:
     def __init__(self, seed, vocabulary, levels, dtype=torch.float32):
         self.symbols = torch.arange(vocabulary) + seed * 1009
         self.levels = torch.tensor(levels, dtype=dtype)
-        self.steps = []
+        self.steps, self.read = [], []
         self.decode = self.project = self.forward = lambda *_: None  # no search asks for them
 
     def encode(self, source, *, attention=NO_ATTENTION):
@@ -69,6 +79,7 @@ class Given:
 
     def step(self, state, tokens, *, attention=NO_ATTENTION):
         self.steps.append(len(tokens))
+        self.read.append(tokens.tolist())
         rows = fold(state.rows, tokens)
         columns = None if state.allowed is None else LogitColumns.whole(state.allowed)
         return Step(self.logits(rows), {}, replace(state, rows=rows), columns)
@@ -183,6 +194,22 @@ def test_scores_that_are_no_numbers_end_both(levels):
         with loop():
             *_, end = follow(Given(1, 11, levels), Arriving(make_requests(SOURCE, [9, 9], PLAIN), 2))
             assert "no finite scores" in end
+
+
+def reading(model, settings):
+    """How many rows of two sentences read a symbol, round by round."""
+    follow(model, Arriving(make_requests(SOURCE, [9, 9], settings), 2))
+    return [len(tokens) - tokens.count(READS_NOTHING) for tokens in model.read]
+
+
+@pytest.mark.usefixtures("way")
+def test_only_what_can_be_continued_is_read():
+    """One row of a sentence at first, and where a prefix leaves one hypothesis; of samples, each."""
+    wide = replace(PLAIN, beam_size=5, min_length=9)
+    assert reading(Given(1, 131, LEVELS[-1]), wide) == [2] + 8 * [10]
+    forced = replace(wide, constraints=(Prefixes({0: (7, 8), 1: (9,)}),))
+    assert reading(Given(1, 131, LEVELS[-1]), forced) == [2, 2, 6] + 6 * [10]
+    assert reading(Given(1, 131, LEVELS[-1]), replace(wide, sampling=Sampling()))[0] == 10
 
 
 UNLIKE = {

@@ -21,6 +21,7 @@ from transduce.kernels.scores import Relative, Scoring
 from transduce.kernels.seeds import derive, draw_normal, make_seed
 from transduce.kernels.threads import run_safely, start_threads, use_cores
 from transduce.kernels.transformer import (
+    READS_NOTHING,
     NativeLayer,
     NativeMemory,
     NativeNorm,
@@ -33,6 +34,7 @@ from transduce.kernels.transformer import (
 from transduce.kernels.windows import Neighbours
 
 __all__ = [
+    "READS_NOTHING",
     "WHOLE",
     "AllowedTokens",
     "Asked",

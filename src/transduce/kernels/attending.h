@@ -161,9 +161,28 @@ void fetch(const T* x, std::int64_t n) {
   for (std::int64_t i = 0; i < n; i += 64 / sizeof(T)) __builtin_prefetch(x + i);
 }
 
+// The rows that read a symbol in a step, without gaps: all arrays between embedding and projection have these alone. Of what is
+// numbered so, number k is row rows[k]; sentence i's begin at first[i].
+struct Reading {
+  std::vector<std::int64_t> rows, symbols, first;
+
+  void of(const Step& step) {
+    rows.clear(), symbols.clear(), first.clear();
+    for (std::int64_t i = 0; i < step.sentences; ++i) {
+      first.push_back(count());
+      for (std::int64_t r = i * step.beam; r < (i + 1) * step.beam; ++r)
+        if (step.tokens[r] != kReadsNothing) rows.push_back(r), symbols.push_back(step.tokens[r]);
+    }
+    first.push_back(count());
+  }
+
+  std::int64_t count() const { return rows.size(); }
+};
+
 // Self-attention of the rows of sentence i: store their newest keys and values, then attend to all of theirs.
 template <typename T>
-void attend_past(const Stack& s, const Step& step, std::int64_t layer, std::int64_t i, const float* projected, float* to) {
+void attend_past(const Stack& s, const Step& step, const Reading& reading, std::int64_t layer, std::int64_t i, const float* projected,
+                 float* to) {
   static thread_local Floats scores;
   const std::int64_t position = step.lengths[i], count = position + 1, stride = 2 * s.keys() + s.values();
   const std::int64_t first = (layer * step.past->slots + step.slots[i]) * step.beam * s.heads * step.past->capacity;
@@ -171,9 +190,10 @@ void attend_past(const Stack& s, const Step& step, std::int64_t layer, std::int6
   T *keys = static_cast<T*>(step.past->keys) + first * s.d_k, *values = static_cast<T*>(step.past->values) + first * s.d_v;
   const std::int64_t width = round_up(count, 16);
   float* w = at_least(scores, width);
-  for (std::int64_t b = 0; b < step.beam; ++b) {
-    const float* p = projected + (i * step.beam + b) * stride;
-    step.ancestors[(i * step.beam + b) * step.past->capacity + position] = static_cast<std::int32_t>(b);
+  for (std::int64_t k = reading.first[i]; k < reading.first[i + 1]; ++k) {
+    const float* p = projected + k * stride;
+    const std::int64_t r = reading.rows[k], b = r - i * step.beam;
+    step.ancestors[r * step.past->capacity + position] = static_cast<std::int32_t>(b);
     for (std::int64_t h = 0; h < s.heads; ++h) {
       T *key = keys + (b * s.heads + h) * key_head + position * s.d_k, *value = values + (b * s.heads + h) * value_head + position * s.d_v;
       const float *k = p + s.keys() + h * s.d_k, *v = p + 2 * s.keys() + h * s.d_v;
@@ -184,10 +204,9 @@ void attend_past(const Stack& s, const Step& step, std::int64_t layer, std::int6
     }
   }
   for (std::int64_t h = 0; h < s.heads; ++h)
-    for (std::int64_t b = 0; b < step.beam; ++b) {
-      const std::int64_t r = i * step.beam + b;
-      const std::int32_t* from = step.ancestors + r * step.past->capacity;
-      const float* query = projected + r * stride + h * s.d_k;
+    for (std::int64_t k = reading.first[i]; k < reading.first[i + 1]; ++k) {
+      const std::int32_t* from = step.ancestors + reading.rows[k] * step.past->capacity;
+      const float* query = projected + k * stride + h * s.d_k;
       if (h + 1 < s.heads)
         for (std::int64_t t = 0; t < count; ++t) {
           fetch(keys + (from[t] * s.heads + h + 1) * key_head + t * s.d_k, s.d_k);
@@ -196,7 +215,7 @@ void attend_past(const Stack& s, const Step& step, std::int64_t layer, std::int6
       for (std::int64_t t = 0; t < count; ++t)
         w[t] = s.scale * dot(query, keys + (from[t] * s.heads + h) * key_head + t * s.d_k, s.d_k);
       softmax(w, count, width);
-      float* out = to + r * s.values() + h * s.d_v;
+      float* out = to + k * s.values() + h * s.d_v;
       std::int64_t c = 0;
       const auto value = [&](std::int64_t t) { return values + (from[t] * s.heads + h) * value_head + t * s.d_v + c; };
       for (; c + 64 <= s.d_v; c += 64) gather<4>(w, count, value, out + c);
@@ -210,18 +229,21 @@ void attend_past(const Stack& s, const Step& step, std::int64_t layer, std::int6
 
 // Cross-attention of the rows of sentence i, which share one memory.
 template <typename T>
-void attend_memory(const Stack& s, const Step& step, std::int64_t layer, std::int64_t i, const float* query, float* to) {
+void attend_memory(const Stack& s, const Step& step, const Reading& reading, std::int64_t layer, std::int64_t i, const float* query,
+                   float* to) {
+  const std::int64_t begin = reading.first[i], rows = reading.first[i + 1] - begin;
+  if (!rows) return;
   const std::int64_t slot = step.slots[i], count = step.memory->lengths[slot], longest = columns_of(count);
   const std::int64_t first = (layer * step.memory->slots + slot) * s.heads * step.memory->columns;
   const std::int64_t keys = longest * s.d_k, values = longest * s.wide();
   const T *all_keys = static_cast<const T*>(step.memory->keys) + first * s.d_k, *all_values = static_cast<const T*>(step.memory->values) + first * s.wide();
   for (std::int64_t h = 0; h < s.heads; ++h) {
     const Head<T> head{all_keys + h * keys, all_values + h * values, count, longest};
-    const float* weights = look(query + i * step.beam * s.keys() + h * s.d_k, s.keys(), step.beam, head, s,
-                                to + i * step.beam * s.values() + h * s.d_v, s.values());
+    const float* weights =
+        look(query + begin * s.keys() + h * s.d_k, s.keys(), rows, head, s, to + begin * s.values() + h * s.d_v, s.values());
     if (step.weights && layer == s.count - 1)
-      for (std::int64_t b = 0; b < step.beam; ++b)
-        std::memcpy(step.weights + ((i * step.beam + b) * s.heads + h) * step.weight_columns, weights + b * longest,
+      for (std::int64_t k = 0; k < rows; ++k)
+        std::memcpy(step.weights + (reading.rows[begin + k] * s.heads + h) * step.weight_columns, weights + k * longest,
                     count * sizeof(float));
   }
 }

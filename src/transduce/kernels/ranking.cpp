@@ -52,10 +52,11 @@ struct Choices {
   }
 };
 
-// Row `row` of a sentence's beam: all that it can be continued with, or one symbol alone.
+// Row `row` of a sentence's beam: all that it can be continued with, or one symbol alone. Nothing continues an empty place.
 void rank_row(float* logits, float so_far, std::int64_t symbols, const std::int64_t* banned, std::int64_t bans, std::int64_t only,
               const Choices& choices, std::int64_t row, const Best& best) {
   constexpr std::int64_t kBlock = 64;
+  if (so_far == -INFINITY) return;
   const float total = log_sum(logits, symbols), &least = best.values[best.count - 1];
   if (std::isnan(total)) {
     std::fill(best.values, best.values + best.count, NAN);
@@ -106,6 +107,7 @@ void rank_listed(const Ranking& r, const Lists& lists, std::int64_t sentence, co
     require_index(from[j], r.width);
   }
   for (std::int64_t b = 0; b < r.beam; ++b) {
+    if (r.so_far[sentence * r.beam + b] == -INFINITY) continue;
     for (std::int64_t j = 0; j < n; ++j) own[j] = logits[b * r.width + from[j]];
     Choices choices = Choices::of(r, sentence * r.beam + b);
     if (choices.count >= 0) {

@@ -85,7 +85,7 @@ class Sentence {
     const std::int64_t first = number_ * r_.beam;
     so_far()[place] = candidate.log_probability;
     r_.written[(number_ * r_.columns + s_.length) * r_.beam + place] = {candidate.place, candidate.symbol};
-    r_.newest[first + place] = candidate.symbol;
+    r_.newest[first + place] = candidate.log_probability > -INFINITY ? candidate.symbol : kReadsNothing;
     r_.rows[first + place] = first + candidate.place;
     return candidate.place != place;
   }

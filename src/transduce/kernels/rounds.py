@@ -56,9 +56,9 @@ class Output(NamedTuple):
 class FlatBeams:
     """The hypotheses of some sentences in arrays that C++ goes through once a round; row b of a sentence is its b-th.
 
-    ``newest`` are the symbols that the rows read next, and ``rows`` the rows that they go on from, behind a round in
-    which any has ``moved``. ``certain`` says whose outputs are final, and ``done`` how many. ``forbidden`` symbols are
-    never written. ``longest`` is how much any sentence has written.
+    ``newest`` are the symbols that the rows read next, those in empty places of a beam ``READS_NOTHING``. ``rows`` are
+    the rows that they go on from, behind a round in which any has ``moved``. ``certain`` says whose outputs are final,
+    and ``done`` how many. ``forbidden`` symbols are never written. ``longest`` is how much any sentence has written.
     """
 
     searched: Shaped[np.ndarray, " sentences"]  # of Searched

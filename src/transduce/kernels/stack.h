@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "products.h"
+#include "structures.h"
 
 namespace transduce {
 
@@ -50,8 +51,8 @@ struct Memory {
   std::int64_t slots, columns;
 };
 
-// One symbol for each of `sentences` x `beam` rows. Sentence i has read lengths[i] symbols so far, and is in slot slots[i]
-// of the past and of the memory. ancestors[r][t] is the row of the beam that holds row r's key of column t.
+// One symbol, or kReadsNothing, for each of `sentences` x `beam` rows. Sentence i has read lengths[i] symbols
+// so far, and is in slot slots[i] of the past and of the memory. ancestors[r][t] is the row of the beam that holds row r's key of column t.
 struct Step {
   std::int64_t sentences, beam;
   Positions positions;

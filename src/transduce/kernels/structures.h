@@ -4,6 +4,9 @@
 
 namespace transduce {
 
+// In place of the symbol that a row reads in a step: it is left out.
+constexpr std::int64_t kReadsNothing = -1;
+
 // Sentence b's queries are rows queries[b] to queries[b + 1]. Strides are of rows, in elements.
 struct Sequences {
   std::int64_t batch, heads, d_k, d_v;

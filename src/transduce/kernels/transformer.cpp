@@ -184,26 +184,40 @@ void check(const Step& step) {
   }
 }
 
+// Each row's scores to its place, the last one's first; those of rows that read nothing are 0.
+void spread(const Reading& reading, std::int64_t rows, std::int64_t width, float* scores) {
+  std::int64_t k = reading.count();
+  for (std::int64_t r = rows; r-- > k;) {
+    if (k && reading.rows[k - 1] == r)
+      std::copy_n(scores + --k * width, width, scores + r * width);
+    else
+      std::fill_n(scores + r * width, width, 0.0f);
+  }
+}
+
 template <typename T>
 void step(const Stack& s, const Matrix& projection, const Step& step, float* logits) {
   static thread_local Floats sums, projected, gathered;
   static thread_local Rows ready;
-  const std::int64_t rows = step.sentences * step.beam, width = 2 * s.keys() + s.values();
+  static thread_local Reading reading;
   check(step);
+  reading.of(step);
+  const std::int64_t rows = reading.count(), width = 2 * s.keys() + s.values();
+  if (!rows) return spread(reading, step.sentences * step.beam, projection.outputs, logits);
   Stream x(s, rows, at_least(sums, rows * s.d_model));
-  x.embed(step.tokens, step.positions, [&](std::int64_t r) { return step.lengths[r / step.beam]; });
+  x.embed(reading.symbols.data(), step.positions, [&](std::int64_t k) { return step.lengths[reading.rows[k] / step.beam]; });
   float* in = at_least(projected, rows * std::max(width, s.d_ff));
   float* out = at_least(gathered, rows * s.values());
   for (std::int64_t l = 0; l < s.count; ++l) {
     const Layer& layer = s.layers[l];
     x.prepare(layer.self_norm, layer.input, ready);
     multiply(layer.input, ready, rows, Target{in, width});
-    for (std::int64_t i = 0; i < step.sentences; ++i) attend_past<T>(s, step, l, i, in, out);
+    for (std::int64_t i = 0; i < step.sentences; ++i) attend_past<T>(s, step, reading, l, i, in, out);
     prepare_all(out, rows, s.values(), layer.output, ready);
     x.add(layer.output, ready);
     x.prepare(layer.cross_norm, layer.query, ready);
     multiply(layer.query, ready, rows, Target{in, s.keys()});
-    for (std::int64_t i = 0; i < step.sentences; ++i) attend_memory<T>(s, step, l, i, in, out);
+    for (std::int64_t i = 0; i < step.sentences; ++i) attend_memory<T>(s, step, reading, l, i, in, out);
     prepare_all(out, rows, s.values(), layer.cross_output, ready);
     x.add(layer.cross_output, ready);
     feed_forward(s, layer, x, rows, ready, projected);
@@ -211,6 +225,7 @@ void step(const Stack& s, const Matrix& projection, const Step& step, float* log
   }
   x.finish(projection, ready);
   multiply(projection, ready, rows, Target{logits, projection.outputs});
+  spread(reading, step.sentences * step.beam, projection.outputs, logits);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ from transduce.models.contract import (
     Tokens,
     TrainableModel,
     Weights,
+    readable,
 )
 from transduce.models.convs2s import ConvS2S
 from transduce.models.ensemble import Ensemble
@@ -57,4 +58,5 @@ __all__ = [
     "kernels_compute",
     "make_ready",
     "mute",
+    "readable",
 ]

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from transduce.config import ModelConfig
-from transduce.kernels import AllowedTokens, LogitColumns, RaggedLayout, projected_cross_entropy
+from transduce.kernels import READS_NOTHING, AllowedTokens, LogitColumns, RaggedLayout, projected_cross_entropy
 
 
 @final
@@ -44,6 +44,11 @@ class Tokens:
             return layout
         counted = self.counted if self.counted.ndim == 2 else self.counted.unsqueeze(1).expand_as(self.ids)
         return replace(layout, counted=layout.flatten(counted))
+
+
+def readable(tokens: Int[Tensor, " rows"]) -> Int[Tensor, " rows"]:
+    """A step's symbols for a model that leaves no row out: some symbol in place of ``READS_NOTHING``."""
+    return tokens.masked_fill(tokens == READS_NOTHING, 0)
 
 
 # Numbers of layers, from 0; negative ones count from the last, as in Python. Those that a model has not are left out.
@@ -276,6 +281,9 @@ class Model(Protocol[M, S]):
 
     def step(self, state: S, tokens: Int[Tensor, " rows"], *, attention: AttentionRequest = NO_ATTENTION) -> Step[S]:
         """Read one symbol in every row; ``state`` is used up.
+
+        A row with ``READS_NOTHING`` in place of a symbol is left out, or at least does no harm: no other row goes on
+        from it, and its scores are numbers without a meaning.
 
         Raises:
             ValueError: More is asked for than the model's step can say of its attention: ``LAST_CROSS`` it always can.

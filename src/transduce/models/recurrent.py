@@ -25,6 +25,7 @@ from transduce.models.contract import (
     TrainableModel,
     Weights,
     choose_counted,
+    readable,
 )
 from transduce.models.recurrent_decoder import Memory, RecurrentDecoder
 from transduce.models.recurrent_state import RecurrentState
@@ -120,7 +121,7 @@ class RecurrentModel(TrainableModel):
         """
         if attention.encoder or attention.decoder:
             raise ValueError("a step tells of the encoder-decoder attention alone: a recurrent model has no other")
-        hidden, weights, after = self.decoder.step(self.target_dropout(self.embedding(tokens), None), state)
+        hidden, weights, after = self.decoder.step(self.target_dropout(self.embedding(readable(tokens)), None), state)
         found = {}
         if weights is not None and attention.wants("cross", 0, 1):
             found[0] = attention.choose(weights.unsqueeze(1))

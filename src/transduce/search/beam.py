@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from transduce.kernels import can_advance, is_out_of_memory
+from transduce.kernels import READS_NOTHING, can_advance, is_out_of_memory
 from transduce.models import AttentionRequest, Model, State, Step, Tokens
 from transduce.search.native_beams import NativeBeams, is_plain
 from transduce.search.python_beams import PythonBeams
@@ -213,9 +213,16 @@ def _begin(model: Model[M, S], requests: Sequence[Request], kind: _Kind, device:
     allowed = None
     if settings.shortlist is not None:
         allowed = settings.shortlist.allowed(source, [_needed(each) for each in requests])
-    begins = to_tensor([each.settings.begin_id for each in requests for _ in range(kind.beam)], np.int64, device)
+    begins = to_tensor([*chain.from_iterable(map(_first_symbols, requests))], np.int64, device)
     beams = NativeBeams if kind.native else PythonBeams
     return _Batch(model.start(model.encode(source), kind.beam, allowed=allowed), beams.begin(requests, begins))
+
+
+def _first_symbols(request: Request) -> list[int]:
+    """What the rows of a sentence read first: all would read the same, and only samples go on from each."""
+    settings = request.settings
+    others = READS_NOTHING if settings.sampling is None else settings.begin_id
+    return [settings.begin_id, *[others] * (settings.beam_size - 1)]
 
 
 def _needed(request: Request) -> set[int]:

@@ -39,7 +39,7 @@ class NativeBeams:
 
     @classmethod
     def begin(cls, requests: Sequence[Request], newest: Int[Tensor, " rows"]) -> "NativeBeams":
-        """Nothing has been written yet; ``newest`` are the begin symbols."""
+        """Nothing has been written yet; ``newest`` is what its rows read first."""
         settings = requests[0].settings
         asked = [_ask(request) for request in requests]
         flat = FlatBeams.begin(asked, settings.beam_size, newest, settings.forbidden, settings.end_id)

@@ -1,5 +1,6 @@
 """Every way of searching, sentence by sentence in Python: what constraints, samples and coverage ask for, too."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
@@ -10,6 +11,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from transduce.config import BadInputError
+from transduce.kernels import READS_NOTHING
 from transduce.models import LAST_CROSS, NO_ATTENTION, AttentionRequest, State, Step
 from transduce.search.coverage import Coverage
 from transduce.search.hypotheses import Sentence
@@ -29,7 +31,7 @@ class PythonBeams:
 
     @classmethod
     def begin(cls, requests: Sequence[Request], newest: Int[Tensor, " rows"]) -> "PythonBeams":
-        """Nothing has been written yet; ``newest`` are the begin symbols."""
+        """Nothing has been written yet; ``newest`` is what its rows read first."""
         settings, coverage = requests[0].settings, None
         if settings.coverage:
             lengths = torch.tensor([len(each.source) for each in requests])
@@ -65,7 +67,7 @@ class PythonBeams:
         for index, (sentence, candidates) in enumerate(zip(self.sentences, rank(step, self.sentences), strict=True)):
             chosen = sentence.write(candidates, None if shortfalls is None else shortfalls[index], following.get(index))
             parents += [index * beam + parent for _, parent, _ in chosen]
-            symbols += [symbol for _, _, symbol in chosen]
+            symbols += [symbol if each > -math.inf else READS_NOTHING for each, _, symbol in chosen]
         self.newest = to_tensor(symbols, np.int64, device)
         if beam == 1 or all(sentence.request.settings.sampling is not None for sentence in self.sentences):
             return None
