@@ -7,6 +7,7 @@ import sys
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from subprocess import CompletedProcess
+from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
 
@@ -46,6 +47,18 @@ def complete(arguments: list[str], given: bytes, folder: Path) -> CompletedProce
     return CompletedProcess(arguments, process.exitcode, *(path.read_bytes() for path in outputs))
 
 
+def run_program(program: str, *arguments: str) -> CompletedProcess[str]:
+    """As ``python -c PROGRAM ARGUMENTS``."""
+    with TemporaryDirectory() as folder:
+        said, warned = (Path(folder, name) for name in ("stdout", "stderr"))
+        process = _CONTEXT.Process(target=_run_program, args=(program, arguments, said, warned))
+        process.start()
+        process.join(300)
+        process.kill()
+        assert process.exitcode is not None, "it did not end within five minutes"
+        return CompletedProcess(arguments, process.exitcode, said.read_text(), warned.read_text())
+
+
 def hear_ctrl_c() -> None:
     """As a process does that a person starts: what runs in the background of a script is told to ignore SIGINT."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -58,9 +71,19 @@ def _run(arguments: list[str], given: Path | None, said: Path, warned: Path, fau
     if given is not None:
         os.dup2(os.open(given, os.O_RDONLY), 0)
         sys.stdin = open(0, closefd=False)
-    for standard, path in ((1, said), (2, warned)):
-        os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), standard)
+    _write_to(said, warned)
     if fault:
         Faults(*fault).arm()
     sys.argv = ["transduce", *arguments]
     run()
+
+
+def _run_program(program: str, arguments: tuple[str, ...], said: Path, warned: Path) -> None:
+    _write_to(said, warned)
+    sys.argv = ["-c", *arguments]
+    exec(program, {"__name__": "__main__"})
+
+
+def _write_to(said: Path, warned: Path) -> None:
+    for standard, path in ((1, said), (2, warned)):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), standard)

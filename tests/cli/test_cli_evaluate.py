@@ -10,7 +10,8 @@ from transduce.cli import main
 from transduce.cli.evaluate import evaluate as verb
 from transduce.config import METRICS, Corpus, read_run, write_run
 from transduce.evaluation import SAMPLES, SEED
-from transduce.workflows.evaluate import Measures, compare, evaluate, read_examples
+from transduce.workflows.evaluate import Measures, compare, evaluate
+from transduce.workflows.examples import read_examples
 
 pytest_plugins = ["tiny_run"]
 
@@ -52,6 +53,27 @@ def test_a_line_for_each_score_with_its_signature(arguments, capsys):
     assert bleu.startswith("bleu ")
     assert "tok:13a" in bleu
     assert ter.startswith("ter ")
+
+
+def test_scores_by_length(arguments, tmp_path, capsys):
+    (tmp_path / "source").write_text("bamo dulu kari luso wemo fepi\nwemo\nbamo\n")
+    (tmp_path / "reference").write_text("ti sor mup hax yob nal\nyob yob\nti\n")
+    arguments = [*arguments, "--by-length", "--metric", "exact,chrf"]
+    assert main._run(arguments) == 0
+    exact, chrf, empty, *table = capsys.readouterr().out.splitlines()
+    assert (exact[:6], chrf[:5], empty) == ("exact ", "chrf ", "")
+    assert [row.split()[:-2] for row in table] == [
+        ["words", "sentences"],
+        ["1", "to", "5", "2"],
+        ["6", "to", "10", "1"],
+    ]
+    assert main._run([*arguments, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [part["sentences"] for part in shown["by_length"]] == [2, 1]
+    assert [[each["metric"] for each in part["scores"]] for part in shown["by_length"]] == [["exact", "chrf"]] * 2
+    assert exact.split()[1] == METRICS["exact"].show(shown["all"][0]["value"])
+    assert main._run([*arguments, "--against", str(tmp_path / "source")]) == 2
+    assert "--by-length: goes with one system alone" in capsys.readouterr().err
 
 
 def test_a_comparison_shows_both_systems_and_what_the_difference_is_worth(

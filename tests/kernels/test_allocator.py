@@ -1,8 +1,6 @@
-import subprocess
-import sys
-
 import pytest
 
+from tests.command import run_program
 from transduce.kernels import keep_freed_memory
 
 # Pages that the system hands out while the same 48 MB are asked for, filled and given back nine times, behind as
@@ -28,7 +26,7 @@ def test_freed_memory_is_used_again():
         pytest.skip("not glibc")
 
     def pages(keep):
-        return int(subprocess.check_output([sys.executable, "-c", PAGES.format(keep=keep)]))
+        return int(run_program(PAGES.format(keep=keep)).stdout)
 
     assert pages(keep=True) < pages(keep=False) / 3
 
@@ -51,7 +49,7 @@ for _ in range(3):
 def test_what_is_kept_is_bounded():
     if not keep_freed_memory():
         pytest.skip("not glibc")
-    kept, given_back, after = map(int, subprocess.check_output([sys.executable, "-c", KEPT]).split())
+    kept, given_back, after = map(int, run_program(KEPT).stdout.split())
     assert given_back < kept - 500
     assert abs(after - given_back) < 10
 
@@ -60,5 +58,5 @@ def test_nothing_is_given_back_that_a_step_needs():
     if not keep_freed_memory():
         pytest.skip("not glibc")
     script = KEPT.replace("blocks = blocks[-1:]", "").replace("range(3)", "range(2)")
-    full, still = map(int, subprocess.check_output([sys.executable, "-c", script]).split())
+    full, still = map(int, run_program(script).stdout.split())
     assert abs(full - still) < 10

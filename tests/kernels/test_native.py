@@ -2,13 +2,13 @@
 
 import ctypes
 import os
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 import torch
 
+from tests.command import run_program
 from transduce.kernels import Choices, Dropped, add_norm, native, projected_cross_entropy, rank_continuations
 
 
@@ -195,7 +195,5 @@ with torch.inference_mode():
 @pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.slow), 2])
 @pytest.mark.usefixtures("built")
 def test_too_little_memory_is_an_error_and_not_the_end(threads):
-    found = subprocess.run(
-        [sys.executable, "-c", TOO_LITTLE, str(threads)], capture_output=True, text=True, check=False, timeout=300
-    )
+    found = run_program(TOO_LITTLE, str(threads))
     assert found.returncode == 17, found.stderr

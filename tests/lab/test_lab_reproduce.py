@@ -16,7 +16,7 @@ from transduce.lab.table3_page import import_draw
 from transduce.lab.table3_trainings import Plan, reproduce_table3
 from transduce.training import Progress, learning_rate, list_checkpoints
 from transduce.workflows.corpus_folder import find_corpora
-from transduce.workflows.evaluate import Examples
+from transduce.workflows.examples import Examples
 from transduce.workflows.prepare import load_prepared, share_preparation
 from transduce.workflows.run_directory import RunDirectory
 

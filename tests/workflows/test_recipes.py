@@ -12,7 +12,8 @@ from transduce.bundle import load_bundle
 from transduce.config import RunConfig, read_run
 from transduce.data import corpus_paths
 from transduce.inference import load
-from transduce.workflows.evaluate import Measures, evaluate, read_own_examples
+from transduce.workflows.evaluate import Measures, evaluate
+from transduce.workflows.examples import read_own_examples
 from transduce.workflows.initialize import read_training
 from transduce.workflows.prepare import prepare
 from transduce.workflows.run_directory import RunDirectory, corpus_files

@@ -6,16 +6,8 @@ import pytest
 from transduce.config import BadInputError, Corpus, read_run, write_run
 from transduce.evaluation import LineMean, corpus_score, make_scorer, paired_bootstrap
 from transduce.inference import Parse
-from transduce.workflows.evaluate import (
-    Examples,
-    Measures,
-    compare,
-    evaluate,
-    parse_all,
-    read_corpus_examples,
-    read_examples,
-    read_own_examples,
-)
+from transduce.workflows.evaluate import Measures, compare, evaluate, evaluate_by_length, parse_all
+from transduce.workflows.examples import Examples, read_corpus_examples, read_examples, read_own_examples
 
 pytest_plugins = ["tiny_run"]
 
@@ -65,6 +57,22 @@ def test_loss_is_the_logarithm_of_perplexity(translator):
     loss, perplexity = evaluate(translator, EXAMPLES, Measures(["loss", "perplexity"]))
     assert (loss.metric, perplexity.metric) == ("loss", "perplexity")
     assert math.exp(loss.value) == pytest.approx(perplexity.value)
+
+
+def test_groups_by_length_are_the_test_sets_of_their_lines(translator):
+    sources = ["bamo " * words for words in (0, 1, 6, 5, 31, 30, 7)]
+    references = ["ti " * words for words in range(7)]
+    examples, measures = Examples(sources, references), Measures(["bleu", "perplexity"])
+    found, groups = evaluate_by_length(translator, examples, measures)
+    assert found == evaluate(translator, examples, measures)
+    assert [(group.first, group.last, group.rows) for group, _ in groups] == [
+        (1, 5, [0, 1, 3]),
+        (6, 10, [2, 6]),
+        (21, 30, [5]),
+        (31, None, [4]),
+    ]
+    for group, scores in groups:
+        assert scores == evaluate(translator, examples.select(group.rows), measures)
 
 
 def test_a_source_without_an_output_counts_as_an_empty_one(translator, caplog):

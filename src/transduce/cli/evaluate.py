@@ -24,7 +24,7 @@ from transduce.config.metrics import METRICS, MetricKey
 
 if TYPE_CHECKING:
     from transduce.evaluation import Comparison, Score
-    from transduce.workflows.evaluate import Examples
+    from transduce.workflows.examples import Examples, LengthGroup
 
 
 _METRICS: Final = "Metrics"
@@ -65,6 +65,12 @@ def evaluate(
         Path | None,
         typer.Option(metavar="PATH", help="The checkpoint of COMET, for --metric comet.", rich_help_panel=_METRICS),
     ] = None,
+    by_length: Annotated[
+        bool,
+        typer.Option(
+            "--by-length", help="Scores by the number of words of the source, besides.", rich_help_panel=_METRICS
+        ),
+    ] = False,
     against: Annotated[
         Path | None,
         typer.Option(
@@ -89,9 +95,11 @@ def evaluate(
     """Translate a test set and score it, alone or --against another system, with the signature of each score."""
     from transduce.data import read_dictionary
     from transduce.inference import load
-    from transduce.workflows.evaluate import Measures, Writing, compare
+    from transduce.workflows.evaluate import Measures, Writing, compare, evaluate_by_length
     from transduce.workflows.evaluate import evaluate as score
 
+    if by_length and against is not None:
+        raise typer.BadParameter("goes with one system alone: leave it out, or --against", param_hint="--by-length")
     measures = Measures(_read_metrics(metric), tokenize, comet_model)
     examples = _read_examples(model, source, reference, measures.metrics)
     writing = Writing(
@@ -102,6 +110,10 @@ def evaluate(
     use_threads(threads)
     translator = load(model, precision, device)
     results: Sequence[Score | Comparison]
+    if by_length:
+        scores, groups = evaluate_by_length(translator, examples, measures, **writing)
+        typer.echo(_show_by_length(scores, groups, as_json=as_json))
+        return
     if against is None:
         results = scores = score(translator, examples, measures, **writing)
         lines = [_line(each) for each in scores]
@@ -131,7 +143,7 @@ def _read_metrics(text: str) -> list[MetricKey]:
 def _read_examples(
     model: Path, source: Path | None, reference: Path | None, metrics: Sequence[MetricKey]
 ) -> "Examples":
-    from transduce.workflows.evaluate import read_examples, read_own_examples, read_treebank_examples
+    from transduce.workflows.examples import read_examples, read_own_examples, read_treebank_examples
 
     if source is not None and reference is not None:
         return read_examples(source, reference)
@@ -146,6 +158,30 @@ def _read_examples(
 def _line(score: "Score") -> str:
     details = "".join(f"|{name}:{value:.2f}" for name, value in score.details.items())
     return f"{score.metric} {METRICS[score.metric].show(score.value)}  {score.signature}{details}"
+
+
+def _show_by_length(
+    scores: "Sequence[Score]", groups: "Sequence[tuple[LengthGroup, Sequence[Score]]]", *, as_json: bool
+) -> str:
+    """All scores, then a line for each group: the words of its sources, how many sentences, and each metric."""
+    if as_json:
+        parts = [
+            {"first": group.first, "last": group.last, "sentences": len(group.rows), "scores": [*map(asdict, some)]}
+            for group, some in groups
+        ]
+        return json.dumps({"all": [*map(asdict, scores)], "by_length": parts}, indent=2)
+    rows = [
+        (
+            f"{group.first} and more" if group.last is None else f"{group.first} to {group.last}",
+            f"{len(group.rows):,}",
+            *(METRICS[each.metric].show(each.value) for each in some),
+        )
+        for group, some in groups
+    ]
+    table = [("words", "sentences", *(each.metric for each in scores)), *rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in table]
+    return "\n".join([*map(_line, scores), "", *lines])
 
 
 def _block(comparison: "Comparison", *names: str) -> list[str]:

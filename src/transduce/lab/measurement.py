@@ -4,7 +4,6 @@ import os
 import platform
 import time
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -21,14 +20,14 @@ from transduce.inference import Translator
 from transduce.inference.engine import choose_device
 from transduce.training import MODEL, list_checkpoints, read_progress
 from transduce.workflows.cost import measure_rate, sustained_cost
-from transduce.workflows.evaluate import Examples, Measures, evaluate, read_examples, translate_all
+from transduce.workflows.evaluate import Measures, evaluate, translate_all
+from transduce.workflows.examples import Examples, group_by_length, read_examples
 from transduce.workflows.flops import count_training
 from transduce.workflows.run_directory import RunDirectory
 
 _FILE: Final = "measured.json"
 _JOBS: Final = "jobs.txt"
 _FIRST: Final = 8
-_LENGTHS: Final = (5, 10, 15, 20, 30)  # words of the longest source of each group but the last
 _CPU: Final = Path("/proc/cpuinfo")
 
 
@@ -183,14 +182,9 @@ def _translate(translator: Translator, examples: Examples) -> tuple[list[str], f
 
 def _score_by_length(examples: Examples, outputs: Sequence[str]) -> Iterator[LengthScore]:
     """By words of the source, where there is a sentence of such a length."""
-    lengths = [len(source.split()) for source in examples.sources]
-    for first, behind in pairwise((0, *(last + 1 for last in _LENGTHS), None)):
-        assert first is not None
-        rows = [row for row, length in enumerate(lengths) if first <= length and (behind is None or length < behind)]
-        if rows:
-            score = corpus_score("bleu", [outputs[row] for row in rows], [examples.references[row] for row in rows])
-            last = None if behind is None else behind - 1
-            yield LengthScore(first=max(1, first), last=last, sentences=len(rows), bleu=score.value)
+    for group in group_by_length(examples):
+        score = corpus_score("bleu", [outputs[row] for row in group.rows], examples.select(group.rows).references)
+        yield LengthScore(first=group.first, last=group.last, sentences=len(group.rows), bleu=score.value)
 
 
 def _read(path: Path) -> Measurement:

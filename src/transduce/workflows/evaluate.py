@@ -3,48 +3,17 @@
 import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import islice
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict, Unpack
 
-from transduce.bundle import find_model
-from transduce.config import METRICS, BadInputError, Corpus, MetricKey, Precision, read_run
-from transduce.data import name_corpus, read_corpus, read_lines, read_pairs, read_treebank
+from transduce.config import METRICS, BadInputError, MetricKey, Precision
+from transduce.data import read_lines
 from transduce.evaluation import SAMPLES, SEED, Comparison, Score, Scorer, make_scorer, paired_bootstrap, score_with
 from transduce.inference import Parser, Translator, load
-from transduce.text import Tree
-from transduce.workflows.run_directory import RunDirectory
+from transduce.workflows.examples import Examples, LengthGroup, group_by_length
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Examples:
-    """A test set: line i of the sources should become line i of the references; of a treebank, ``trees`` are given.
-
-    ``prefix`` is what stands before each of the sources: a corpus's tag.
-    """
-
-    sources: list[str]
-    references: list[str]
-    trees: list[Tree] | None = None
-    prefix: str = ""
-
-    def references_of(self, metric: MetricKey) -> list[str]:
-        """What outputs are compared with: texts, or trees in brackets.
-
-        Raises:
-            BadInputError: The metric is of trees, and the test set is no treebank.
-        """
-        if METRICS[metric].needs != "trees":
-            return self.references
-        if self.trees is None:
-            raise BadInputError(
-                f"{metric}: the test set is no treebank: give one as --reference, without --source, or name one in the "
-                f'run file (trees = "FILE")'
-            )
-        return [str(tree) for tree in self.trees]
 
 
 @dataclass(frozen=True)
@@ -64,54 +33,6 @@ class Writing(TypedDict, total=False):
     dictionary: Mapping[str, str] | None
 
 
-def read_examples(source: Path, reference: Path) -> Examples:
-    """The test set of two files.
-
-    Raises:
-        BadInputError: A file cannot be read, or the two differ in length, or are empty.
-    """
-    return _examples(read_pairs(source, reference), source)
-
-
-def read_treebank_examples(treebank: Path) -> Examples:
-    """The test set of a treebank: a file of trees, or a folder of such.
-
-    Raises:
-        BadInputError: It cannot be read, or a tree in it is none.
-    """
-    return read_corpus_examples(Corpus(trees=str(treebank.absolute())), treebank.parent)
-
-
-def read_own_examples(run: Path) -> Examples:
-    """The test set that a run directory names in its ``run.toml``.
-
-    Raises:
-        BadInputError: It is no run with a model yet, names no test set, or that cannot be read or is empty.
-    """
-    find_model(run)
-    path = RunDirectory(run).config
-    data = read_run(path).data if path.is_file() else None
-    if data is None or data.test is None:
-        raise BadInputError(
-            f"{run}: has no test set of its own (data.test in a run's run.toml): give --source and --reference"
-        )
-    return read_corpus_examples(data.test, data.folder)
-
-
-def read_corpus_examples(corpus: Corpus, folder: Path) -> Examples:
-    """A corpus as a test set.
-
-    Raises:
-        BadInputError: It cannot be read, or is empty.
-    """
-    examples = _examples(read_corpus(corpus, folder), name_corpus(corpus, folder))
-    if corpus.trees is None:
-        return examples
-    first, last = corpus.lines or (1, None)
-    trees = [placed.tree for placed in islice(read_treebank(corpus, folder), first - 1, last)]
-    return replace(examples, trees=trees, prefix=corpus.source_prefix)
-
-
 def evaluate(translator: Translator, examples: Examples, measures: Measures, **writing: Unpack[Writing]) -> list[Score]:
     """Translate the sources and score the outputs against the references.
 
@@ -120,13 +41,26 @@ def evaluate(translator: Translator, examples: Examples, measures: Measures, **w
         TransduceError: A metric's extra is not installed.
     """
     scorers = _scorers(measures, examples)
+    return _score(translator, examples, measures, scorers, _outputs_for(scorers, translator, examples, writing))
+
+
+def evaluate_by_length(
+    translator: Translator, examples: Examples, measures: Measures, **writing: Unpack[Writing]
+) -> tuple[list[Score], list[tuple[LengthGroup, list[Score]]]]:
+    """The scores of all, and those of each group of sources of similar length; what is measured is translated once.
+
+    Raises:
+        BadInputError: A setting of the measures is wrong.
+        TransduceError: A metric's extra is not installed.
+    """
+    scorers = _scorers(measures, examples)
     outputs = _outputs_for(scorers, translator, examples, writing)
-    return [
-        score_with(scorers[metric], metric, outputs[metric], examples.references_of(metric))
-        if metric in scorers
-        else _of_probabilities(metric, translator, examples)
-        for metric in measures.metrics
-    ]
+    groups = []
+    for group in group_by_length(examples):
+        some = examples.select(group.rows)
+        its_own = {metric: [lines[row] for row in group.rows] for metric, lines in outputs.items()}
+        groups.append((group, _score(translator, some, measures, _scorers(measures, some), its_own)))
+    return _score(translator, examples, measures, scorers, outputs), groups
 
 
 def compare(
@@ -172,6 +106,21 @@ def compare(
             samples=samples,
             seed=seed,
         )
+    ]
+
+
+def _score(
+    translator: Translator,
+    examples: Examples,
+    measures: Measures,
+    scorers: Mapping[MetricKey, Scorer],
+    outputs: Mapping[MetricKey, Sequence[str]],
+) -> list[Score]:
+    return [
+        score_with(scorers[metric], metric, outputs[metric], examples.references_of(metric))
+        if metric in scorers
+        else _of_probabilities(metric, translator, examples)
+        for metric in measures.metrics
     ]
 
 
@@ -239,14 +188,6 @@ def translate_all(
         more = f" (and {len(failed) - 1:,} more)" if len(failed) > 1 else ""
         _log.warning(f"{failed[0]}{more}: counted as an empty output")
     return [each.text for each in found]
-
-
-def _examples(pairs: Iterable[tuple[str, str]], name: object) -> Examples:
-    rows = list(pairs)
-    if not rows:
-        raise BadInputError(f"{name}: is empty: nothing to evaluate")
-    sources, references = (list(side) for side in zip(*rows, strict=True))
-    return Examples(sources, references)
 
 
 def _scorers(measures: Measures, examples: Examples) -> dict[MetricKey, Scorer]:

@@ -16,7 +16,7 @@ from transduce.inference import HeadStatistics, Translator
 from transduce.inference.arguments import read_device
 from transduce.inference.translation import warn_of_failures
 from transduce.models import heads_of
-from transduce.workflows.evaluate import Examples, read_examples
+from transduce.workflows.examples import Examples, read_examples
 from transduce.workflows.muting import without_each
 
 _PAIRS_AT_A_TIME: Final = 256

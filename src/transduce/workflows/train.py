@@ -58,7 +58,8 @@ from transduce.training import (
 from transduce.workflows.changes import fix, tell_changes, tell_circumstances
 from transduce.workflows.cost import describe_cost
 from transduce.workflows.encoding import StreamEncoder
-from transduce.workflows.evaluate import parse_all, read_corpus_examples, translate_all
+from transduce.workflows.evaluate import parse_all, translate_all
+from transduce.workflows.examples import read_corpus_examples
 from transduce.workflows.initialize import began_with, check_init, initialize, name_init
 from transduce.workflows.prepare import Prepared, load_prepared, prepare
 from transduce.workflows.run_directory import RunDirectory, lock
