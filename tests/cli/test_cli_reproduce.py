@@ -57,6 +57,8 @@ def test_options_reach_the_plan(called, tiny_run_file, tmp_path):
         "20",
         "--norm",
         "pre",
+        "--peak-rate",
+        "0.002",
         "--jobs",
         "5",
         "--device",
@@ -66,7 +68,7 @@ def test_options_reach_the_plan(called, tiny_run_file, tmp_path):
     assert main._run(["reproduce", "table3", "--data", str(tiny_run_file.parent), *options, *languages]) == 0
     [(plan, out, _, budget)] = called
     assert (len(plan.rows), plan.seeds, plan.steps, out, budget) == (7, 2, 20, tmp_path, 180)
-    assert (plan.norm, plan.jobs, plan.device) == ("pre", 5, "cpu")
+    assert (plan.norm, plan.peak_rate, plan.jobs, plan.device) == ("pre", 0.002, 5, "cpu")
     assert plan.data.train[0].source == "train.trg"
 
 
@@ -125,11 +127,18 @@ def test_table2_has_systems_for_rows(tiny_run_file, monkeypatch):
     [
         (["--rows", "base"], "--rows base: choose from transformer, bytenet, deep-att, gnmt, "),
         (["--norm", "pre"], "--norm pre: is for table3"),
+        (["--peak-rate", "0.002"], "--peak-rate 0.002: is for table3"),
     ],
 )
 def test_what_is_table3_s_alone_is_refused(tiny_run_file, capsys, options, named):
     assert main._run(["reproduce", "table2", "--data", str(tiny_run_file.parent), *options]) == 2
     assert named in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("rate", ["0", "-0.1", "inf", "nan"])
+def test_a_rate_is_above_0(tiny_run_file, capsys, rate):
+    assert main._run(["reproduce", "table3", "--data", str(tiny_run_file.parent), "--peak-rate", rate]) == 2
+    assert "give a number above 0" in capsys.readouterr().err
 
 
 def test_there_is_no_other_table(capsys):

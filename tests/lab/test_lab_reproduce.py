@@ -254,6 +254,14 @@ def test_big_has_three_times_the_steps_and_no_more_warm_up(plan):
     assert big.validate_every == 120_000
 
 
+def test_the_rate_may_be_another(plan, tmp_path, monkeypatch):
+    monkeypatch.setattr(table3_trainings, "prepare_base", lambda *_: None)
+    config = table3_trainings._settle(replace(plan, peak_rate=0.001), RunDirectory(tmp_path), silent)
+    width = config.model.d_model
+    factor = config.train.learning_rate_factor
+    assert learning_rate(config.train.warmup_steps, width, config.train.warmup_steps, factor) == pytest.approx(0.001)
+
+
 def test_the_norm_is_that_of_all_rows(plan, tmp_path, monkeypatch):
     asked = []
 

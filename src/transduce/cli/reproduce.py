@@ -1,5 +1,6 @@
 """The verb ``reproduce``."""
 
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,6 +50,14 @@ def reproduce(
             help="table3: where all rows have LayerNorm; post: the paper's; pre: learns in fewer steps. [default: post]"
         ),
     ] = None,
+    peak_rate: Annotated[
+        float | None,
+        typer.Option(
+            metavar="R",
+            help="table3: base's highest learning rate; that of other widths follows by the formula of section 5.3. "
+            "[default: 0.004, with --norm pre 0.0063]",
+        ),
+    ] = None,
     source_language: Annotated[
         str | None, typer.Option(metavar="L", help="The source language. [default: what DIR has, English first]")
     ] = None,
@@ -78,6 +87,10 @@ def reproduce(
         case "table2":
             if norm is not None:
                 raise BadInputError(f"--norm {norm}: is for table3: table2's systems are each what they are")
+            if peak_rate is not None:
+                raise BadInputError(
+                    f"--peak-rate {peak_rate}: is for table3: table2's systems have each a rate of its own"
+                )
             systems = _read_systems(rows)
             from transduce.lab import table2_trainings as table2
 
@@ -86,11 +99,13 @@ def reproduce(
             table2.reproduce_table2(plan, out, typer.echo, seconds)
         case "table3":
             chosen = _read_rows(rows)
+            if peak_rate is not None and not 0 < peak_rate < math.inf:
+                raise BadInputError(f"--peak-rate {peak_rate}: give a number above 0, such as 0.003")
             from transduce.lab import table3_trainings as table3
 
             corpora = find_corpora(data, source_language, target_language)
             plan3 = table3.Plan(
-                corpora, chosen, seeds, steps, norm or "post", own_process=True, jobs=jobs, device=device
+                corpora, chosen, seeds, steps, norm or "post", peak_rate, own_process=True, jobs=jobs, device=device
             )
             table3.reproduce_table3(plan3, out, typer.echo, seconds)
         case _:

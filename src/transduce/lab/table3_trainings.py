@@ -24,6 +24,7 @@ class Plan:
     """What is to be trained: base and rows beside it, seeds 1 to ``seeds``, base for ``steps`` (None: 20 epochs).
 
     ``norm`` is where all rows have it: the paper's is ``post``; with ``pre`` the stacks learn in fewer steps.
+    ``peak_rate`` is base's highest learning rate, where it is to be another than the norm's usual one.
     """
 
     data: DataConfig
@@ -31,6 +32,7 @@ class Plan:
     seeds: int = 3
     steps: int | None = None
     norm: NormPosition = "post"
+    peak_rate: float | None = None
     own_process: bool = False  # as for ``train_run``
     jobs: int = 1  # trainings at a time
     device: str | None = None  # a GPU where there is one
@@ -69,7 +71,7 @@ def _run(out: Path, row: Table3Row, seed: int) -> RunDirectory:
 def _settle(plan: Plan, base: RunDirectory, say: Say) -> RunConfig:
     """Prepare the text, in base's first run, and decide what that training is; all others follow from it."""
     model = scale_preset(_BASE.preset, norm=plan.norm)
-    peak = _PEAK_RATES[plan.norm]
+    peak = _PEAK_RATES[plan.norm] if plan.peak_rate is None else plan.peak_rate
     config = RunConfig(data=plan.data, tokenizer=TOKENIZER, model=model, train=make_regime(1, peak, model.d_model))
     prepared = prepare_base(config, base, say)
     steps = plan.steps or count_steps(prepared.stored)
