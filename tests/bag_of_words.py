@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from transduce.config import architectures
 from transduce.config.section import ALLOWED, REFUSED, Section
 from transduce.kernels import AllowedTokens, LogitColumns, join_allowed
-from transduce.models import Decoded, LossSums, Step, Tokens, TrainableModel, readable
+from transduce.models import Decoded, LossSums, Step, Tokens, TrainableModel, fill_unread
 
 POSITIONS = 16
 
@@ -113,7 +113,7 @@ class BagOfWords(TrainableModel):
 
     def step(self, state: BagState, tokens: Tensor, **_: Any) -> Step[BagState]:
         bags, columns = (each.repeat_interleave(state.beam, dim=0) for each in (state.bags, state.lengths))
-        logits = self.project(self._look(bags, readable(tokens), columns))
+        logits = self.project(self._look(bags, fill_unread(tokens), columns))
         allowed = None if state.allowed is None else LogitColumns.whole(state.allowed)
         return Step(logits, {}, replace(state, lengths=state.lengths + 1), allowed)
 

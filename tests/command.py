@@ -1,4 +1,4 @@
-"""The command line in processes of its own, which begin with torch imported: a start takes no time."""
+"""Commands and other programs in processes of their own, which begin with torch imported: a start takes no time."""
 
 import multiprocessing
 import os
@@ -41,10 +41,8 @@ def complete(arguments: list[str], given: bytes, folder: Path) -> CompletedProce
     Thread(target=pipe.write_bytes, args=(given,), daemon=True).start()  # which waits for who reads it
     process = _CONTEXT.Process(target=_run, args=(arguments, pipe, *outputs, ()))
     process.start()
-    process.join(60)
-    process.kill()
-    assert process.exitcode is not None, "it did not end within a minute"
-    return CompletedProcess(arguments, process.exitcode, *(path.read_bytes() for path in outputs))
+    status = _wait(process, 60)
+    return CompletedProcess(arguments, status, *(path.read_bytes() for path in outputs))
 
 
 def run_program(program: str, *arguments: str) -> CompletedProcess[str]:
@@ -53,10 +51,17 @@ def run_program(program: str, *arguments: str) -> CompletedProcess[str]:
         said, warned = (Path(folder, name) for name in ("stdout", "stderr"))
         process = _CONTEXT.Process(target=_run_program, args=(program, arguments, said, warned))
         process.start()
-        process.join(300)
-        process.kill()
-        assert process.exitcode is not None, "it did not end within five minutes"
-        return CompletedProcess(arguments, process.exitcode, said.read_text(), warned.read_text())
+        status = _wait(process, 300)
+        return CompletedProcess(arguments, status, said.read_text(), warned.read_text())
+
+
+def _wait(process: BaseProcess, seconds: float) -> int:
+    """The exit status."""
+    process.join(seconds)
+    status = process.exitcode
+    process.kill()
+    assert status is not None, f"it did not end within {seconds} seconds"
+    return status
 
 
 def hear_ctrl_c() -> None:

@@ -63,7 +63,7 @@ def _has_shapes(annotation: Any) -> bool:
 
 
 def _spare(plain: Callable[..., Any], checked: Callable[..., Any]) -> Callable[..., Any]:
-    """The checked function for some of its calls in a test; else the plain one, with as little as can be between."""
+    """The checked function for some of its calls in a test; else the plain one, with little overhead."""
     test = calls = 0
     if ALL:
         return checked

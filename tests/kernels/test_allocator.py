@@ -21,14 +21,19 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
+def numbers(program):
+    """What a program says."""
+    ended = run_program(program)
+    assert ended.returncode == 0, ended.stderr
+    return [int(each) for each in ended.stdout.split()]
+
+
 def test_freed_memory_is_used_again():
     if not keep_freed_memory():
         pytest.skip("not glibc")
 
-    def pages(keep):
-        return int(run_program(PAGES.format(keep=keep)).stdout)
-
-    assert pages(keep=True) < pages(keep=False) / 3
+    (kept,), (given_back,) = (numbers(PAGES.format(keep=keep)) for keep in (True, False))
+    assert kept < given_back / 3
 
 
 # Resident MiB before anything, with what is kept of 640 MB in which one block is still in use, and after another look.
@@ -49,7 +54,7 @@ for _ in range(3):
 def test_what_is_kept_is_bounded():
     if not keep_freed_memory():
         pytest.skip("not glibc")
-    kept, given_back, after = map(int, run_program(KEPT).stdout.split())
+    kept, given_back, after = numbers(KEPT)
     assert given_back < kept - 500
     assert abs(after - given_back) < 10
 
@@ -58,5 +63,5 @@ def test_nothing_is_given_back_that_a_step_needs():
     if not keep_freed_memory():
         pytest.skip("not glibc")
     script = KEPT.replace("blocks = blocks[-1:]", "").replace("range(3)", "range(2)")
-    full, still = map(int, run_program(script).stdout.split())
+    full, still = numbers(script)
     assert abs(full - still) < 10

@@ -119,9 +119,9 @@ def test_a_row_is_bit_for_bit_the_same_alone(format_):
 
 
 def read_with_gaps(model, beam, fill):
-    """Logits and attention of rows of which ever others have no hypothesis, and which rows have one.
+    """Logits and attention of a walk on which some places of the beams are empty, and which rows are not.
 
-    These read ``fill`` in place of a symbol; no row goes on from them.
+    What is empty reads ``fill`` in place of a symbol, and no row goes on from it.
     """
     draw = torch.Generator().manual_seed(9)
     state = model.start(model.encode(SOURCE), beam)
@@ -271,8 +271,9 @@ def test_long_sources_are_read_as_the_plain_model_reads_them(length):
 @pytest.mark.parametrize("symbol", [-2, SIZES["vocab_size"]])
 def test_symbols_that_there_are_none_of_are_refused(symbol):
     packed = NativeTransformer(make({}), "int8")
-    with pytest.raises(IndexError, match="encode"):
-        packed.encode(Tokens(torch.tensor([[5, symbol, 3]]), torch.tensor([3])))
+    for each in (symbol, READS_NOTHING):  # no source has a gap
+        with pytest.raises(IndexError, match="encode"):
+            packed.encode(Tokens(torch.tensor([[5, each, 3]]), torch.tensor([3])))
     state = packed.start(packed.encode(SOURCE), 1)
     with pytest.raises(IndexError, match="step"):
         packed.step(state, torch.tensor([5, symbol, 3]))

@@ -9,6 +9,7 @@ import torch
 
 from transduce.config import TransformerConfig
 from transduce.kernels import (
+    READS_NOTHING,
     AllowedTokens,
     Choices,
     Dropped,
@@ -203,10 +204,14 @@ def try_decoding(draw):
 
     state, sentences = begin(), batch
     for _ in range(draw.choice([1, 3, 20, 40])):
-        tokens = torch.randint(0, config.vocab_size, (sentences * beam,))
+        # Some places of the beam are empty: no row goes on from them.
+        filled = torch.rand(sentences, beam) < draw.choice([0.3, 1])
+        filled[:, 0] = True
+        tokens = torch.randint(0, config.vocab_size, (sentences * beam,)).where(filled.flatten(), READS_NOTHING)
         one = packed.step(state, tokens, attention=LAST_CROSS if draw.random() < 0.3 else NO_ATTENTION)
         assert one.logits.isfinite().all()
-        rows = beam * torch.arange(sentences).unsqueeze(1) + torch.randint(0, beam, (sentences, beam))
+        parents = torch.multinomial(filled.float(), beam, replacement=True)
+        rows = beam * torch.arange(sentences).unsqueeze(1) + parents
         state = one.state.reorder(rows.flatten())
         if sentences > 1 and draw.random() < 0.2:
             gone = torch.arange(sentences) == draw.randrange(sentences)

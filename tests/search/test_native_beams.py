@@ -209,7 +209,10 @@ def test_only_what_can_be_continued_is_read():
     assert reading(Given(1, 131, LEVELS[-1]), wide) == [2] + 8 * [10]
     forced = replace(wide, constraints=(Prefixes({0: (7, 8), 1: (9,)}),))
     assert reading(Given(1, 131, LEVELS[-1]), forced) == [2, 2, 6] + 6 * [10]
-    assert reading(Given(1, 131, LEVELS[-1]), replace(wide, sampling=Sampling()))[0] == 10
+    samples = reading(Given(1, 7, (0.0,)), replace(PLAIN, beam_size=5, sampling=Sampling()))
+    assert samples[0] == 10
+    assert samples == sorted(samples, reverse=True)
+    assert samples[-1] < 10
 
 
 UNLIKE = {

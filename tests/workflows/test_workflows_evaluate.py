@@ -7,7 +7,13 @@ from transduce.config import BadInputError, Corpus, read_run, write_run
 from transduce.evaluation import LineMean, corpus_score, make_scorer, paired_bootstrap
 from transduce.inference import Parse
 from transduce.workflows.evaluate import Measures, compare, evaluate, evaluate_by_length, parse_all
-from transduce.workflows.examples import Examples, read_corpus_examples, read_examples, read_own_examples
+from transduce.workflows.examples import (
+    Examples,
+    group_by_length,
+    read_corpus_examples,
+    read_examples,
+    read_own_examples,
+)
 
 pytest_plugins = ["tiny_run"]
 
@@ -71,8 +77,28 @@ def test_groups_by_length_are_the_test_sets_of_their_lines(translator):
         (21, 30, [5]),
         (31, None, [4]),
     ]
-    for group, scores in groups:
-        assert scores == evaluate(translator, examples.select(group.rows), measures)
+    for group, (bleu, perplexity) in groups:
+        alone = evaluate(translator, examples.select(group.rows), measures)
+        assert bleu == alone[0]
+        # Scored in another batch: rounded otherwise.
+        assert (perplexity.value, perplexity.signature) == (pytest.approx(alone[1].value), alone[1].signature)
+
+
+def test_a_tag_is_no_word_and_trees_come_along(tmp_path):
+    (tmp_path / "gold.trees").write_text("(S (NN a) (NN a) (NN a) (NN a) (VB b))\n(S (NN c))\n", encoding="utf-8")
+    examples = read_corpus_examples(Corpus(trees="gold.trees", tag="<news>"), tmp_path)
+    (group,) = group_by_length(examples)
+    assert (group.last, group.rows) == (5, [0, 1])
+    assert examples.select([1]).trees == examples.trees[1:]
+    for name, text in (("a", "x x x x x"), ("b", "y")):
+        (tmp_path / name).write_text(f"{text}\n")
+    tagged = read_corpus_examples(Corpus(source="a", target="b", tag="<news>"), tmp_path)
+    assert (tagged.sources, [group.last for group in group_by_length(tagged)]) == (["<news> x x x x x"], [5])
+
+
+def test_comet_is_not_known_by_length(translator):
+    with pytest.raises(BadInputError, match="comet: is not known by length"):
+        evaluate_by_length(translator, EXAMPLES, Measures(["bleu", "comet"]))
 
 
 def test_a_source_without_an_output_counts_as_an_empty_one(translator, caplog):
@@ -134,7 +160,8 @@ def test_a_run_brings_its_own_test_set(run_with_test):
 
 def test_its_tag_and_lines_hold_there_too(run_with_test):
     run = run_with_test(Corpus(source="source", target="reference", lines=(2, 3), tag="<x>"))
-    assert read_own_examples(run) == Examples(["<x> wemo", "<x> luso gozu fepi"], REFERENCES[1:])
+    expected = Examples(["<x> wemo", "<x> luso gozu fepi"], REFERENCES[1:], prefix="<x> ")
+    assert read_own_examples(run) == expected
 
 
 def test_an_empty_test_set_of_a_run_is_named(run_with_test, tmp_path):

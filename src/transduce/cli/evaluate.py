@@ -68,7 +68,7 @@ def evaluate(
     by_length: Annotated[
         bool,
         typer.Option(
-            "--by-length", help="Scores by the number of words of the source, besides.", rich_help_panel=_METRICS
+            "--by-length", help="Also show the scores by the length of the source, in words.", rich_help_panel=_METRICS
         ),
     ] = False,
     against: Annotated[

@@ -89,7 +89,7 @@ def reproduce(
                 raise BadInputError(f"--norm {norm}: is for table3: table2's systems are each what they are")
             if peak_rate is not None:
                 raise BadInputError(
-                    f"--peak-rate {peak_rate}: is for table3: table2's systems have each a rate of its own"
+                    f"--peak-rate {peak_rate}: is for table3: table2's systems each have a rate of their own"
                 )
             systems = _read_systems(rows)
             from transduce.lab import table2_trainings as table2

@@ -161,8 +161,8 @@ void fetch(const T* x, std::int64_t n) {
   for (std::int64_t i = 0; i < n; i += 64 / sizeof(T)) __builtin_prefetch(x + i);
 }
 
-// The rows that read a symbol in a step, without gaps: all arrays between embedding and projection have these alone. Of what is
-// numbered so, number k is row rows[k]; sentence i's begin at first[i].
+// The rows that read a symbol in a step, without gaps: all arrays between embedding and projection have these alone. Row k of such
+// an array is row rows[k] of the step's; sentence i's begin at first[i].
 struct Reading {
   std::vector<std::int64_t> rows, symbols, first;
 
@@ -196,11 +196,11 @@ void attend_past(const Stack& s, const Step& step, const Reading& reading, std::
     step.ancestors[r * step.past->capacity + position] = static_cast<std::int32_t>(b);
     for (std::int64_t h = 0; h < s.heads; ++h) {
       T *key = keys + (b * s.heads + h) * key_head + position * s.d_k, *value = values + (b * s.heads + h) * value_head + position * s.d_v;
-      const float *k = p + s.keys() + h * s.d_k, *v = p + 2 * s.keys() + h * s.d_v;
+      const float *new_key = p + s.keys() + h * s.d_k, *new_value = p + 2 * s.keys() + h * s.d_v;
 #pragma omp simd
-      for (std::int64_t c = 0; c < s.d_k; ++c) narrow(k[c], key[c]);
+      for (std::int64_t c = 0; c < s.d_k; ++c) narrow(new_key[c], key[c]);
 #pragma omp simd
-      for (std::int64_t c = 0; c < s.d_v; ++c) narrow(v[c], value[c]);
+      for (std::int64_t c = 0; c < s.d_v; ++c) narrow(new_value[c], value[c]);
     }
   }
   for (std::int64_t h = 0; h < s.heads; ++h)

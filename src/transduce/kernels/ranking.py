@@ -24,9 +24,10 @@ def rank_continuations(
     """The ``count`` largest of so_far + log softmax(logits) of each sentence, and where: beam x vocabulary + symbol.
 
     ``banned`` symbols are never among them; where a sentence ``must_end``, nothing but ``end`` is. What is not possible
-    has minus infinity for its value. ``columns`` says of which symbols the logits are, where they are not those of the
-    vocabulary in their order, and which a sentence may write: its softmax is over these. ``choices`` say which of all
-    these a row may be continued with, and change no softmax; they are on the CPU. May use ``logits`` up.
+    has minus infinity for its value; of a row whose ``so_far`` is minus infinity, no logit counts. ``columns`` says of
+    which symbols the logits are, where they are not those of the vocabulary in their order, and which a sentence may
+    write: its softmax is over these. ``choices`` say which of all these a row may be continued with, and change no
+    softmax; they are on the CPU. May use ``logits`` up.
     """
     if has_native(so_far):
         logits = logits.float().contiguous()
@@ -56,7 +57,8 @@ def rank_continuations(
     scores[:, :, list(banned)] = -torch.inf
     others = torch.arange(scores.shape[2], device=scores.device) != end
     scores = scores.masked_fill(must_end.view(-1, 1, 1) & others, -torch.inf)
-    best = (scores + so_far.unsqueeze(2)).flatten(1).topk(count, dim=1)
+    total = (scores + so_far.unsqueeze(2)).masked_fill(so_far.isneginf().unsqueeze(2), -torch.inf)
+    best = total.flatten(1).topk(count, dim=1)
     return best.values, best.indices
 
 

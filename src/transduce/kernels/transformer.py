@@ -230,7 +230,7 @@ def step(
 ) -> None:
     """Read one symbol of every row: fill ``logits`` with the scores of its next, and add to the past in shape.
 
-    A row whose symbol is ``READS_NOTHING`` takes no time; its scores are 0, and nothing of it is added.
+    A row whose symbol is ``READS_NOTHING`` takes no time; its scores are 0, and its weights are left as they are.
     Sentence i has read ``lengths[i]`` symbols before, and its slot in the past and in the memory is ``slots[i]``.
     Reordering rows moves no key: ``ancestors[r, t]`` is the row of the beam that holds row r's key of column t.
     ``positions`` are the vectors of positions up to the longest of the lengths, where the model has any. ``weights``

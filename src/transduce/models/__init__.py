@@ -16,7 +16,7 @@ from transduce.models.contract import (
     Tokens,
     TrainableModel,
     Weights,
-    readable,
+    fill_unread,
 )
 from transduce.models.convs2s import ConvS2S
 from transduce.models.ensemble import Ensemble
@@ -54,9 +54,9 @@ __all__ = [
     "build_unfilled",
     "build_without_storage",
     "can_run_natively",
+    "fill_unread",
     "heads_of",
     "kernels_compute",
     "make_ready",
     "mute",
-    "readable",
 ]

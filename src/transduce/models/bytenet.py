@@ -25,7 +25,7 @@ from transduce.models.contract import (
     Tokens,
     TrainableModel,
     Weights,
-    readable,
+    fill_unread,
 )
 from transduce.models.convolutional_state import ConvolutionalState
 
@@ -183,7 +183,7 @@ class ByteNet(TrainableModel):
         place = state.lengths.clamp(max=encoded.shape[1] - 1)
         column = encoded[torch.arange(len(place), device=place.device), place]
         column = column * (state.lengths < state.sources).unsqueeze(1)
-        x = self._read(readable(tokens), column.repeat_interleave(state.beam, dim=0))
+        x = self._read(fill_unread(tokens), column.repeat_interleave(state.beam, dim=0))
         for block, columns in zip(_of(self.decoder), state.columns, strict=True):
             x = block.step(x, columns, state.clock)
         columns_ = None if state.allowed is None else LogitColumns.whole(state.allowed)

@@ -46,7 +46,7 @@ class Tokens:
         return replace(layout, counted=layout.flatten(counted))
 
 
-def readable(tokens: Int[Tensor, " rows"]) -> Int[Tensor, " rows"]:
+def fill_unread(tokens: Int[Tensor, " rows"]) -> Int[Tensor, " rows"]:
     """A step's symbols for a model that leaves no row out: some symbol in place of ``READS_NOTHING``."""
     return tokens.masked_fill(tokens == READS_NOTHING, 0)
 
@@ -283,7 +283,7 @@ class Model(Protocol[M, S]):
         """Read one symbol in every row; ``state`` is used up.
 
         A row with ``READS_NOTHING`` in place of a symbol is left out, or at least does no harm: no other row goes on
-        from it, and its scores are numbers without a meaning.
+        from it, and its scores and weights are numbers without a meaning.
 
         Raises:
             ValueError: More is asked for than the model's step can say of its attention: ``LAST_CROSS`` it always can.

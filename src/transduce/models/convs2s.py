@@ -26,7 +26,7 @@ from transduce.models.contract import (
     Tokens,
     TrainableModel,
     Weights,
-    readable,
+    fill_unread,
 )
 from transduce.models.convolutional_state import ConvolutionalState
 
@@ -245,7 +245,7 @@ class ConvS2S(TrainableModel):
         if attention.encoder or attention.decoder:
             raise ValueError("there is the encoder-decoder attention alone: this model has no other kinds")
         longest = int(state.lengths.max()) + 1 if len(state.lengths) else 0
-        embedded = self.decoder_positions(self.embedding(readable(tokens)), state.by_row(state.lengths), longest)
+        embedded = self.decoder_positions(self.embedding(fill_unread(tokens)), state.by_row(state.lengths), longest)
         x = self.decoder_input(embedded)
         keys, values = state.memory
         real = torch.arange(keys.shape[1], device=keys.device) < state.sources.unsqueeze(1)

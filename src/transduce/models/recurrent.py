@@ -25,7 +25,7 @@ from transduce.models.contract import (
     TrainableModel,
     Weights,
     choose_counted,
-    readable,
+    fill_unread,
 )
 from transduce.models.recurrent_decoder import Memory, RecurrentDecoder
 from transduce.models.recurrent_state import RecurrentState
@@ -121,7 +121,8 @@ class RecurrentModel(TrainableModel):
         """
         if attention.encoder or attention.decoder:
             raise ValueError("a step tells of the encoder-decoder attention alone: a recurrent model has no other")
-        hidden, weights, after = self.decoder.step(self.target_dropout(self.embedding(readable(tokens)), None), state)
+        embedded = self.embedding(fill_unread(tokens))
+        hidden, weights, after = self.decoder.step(self.target_dropout(embedded, None), state)
         found = {}
         if weights is not None and attention.wants("cross", 0, 1):
             found[0] = attention.choose(weights.unsqueeze(1))

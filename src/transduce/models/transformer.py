@@ -23,7 +23,7 @@ from transduce.models.contract import (
     TrainableModel,
     Weights,
     choose_counted,
-    readable,
+    fill_unread,
 )
 from transduce.models.stacks import DecoderLayer, EncoderLayer
 from transduce.models.state import TransformerState
@@ -158,7 +158,7 @@ class Transformer(TrainableModel):
         after = state.advance()
         places = after.positions(), after.width
         past_mask, memory_mask = after.past_mask(self._window), after.memory_mask()
-        x = Stream(self.decoder_positions(self.embedding(readable(tokens).unsqueeze(1)), *places))
+        x = Stream(self.decoder_positions(self.embedding(fill_unread(tokens).unsqueeze(1)), *places))
         pasts: list[Past] = []
         weights = {}
         layers = zip(self._decoder_layers, state.past, state.memory, strict=True)

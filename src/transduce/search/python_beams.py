@@ -67,7 +67,7 @@ class PythonBeams:
         for index, (sentence, candidates) in enumerate(zip(self.sentences, rank(step, self.sentences), strict=True)):
             chosen = sentence.write(candidates, None if shortfalls is None else shortfalls[index], following.get(index))
             parents += [index * beam + parent for _, parent, _ in chosen]
-            symbols += [symbol if each > -math.inf else READS_NOTHING for each, _, symbol in chosen]
+            symbols += [symbol if total > -math.inf else READS_NOTHING for total, _, symbol in chosen]
         self.newest = to_tensor(symbols, np.int64, device)
         if beam == 1 or all(sentence.request.settings.sampling is not None for sentence in self.sentences):
             return None

@@ -40,27 +40,25 @@ def evaluate(translator: Translator, examples: Examples, measures: Measures, **w
         BadInputError: A setting of the measures is wrong.
         TransduceError: A metric's extra is not installed.
     """
-    scorers = _scorers(measures, examples)
-    return _score(translator, examples, measures, scorers, _outputs_for(scorers, translator, examples, writing))
+    (scores,) = _score_groups(translator, examples, measures, [range(len(examples.sources))], writing)
+    return scores
 
 
 def evaluate_by_length(
     translator: Translator, examples: Examples, measures: Measures, **writing: Unpack[Writing]
 ) -> tuple[list[Score], list[tuple[LengthGroup, list[Score]]]]:
-    """The scores of all, and those of each group of sources of similar length; what is measured is translated once.
+    """The scores of all, and those of each group of sources of similar length; each source is translated once.
 
     Raises:
-        BadInputError: A setting of the measures is wrong.
+        BadInputError: A setting of the measures is wrong, or COMET is among them.
         TransduceError: A metric's extra is not installed.
     """
-    scorers = _scorers(measures, examples)
-    outputs = _outputs_for(scorers, translator, examples, writing)
-    groups = []
-    for group in group_by_length(examples):
-        some = examples.select(group.rows)
-        its_own = {metric: [lines[row] for row in group.rows] for metric, lines in outputs.items()}
-        groups.append((group, _score(translator, some, measures, _scorers(measures, some), its_own)))
-    return _score(translator, examples, measures, scorers, outputs), groups
+    if "comet" in measures.metrics:
+        raise BadInputError("comet: is not known by length: leave it out of --metric with --by-length")
+    groups = group_by_length(examples)
+    rows = [range(len(examples.sources)), *(group.rows for group in groups)]
+    scores, *others = _score_groups(translator, examples, measures, rows, writing)
+    return scores, [*zip(groups, others, strict=True)]
 
 
 def compare(
@@ -109,19 +107,24 @@ def compare(
     ]
 
 
-def _score(
-    translator: Translator,
-    examples: Examples,
-    measures: Measures,
-    scorers: Mapping[MetricKey, Scorer],
-    outputs: Mapping[MetricKey, Sequence[str]],
-) -> list[Score]:
-    return [
-        score_with(scorers[metric], metric, outputs[metric], examples.references_of(metric))
-        if metric in scorers
-        else _of_probabilities(metric, translator, examples)
-        for metric in measures.metrics
-    ]
+def _score_groups(
+    translator: Translator, examples: Examples, measures: Measures, groups: Sequence[Sequence[int]], writing: Writing
+) -> list[list[Score]]:
+    """The scores of each group of lines."""
+    scorers = _scorers(measures, examples)
+    outputs = _outputs_for(scorers, translator, examples, writing)
+    known: list[float] = []
+    if len(scorers) < len(measures.metrics):
+        known = translator.score(examples.sources, examples.references)
+
+    def score(metric: MetricKey, rows: Sequence[int]) -> Score:
+        some = examples.select(rows)
+        if metric in scorers:
+            lines = [outputs[metric][row] for row in rows]
+            return score_with(scorers[metric], metric, lines, some.references_of(metric))
+        return _of_probabilities(metric, translator.count_tokens(some.references), [known[row] for row in rows])
+
+    return [[score(metric, rows) for metric in measures.metrics] for rows in groups]
 
 
 def _read_outputs(path: Path, count: int) -> list[str]:
@@ -202,9 +205,8 @@ def _scorers(measures: Measures, examples: Examples) -> dict[MetricKey, Scorer]:
     return scorers
 
 
-def _of_probabilities(metric: MetricKey, translator: Translator, examples: Examples) -> Score:
-    """The loss of the references in nats per token, or their perplexity."""
-    tokens = translator.count_tokens(examples.references)
-    loss = -sum(translator.score(examples.sources, examples.references)) / tokens
+def _of_probabilities(metric: MetricKey, tokens: int, log_probabilities: Iterable[float]) -> Score:
+    """The loss of references in nats per token, or their perplexity."""
+    loss = -sum(log_probabilities) / tokens
     value = math.exp(loss) if metric == "perplexity" else loss
     return Score(metric, value, f"per-token|tokens:{tokens}|end-symbol:counted")

@@ -99,16 +99,20 @@ def read_corpus_examples(corpus: Corpus, folder: Path) -> Examples:
         BadInputError: It cannot be read, or is empty.
     """
     examples = _examples(read_corpus(corpus, folder), name_corpus(corpus, folder))
+    examples = replace(examples, prefix=corpus.source_prefix)
     if corpus.trees is None:
         return examples
     first, last = corpus.lines or (1, None)
     trees = [placed.tree for placed in islice(read_treebank(corpus, folder), first - 1, last)]
-    return replace(examples, trees=trees, prefix=corpus.source_prefix)
+    return replace(examples, trees=trees)
 
 
 def group_by_length(examples: Examples) -> list[LengthGroup]:
-    """The groups that there is a sentence of, the shortest first; without a word, a source is one of the shortest."""
-    lengths = [len(source.split()) for source in examples.sources]
+    """The groups that there is a sentence of, the shortest first; without a word, a source is one of the shortest.
+
+    What stands before each source is no word of it.
+    """
+    lengths = [len(source.removeprefix(examples.prefix).split()) for source in examples.sources]
     groups = []
     for first, behind in pairwise((0, *(last + 1 for last in _LENGTHS), math.inf)):
         if rows := [row for row, length in enumerate(lengths) if first <= length < behind]:
