@@ -28,7 +28,7 @@ from transduce.search import (
     beam,
     beam_search,
 )
-from transduce.search.native_beams import NativeBeams, is_plain
+from transduce.search.native_beams import NativeBeams
 
 PLAIN = SearchSettings(BEGIN, END, (0, 1, 3), n_best=2)
 
@@ -110,7 +110,7 @@ class Arriving:
 @contextmanager
 def in_python():
     """Every search goes through Python's loop."""
-    with mock.patch.object(beam, "is_plain", lambda _: False):
+    with mock.patch.object(beam, "can_advance", lambda _: False):
         yield
 
 
@@ -169,6 +169,26 @@ def test_both_loops_are_one(kinds, forbidden, listed, sentences, arriving, model
         assert follow(Given(*model), Arriving(make(), *arriving)) == native
 
 
+@pytest.mark.usefixtures("way")
+@settings(max_examples=100)
+@given(
+    kind=KINDS,
+    sentences=st.lists(SENTENCES, min_size=1, max_size=5),
+    model=st.tuples(st.integers(0, 1000), st.sampled_from([4, 5, 11, 63]), st.sampled_from(LEVELS)),
+)
+def test_hypotheses_that_cannot_win_are_dropped_and_no_output_changes(kind, sentences, model):
+    """A search that is recorded drops none."""
+    kind = SearchSettings(BEGIN, END, (0, 1), **{**kind, "penalty": LengthPenalty(*kind["penalty"])})
+    found = []
+    for settings_ in (kind, replace(kind, recorder=Recorder())):
+        requests = [
+            Request([*[(4 + number) % model[1]] * length, END], limit, settings_, number)
+            for number, (_, limit, length) in enumerate(sentences)
+        ]
+        found.append(follow(Given(*model), Arriving(requests, 100)))
+    assert found[0] == found[1]
+
+
 @pytest.mark.usefixtures("built")
 @pytest.mark.parametrize("name", ["plain", "float32", "bfloat16", "int8", "ensemble"])
 @pytest.mark.parametrize("way", ["greedy", "beam 4", "full beam", "shortest"])
@@ -209,6 +229,11 @@ def test_only_what_can_be_continued_is_read():
     assert reading(Given(1, 131, LEVELS[-1]), wide) == [2] + 8 * [10]
     forced = replace(wide, constraints=(Prefixes({0: (7, 8), 1: (9,)}),))
     assert reading(Given(1, 131, LEVELS[-1]), forced) == [2, 2, 6] + 6 * [10]
+    # From the first end on, hypotheses that cannot win leave before all is certain; a recorded search keeps them.
+    one = replace(PLAIN, beam_size=5, n_best=1, penalty=LengthPenalty("none"))
+    assert reading(Given(1, 31, LEVELS[-1]), one) == [2, 10, 10, 10, 10, 4, 3, 3, 1]
+    kept = reading(Given(1, 31, LEVELS[-1]), replace(one, recorder=Recorder()))
+    assert (len(kept), [count % 5 for count in kept[1:]]) == (9, 8 * [0])
     samples = reading(Given(1, 7, (0.0,)), replace(PLAIN, beam_size=5, sampling=Sampling()))
     assert samples[0] == 10
     assert samples == sorted(samples, reverse=True)
@@ -232,7 +257,7 @@ def test_what_is_asked_for_decides(way, changes):
 
 
 def test_coverage_is_pythons():
-    assert not is_plain(replace(PLAIN, coverage=0.2))
+    assert not replace(PLAIN, coverage=0.2).is_plain
 
 
 def test_by_hand():

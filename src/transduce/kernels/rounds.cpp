@@ -52,17 +52,16 @@ class Sentence {
       if (candidates[k].symbol != r_.end) moved |= go_on(place++, candidates[k]);
     while (place < r_.beam) moved |= go_on(place++, Candidate{-INFINITY, 0, 0});
     ++s_.length;
+    drop_hopeless();
     return moved;
   }
 
-  // Whether the `n_best` outputs are final. A longer one never gains probability, and penalties are monotonic.
+  // Whether the `n_best` outputs are final: what could not come among them any more is not open.
   bool is_certain() const {
-    const double best_open = *std::max_element(so_far(), so_far() + r_.beam);
-    if (best_open == -INFINITY || s_.length >= s_.limit) return true;
+    const bool none_open = *std::max_element(so_far(), so_far() + r_.beam) == -INFINITY;
+    if (none_open || s_.length >= s_.limit) return true;
     if (r_.beam == 1) return s_.ended > 0;
-    if (s_.full_beam) return s_.ended >= r_.beam;
-    if (s_.ended < s_.n_best) return false;
-    return ended_[s_.n_best - 1].score >= best_open / std::max(penalty(s_, s_.length + 1), penalty(s_, s_.limit));
+    return s_.full_beam && s_.ended >= r_.beam;
   }
 
  private:
@@ -79,6 +78,18 @@ class Sentence {
     s_.ended = std::min(s_.ended + 1, kept());
     std::move_backward(at, ended_ + s_.ended - 1, ended_ + s_.ended);
     *at = output;
+  }
+
+  // Empty the places of hypotheses that cannot come among the `n_best` outputs any more. A longer one never gains probability, and
+  // penalties are monotonic.
+  void drop_hopeless() {
+    if (r_.beam == 1 || s_.full_beam || s_.ended < s_.n_best) return;
+    const double worst = ended_[s_.n_best - 1].score, largest = std::max(penalty(s_, s_.length + 1), penalty(s_, s_.limit));
+    for (std::int64_t place = 0; place < r_.beam; ++place)
+      if (so_far()[place] / largest <= worst) {
+        so_far()[place] = -INFINITY;
+        r_.newest[number_ * r_.beam + place] = kReadsNothing;
+      }
   }
 
   bool go_on(std::int64_t place, const Candidate& candidate) {

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from transduce.kernels import READS_NOTHING, can_advance, is_out_of_memory
 from transduce.models import AttentionRequest, Model, State, Step, Tokens
-from transduce.search.native_beams import NativeBeams, is_plain
+from transduce.search.native_beams import NativeBeams
 from transduce.search.python_beams import PythonBeams
 from transduce.search.ranking import to_tensor
 from transduce.search.settings import Cancelled, Outcome, Request, SearchSettings, TooLittleMemory
@@ -90,7 +90,7 @@ class _Kind(NamedTuple):
     @classmethod
     def of(cls, settings: SearchSettings, device: torch.device) -> "_Kind":
         """The only place that decides which loop a request goes through."""
-        native = (settings.end_id, settings.forbidden) if is_plain(settings) and can_advance(device) else None
+        native = (settings.end_id, settings.forbidden) if settings.is_plain and can_advance(device) else None
         return cls(settings.beam_size, settings.coverage > 0, id(settings.shortlist), native)
 
 

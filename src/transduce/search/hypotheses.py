@@ -120,9 +120,32 @@ class Sentence:
                 else self.constraints[parent]
                 for log_probability, parent, symbol in chosen
             ]
-        self.log_probability = [log_probability for log_probability, _, _ in chosen]
         self.length += 1
+        if settings.is_plain:
+            chosen = self._drop_hopeless(chosen)
+        self.log_probability = [log_probability for log_probability, _, _ in chosen]
         return chosen
+
+    def _drop_hopeless(self, chosen: list[Candidate]) -> list[Candidate]:
+        """Empty the places of hypotheses that cannot come among the outputs any more.
+
+        What will take their places in the beam is less probable at the same length, and so cannot either: outputs are
+        the same, to the last bit. Where more than probability decides on places, this is not so.
+        """
+        settings = self.request.settings
+        if settings.beam_size == 1 or settings.stopping == "full_beam" or len(self.ended) < settings.n_best:
+            return chosen
+        worst = self.ended[settings.n_best - 1].score
+        return [each if self._reachable(each[0]) > worst else _NOTHING for each in chosen]
+
+    def _reachable(self, log_probability: float) -> float:
+        """The best score that an open hypothesis may still come to.
+
+        A longer output never gains probability, and the penalty is monotonic in length: it is the largest at the
+        nearest end or at the limit.
+        """
+        penalty = self.request.settings.penalty
+        return log_probability / max(penalty(self.length + 1), penalty(self.limit))
 
     def _end(self, log_probability: float, parent: int, shortfall: float) -> float:
         settings = self.request.settings
@@ -134,9 +157,7 @@ class Sentence:
     def is_certain(self) -> bool:
         """Whether the ``n_best`` ended hypotheses are final.
 
-        A longer output never gains probability, so the best that an open hypothesis can still reach is its
-        log-probability divided by the largest penalty ahead of it: the nearest end's or the limit's, as the penalty is
-        monotonic in length. What it still leaves uncovered costs it more, or nothing.
+        What an open hypothesis still leaves uncovered costs it more than it may reach, or nothing.
         """
         settings, best_open = self.request.settings, max(self.log_probability)
         if best_open == -math.inf or self.length >= self.limit:
@@ -149,5 +170,4 @@ class Sentence:
             return len(self.ended) >= settings.beam_size
         if len(self.ended) < settings.n_best:
             return False
-        reachable = best_open / max(settings.penalty(self.length + 1), settings.penalty(self.limit))
-        return self.ended[settings.n_best - 1].score >= reachable
+        return self.ended[settings.n_best - 1].score >= self._reachable(best_open)

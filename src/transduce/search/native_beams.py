@@ -12,18 +12,7 @@ from torch import Tensor
 from transduce.kernels import Asked, FlatBeams
 from transduce.models import NO_ATTENTION, AttentionRequest, State, Step
 from transduce.search.ranking import no_finite_scores
-from transduce.search.settings import Hypothesis, Outcome, Request, SearchSettings, outcome
-
-
-def is_plain(settings: SearchSettings) -> bool:
-    """Whether nothing is asked for but the most probable outputs, by a length penalty and within limits."""
-    return not (
-        settings.constraints
-        or settings.sampling is not None
-        or settings.coverage
-        or settings.diversity
-        or settings.recorder is not None
-    )
+from transduce.search.settings import Hypothesis, Outcome, Request, outcome
 
 
 @final

@@ -84,6 +84,17 @@ class SearchSettings:
     shortlist: Shortlist | None = None
     recorder: Recorder | None = None
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is asked for but the most probable outputs, by a length penalty and within limits."""
+        return not (
+            self.constraints
+            or self.sampling is not None
+            or self.coverage
+            or self.diversity
+            or self.recorder is not None
+        )
+
 
 @final
 @dataclass(eq=False)
