@@ -135,17 +135,17 @@ class Sentence:
         settings = self.request.settings
         if settings.beam_size == 1 or settings.stopping == "full_beam" or len(self.ended) < settings.n_best:
             return chosen
-        worst = self.ended[settings.n_best - 1].score
-        return [each if self._reachable(each[0]) > worst else _NOTHING for each in chosen]
+        worst, largest = self.ended[settings.n_best - 1].score, self._largest_penalty()
+        return [each if each[0] / largest > worst else _NOTHING for each in chosen]
 
-    def _reachable(self, log_probability: float) -> float:
-        """The best score that an open hypothesis may still come to.
+    def _largest_penalty(self) -> float:
+        """What the best score that an open hypothesis may still come to is its log-probability divided by.
 
         A longer output never gains probability, and the penalty is monotonic in length: it is the largest at the
         nearest end or at the limit.
         """
         penalty = self.request.settings.penalty
-        return log_probability / max(penalty(self.length + 1), penalty(self.limit))
+        return max(penalty(self.length + 1), penalty(self.limit))
 
     def _end(self, log_probability: float, parent: int, shortfall: float) -> float:
         settings = self.request.settings
@@ -157,7 +157,7 @@ class Sentence:
     def is_certain(self) -> bool:
         """Whether the ``n_best`` ended hypotheses are final.
 
-        What an open hypothesis still leaves uncovered costs it more than it may reach, or nothing.
+        None that is open can come to a better score than theirs; what it leaves uncovered can only make it worse.
         """
         settings, best_open = self.request.settings, max(self.log_probability)
         if best_open == -math.inf or self.length >= self.limit:
@@ -170,4 +170,4 @@ class Sentence:
             return len(self.ended) >= settings.beam_size
         if len(self.ended) < settings.n_best:
             return False
-        return self.ended[settings.n_best - 1].score >= self._reachable(best_open)
+        return self.ended[settings.n_best - 1].score >= best_open / self._largest_penalty()
