@@ -36,6 +36,7 @@ _SOURCES: Final = (
     "products",
     "ranking",
     "rounds",
+    "sublayers",
     "tiled_maps",
     "transformer",
 )
@@ -53,7 +54,9 @@ _HEADERS: Final = (
     "sixteen",
     "stack",
     "structures",
+    "sublayers",
     "tiles",
+    "training",
     "vectors",
     "words",
 )

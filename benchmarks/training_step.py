@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Final
 from unittest.mock import patch
@@ -33,14 +34,15 @@ Variant = Callable[[], AbstractContextManager[object]]
 RESULT: Final = Path(__file__).parent / "results" / "training_step.md"
 CPU: Final = torch.device("cpu")
 VOCABULARY: Final = 8_000
-# Where each kernel that is written in C++ too asks whether it may use that.
+# Where each kernel that is written in C++ too asks whether it may use that. A layer is one call only with all of them.
 DOORS: Final = {
-    "linear maps": "linear_maps",
-    "dropout, sum and norm": "add_norm",
-    "dropout alone": "dropout",
-    "attention": "ragged_attention",
-    "cross-entropy": "loss",
+    "linear maps": ("linear_maps", "sublayers"),
+    "dropout, sum and norm": ("add_norm", "sublayers"),
+    "dropout alone": ("dropout", "sublayers"),
+    "attention": ("ragged_attention", "sublayers"),
+    "cross-entropy": ("loss",),
 }
+ALL: Final = tuple(dict.fromkeys(chain.from_iterable(DOORS.values())))
 
 
 @contextmanager
@@ -52,10 +54,16 @@ def without_native(*kernels: str) -> Iterator[None]:
         yield
 
 
+def by_sublayers() -> AbstractContextManager[object]:
+    """Each sub-layer a node of autograd's graph, and each norm."""
+    return without_native("sublayers")
+
+
 @contextmanager
 def apart() -> Iterator[None]:
     """Each map, attention and ReLU a node of autograd's graph."""
     with ExitStack() as stack:
+        stack.enter_context(by_sublayers())
         for kernel in ("ragged_attention", "feed_forward"):
             stack.enter_context(patch(f"transduce.kernels.{kernel}.maps_rows", lambda *_: False))
         yield
@@ -74,7 +82,7 @@ def plain() -> Iterator[None]:
         return F.dropout(x, dropped.share)
 
     with ExitStack() as stack:
-        stack.enter_context(without_native(*DOORS.values()))
+        stack.enter_context(without_native(*ALL))
         stack.enter_context(patch("transduce.models.contract.projected_cross_entropy", loss))
         for user in ("layers.residual", "layers.dropout", "kernels.add_norm", "kernels.feed_forward", "kernels.scores"):
             stack.enter_context(patch(f"transduce.{user}.dropout", drop))
@@ -95,9 +103,10 @@ def with_padding() -> Iterator[None]:
 
 VARIANTS: Final[dict[str, Variant]] = {
     "as shipped": nullcontext,
-    **{f"without C++ for {what}": partial(without_native, kernel) for what, kernel in DOORS.items()},
+    **{f"without C++ for {what}": partial(without_native, *kernels) for what, kernels in DOORS.items()},
+    "with a node for each sub-layer": by_sublayers,
     "with a node for each operation": apart,
-    "without C++": partial(without_native, *DOORS.values()),
+    "without C++": partial(without_native, *ALL),
     "and with PyTorch's dropout and loss": plain,
     "with padding": with_padding,
 }

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.command import run_program
-from transduce.kernels import Choices, Dropped, add_norm, native, projected_cross_entropy, rank_continuations
+from transduce.kernels import Choices, Dropped, add_norm, interface, native, projected_cross_entropy, rank_continuations
 
 
 @pytest.fixture(autouse=True)
@@ -103,11 +103,11 @@ def test_a_library_of_this_version_is_opened_and_its_arguments_are_declared(way)
 @pytest.mark.parametrize("change", ["number", "structure", "function"])
 def test_a_library_of_another_version_is_left_out_with_a_warning(way, change, monkeypatch, caplog):
     if change == "number":
-        monkeypatch.setattr(native, "_INTERFACE", native._INTERFACE + 1)
+        monkeypatch.setattr(native, "INTERFACE", native.INTERFACE + 1)
     elif change == "structure":
-        monkeypatch.setattr(native, "_STRUCTURES", (*native._STRUCTURES[1:], native.Chance))
+        monkeypatch.setattr(native, "STRUCTURES", (*native.STRUCTURES[1:], interface.Chance))
     else:
-        monkeypatch.setattr(native, "_ONE", native._ONE | {"not_there_yet": ()})
+        monkeypatch.setattr(native, "ONE", native.ONE | {"not_there_yet": ()})
     assert native.open_library(way) is None
     assert "of another version" in caplog.text
     assert "pip install ." in caplog.text
@@ -115,7 +115,7 @@ def test_a_library_of_another_version_is_left_out_with_a_warning(way, change, mo
 
 def test_numbers_beyond_32_bits_are_passed_whole(way):
     library, told = native.open_library(way), torch.zeros(99, dtype=torch.long)
-    count = 1 + len(native._STRUCTURES)
+    count = 1 + len(native.STRUCTURES)
     assert library.interface(told.data_ptr(), count) == 0
     assert library.interface(told.data_ptr(), 2**32 + count) == native._OUT_OF_RANGE
 
@@ -125,7 +125,7 @@ def test_arguments_of_other_types_are_refused(way):
     with pytest.raises(ctypes.ArgumentError):
         library.interface(1.5, 1)
     with pytest.raises(ctypes.ArgumentError):
-        library.drop_float32(None, None, 0, 0, native.NormAddress())
+        library.drop_float32(None, None, 0, 0, interface.NormAddress())
     with pytest.raises(TypeError):
         library.drop_float32(None)
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from transduce.kernels import activate, linear, prepack
-from transduce.kernels.native import ACTIVATIONS, call
+from transduce.kernels.interface import ACTIVATIONS
+from transduce.kernels.native import call
 from transduce.kernels.products import multiply_whole, quantize_inputs, quantize_weights, unpack
 
 FORMATS = ["float32", "bfloat16", "int8"]

@@ -29,7 +29,7 @@ from transduce.kernels import (
     rank_continuations,
     select_outputs,
 )
-from transduce.models import LAST_CROSS, NO_ATTENTION, NativeTransformer, Tokens, build
+from transduce.models import LAST_CROSS, NO_ATTENTION, NativeTransformer, Tokens, build, stacks
 
 FORMATS = ("float32", "bfloat16", "int8")
 # Rounding to bfloat16 moves a number by 2^-9 of itself at most, and products of few numbers sum that up.
@@ -169,6 +169,43 @@ def try_maps(draw):
         compare(compute, torch.bfloat16)
 
 
+def try_layers(draw):
+    """Layers of a training at once, beside the same kernels called one by one: to the last bit."""
+    shares = {name: draw.choice([0.0, 0.3]) for name in ("dropout", "attention_dropout", "activation_dropout")}
+    biases = {name: draw.random() < 0.5 for name in ("attention_bias", "feed_forward_bias")}
+    config = TransformerConfig(
+        encoder_layers=draw.randint(1, 2),
+        decoder_layers=draw.randint(1, 2),
+        d_model=2 * draw.randint(2, 40),
+        d_ff=draw.randint(1, 90),
+        heads=draw.randint(1, 3),
+        d_k=draw.randint(1, 30),
+        d_v=draw.randint(1, 40),
+        vocab_size=draw.randint(5, 90),
+        norm=draw.choice(["pre", "post"]),
+        feed_forward=draw.choice(["mlp", "gated"]),
+        activation=draw.choice(["relu", "gelu", "gelu_tanh", "silu"]),
+        **shares,
+        **biases,
+    )
+    model, lengths = build(config), [torch.tensor(each) for each in [sizes(draw, draw.randint(1, 5), 40)] * 2]
+    lengths[1] = lengths[1].flip(0)
+    ids = [torch.randint(0, config.vocab_size, (len(each), int(each.max()))) for each in lengths]
+    seeds = torch.randint(-(2**60), 2**60, (len(lengths[0]),))
+    read = [Tokens(each, number, seeds) for each, number in zip(ids, lengths, strict=True)]
+
+    def compute():
+        with torch.autocast("cpu", torch.bfloat16):
+            sums = model(*read, ids[1])
+        return [sums.objective, *torch.autograd.grad(sums.objective, [*model.parameters()])]
+
+    unit = draw.choice(["vectors", "tiles"])
+    with mock.patch.object(sys.modules["transduce.kernels.linear_maps"], "_unit", lambda: unit):
+        at_once = compute()
+        with mock.patch.object(stacks, "_at_once", lambda *_: None):
+            assert all(one.equal(other) for one, other in zip(at_once, compute(), strict=True))
+
+
 def try_loss(draw):
     tokens, width, vocabulary = draw.randint(1, 30), draw.randint(1, 40), draw.randint(2, 150)
     hidden, weight = torch.randn(tokens, width), torch.randn(vocabulary, width) / width**0.5
@@ -222,7 +259,7 @@ def try_decoding(draw):
 
 TRIES = (
     *(try_linear, try_ranking, try_attention, try_add_norm, try_dropout, try_maps, try_loss, try_decoding),
-    *(try_linear, try_ranking, try_attention),
+    *(try_linear, try_ranking, try_attention, try_layers),
 )
 
 

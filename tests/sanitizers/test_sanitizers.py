@@ -80,18 +80,18 @@ def _runtime(compiler, name):
 # What a sanitizer is there to find: a kernel that is told of more rows than there are, in threads or not.
 OVERFLOW = """
 import ctypes, sys, torch
-from transduce.kernels import native
+from transduce.kernels import interface, native
 library = native._library()
 x, y = torch.ones(8, 16), torch.ones(8, 16)
-chance = native.Chance(None, 65536, 1.0)
+chance = interface.Chance(None, 65536, 1.0)
 library.drop_float32(x.data_ptr(), y.data_ptr(), 1 << 20, 16, ctypes.byref(chance))
 """
 RACE = """
 import torch
 from concurrent.futures import ThreadPoolExecutor
-from transduce.kernels import native
+from transduce.kernels import interface, native
 library, x, y = native._library(), torch.ones(64, 1024), torch.ones(64, 1024)
-chance = native.Chance(None, 65536, 1.0)
+chance = interface.Chance(None, 65536, 1.0)
 with ThreadPoolExecutor(4) as pool:
     list(pool.map(lambda _: library.drop_float32(x.data_ptr(), y.data_ptr(), 64, 1024, chance), range(400)))
 """

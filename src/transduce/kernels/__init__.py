@@ -19,6 +19,14 @@ from transduce.kernels.ranking import rank_continuations
 from transduce.kernels.rounds import Asked, FlatBeams, can_advance
 from transduce.kernels.scores import Relative, Scoring
 from transduce.kernels.seeds import derive, draw_normal, make_seed
+from transduce.kernels.sublayers import (
+    Attending,
+    Sublayer,
+    Transforming,
+    can_run_sublayers,
+    may_run_sublayers,
+    run_sublayers,
+)
 from transduce.kernels.threads import run_safely, start_threads, use_cores
 from transduce.kernels.transformer import (
     READS_NOTHING,
@@ -38,6 +46,7 @@ __all__ = [
     "WHOLE",
     "AllowedTokens",
     "Asked",
+    "Attending",
     "Choices",
     "Dropped",
     "FlatBeams",
@@ -58,6 +67,8 @@ __all__ = [
     "RaggedLayout",
     "Relative",
     "Scoring",
+    "Sublayer",
+    "Transforming",
     "activate",
     "add_norm",
     "attend",
@@ -65,6 +76,7 @@ __all__ = [
     "attend_ragged",
     "attention_weights",
     "can_advance",
+    "can_run_sublayers",
     "derive",
     "draw_normal",
     "dropout",
@@ -79,6 +91,7 @@ __all__ = [
     "linear",
     "linear_maps",
     "make_seed",
+    "may_run_sublayers",
     "prepack",
     "projected_cross_entropy",
     "ragged_way",
@@ -87,6 +100,7 @@ __all__ = [
     "resolve_format",
     "resolve_precision",
     "run_safely",
+    "run_sublayers",
     "seeds_at",
     "select_outputs",
     "send",

@@ -4,7 +4,7 @@
 
 namespace transduce {
 
-// native.py has the same numbers.
+// interface.py has the same numbers.
 enum Activation : std::int32_t { kIdentity = 0, kRelu = 1, kGelu = 2, kGeluTanh = 3, kSilu = 4 };
 
 // 1 / (1 + e^-x).

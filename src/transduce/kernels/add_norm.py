@@ -10,7 +10,8 @@ from torch.nn import functional as F
 
 from transduce.kernels import gpu
 from transduce.kernels.dropout import WHOLE, Dropped, dropout
-from transduce.kernels.native import AddNormAddress, AddNormBackwardAddress, address, call, has_native
+from transduce.kernels.interface import AddNormAddress, AddNormBackwardAddress
+from transduce.kernels.native import address, call, has_native
 
 Rows = Float[Tensor, "*positions model"]
 

@@ -11,7 +11,8 @@ from torch.autograd.function import once_differentiable
 
 from transduce.kernels import gpu
 from transduce.kernels.chain import chain
-from transduce.kernels.native import Chance, address, call, has_native
+from transduce.kernels.interface import Chance
+from transduce.kernels.native import address, call, has_native
 from transduce.kernels.seeds import advance, draw
 
 _LEVELS: Final = 2**16

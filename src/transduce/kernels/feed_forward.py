@@ -12,8 +12,9 @@ from torch.nn import functional as F
 from transduce.config.model import Activation
 from transduce.kernels import gpu
 from transduce.kernels.dropout import WHOLE, Dropped, Dropping, dropout
+from transduce.kernels.interface import ACTIVATIONS
 from transduce.kernels.linear_maps import Maps, chain_rows, linear_maps, maps_rows
-from transduce.kernels.native import ACTIVATIONS, address, call
+from transduce.kernels.native import address, call
 
 
 def feed_forward(

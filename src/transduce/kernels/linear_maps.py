@@ -13,16 +13,8 @@ from torch.nn import functional as F
 
 from transduce.kernels import gpu
 from transduce.kernels.chain import Link, chain
-from transduce.kernels.native import (
-    ACTIVATIONS,
-    MOST_MAPS,
-    MapsAddress,
-    address,
-    call,
-    has_low_precision_products,
-    has_matrix_units,
-    has_native,
-)
+from transduce.kernels.interface import ACTIVATIONS, MOST_MAPS, MapsAddress
+from transduce.kernels.native import address, call, has_low_precision_products, has_matrix_units, has_native
 
 # An activation that is part of a product: its gradient can be told from its result.
 FusedActivation = Literal["relu"] | None
@@ -86,8 +78,13 @@ def _unit() -> Literal["tiles", "vectors"] | None:
     return "vectors" if has_low_precision_products() and not with_units else None
 
 
+def in_tiles() -> bool:
+    """Whether the maps of training are multiplied in tiles."""
+    return _unit() == "tiles"
+
+
 def _kernel(name: str) -> str:
-    return f"{name}_by_tiles" if _unit() == "tiles" else name
+    return f"{name}_by_tiles" if in_tiles() else name
 
 
 def lay_down(

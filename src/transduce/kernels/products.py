@@ -17,7 +17,8 @@ from torch.nn import functional as F
 
 from transduce.config.model import Activation
 from transduce.kernels.feed_forward import activate
-from transduce.kernels.native import ACTIVATIONS, MatrixAddress, address, call, has_native
+from transduce.kernels.interface import ACTIVATIONS, MatrixAddress
+from transduce.kernels.native import address, call, has_native
 
 Format = Literal["float32", "bfloat16", "int8"]
 # A shape and ``dtype=`` to a tensor that is still to be filled.

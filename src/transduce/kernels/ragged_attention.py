@@ -14,9 +14,10 @@ from transduce.kernels.attention import attend
 from transduce.kernels.chain import chain
 from transduce.kernels.dropout import WHOLE, Dropped
 from transduce.kernels.gpu.sizes import Side, Sizes
+from transduce.kernels.interface import Chance, Sequences
 from transduce.kernels.linear_maps import Maps, chain_rows, linear_maps, maps_rows
 from transduce.kernels.mask import Mask
-from transduce.kernels.native import Chance, Sequences, address, call, has_native
+from transduce.kernels.native import address, call, has_native
 from transduce.kernels.ragged import RaggedLayout
 from transduce.kernels.scores import Scoring
 from transduce.kernels.varlen import attend_varlen, has_varlen

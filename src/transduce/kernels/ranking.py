@@ -8,7 +8,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from transduce.kernels.allowed import Choices, LogitColumns
-from transduce.kernels.native import ListsAddress, RankingAddress, address, call, has_native
+from transduce.kernels.interface import ListsAddress, RankingAddress
+from transduce.kernels.native import address, call, has_native
 
 
 def rank_continuations(

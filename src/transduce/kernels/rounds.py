@@ -16,7 +16,8 @@ from torch import Tensor
 
 from transduce.config import LengthPenaltyKind
 from transduce.kernels.allowed import LogitColumns
-from transduce.kernels.native import Ended, RoundAddress, Searched, Written, address, array_address, call, has_native
+from transduce.kernels.interface import Ended, RoundAddress, Searched, Written
+from transduce.kernels.native import address, array_address, call, has_native
 from transduce.kernels.ranking import lists_address, symbols_of
 
 _PENALTIES: Final[dict[LengthPenaltyKind, int]] = {"none": 0, "gnmt": 1, "marian": 2}

@@ -1,4 +1,4 @@
-// Structures that Python fills: addresses and sizes of what a kernel reads. native.py has the same.
+// Structures that Python fills: addresses and sizes of what a kernel reads. interface.py has the same.
 #pragma once
 #include <cstdint>
 

@@ -14,7 +14,7 @@ from jaxtyping import Float32, Int32, Int64, Shaped
 from torch import Tensor
 
 from transduce.config.model import Activation
-from transduce.kernels.native import (
+from transduce.kernels.interface import (
     ACTIVATIONS,
     LayerAddress,
     MemoryAddress,
@@ -22,9 +22,8 @@ from transduce.kernels.native import (
     PastAddress,
     StackAddress,
     StepAddress,
-    address,
-    call,
 )
+from transduce.kernels.native import address, call
 from transduce.kernels.products import PrepackedMatrix
 from transduce.kernels.ragged import RaggedLayout
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from transduce.config import TransformerConfig
 from transduce.config.model import Compatibility
 from transduce.kernels import (
+    Attending,
     Heads,
     Mask,
     RaggedAttention,
@@ -61,15 +62,40 @@ class MultiHeadAttention(nn.Module):
         window: int | None = None,
     ) -> Float[Tensor, "tokens model"]:
         """Each position of ``x`` gathers from its row of the memory, or without one from its own row."""
-        asking = (self.query, self.key, self.value) if memory is None else (self.query,)
         attended = None if memory is None else _project(memory, self.key, self.value)
-        dropped = self.dropout.at(queries.seeds)
-        attention = RaggedAttention(queries, keys, self.heads, self.scoring(), causal, window, dropped)
-        before, after = join_maps(*asking), join_maps(self.output)
-        if before is not None and after is not None:
-            return attend_between(x, before, attended, attention, after)
-        result: Tensor = self.output(attend_ragged(_project(x, *asking), attended, attention))
+        inner = self.inside(queries, keys, with_memory=memory is not None, causal=causal, window=window)
+        if inner is not None:
+            return attend_between(x, inner.before, attended, inner.attention, inner.after)
+        projected = _project(x, *self._asking(with_memory=memory is not None))
+        attention = self._ragged(queries, keys, causal=causal, window=window)
+        result: Tensor = self.output(attend_ragged(projected, attended, attention))
         return result
+
+    def inside(
+        self,
+        queries: RaggedLayout,
+        keys: RaggedLayout,
+        *,
+        with_memory: bool = False,
+        causal: bool = False,
+        window: int | None = None,
+    ) -> Attending | None:
+        """What ``forward`` does, to be done among other sub-layers; None where a map is prepacked."""
+        before, after = join_maps(*self._asking(with_memory=with_memory)), join_maps(self.output)
+        if before is None or after is None:
+            return None
+        memory = join_maps(self.key, self.value) if with_memory else None
+        return Attending(before, self._ragged(queries, keys, causal=causal, window=window), after, memory)
+
+    def _asking(self, *, with_memory: bool) -> tuple[nn.Module, ...]:
+        """The maps of the rows that ask."""
+        return (self.query,) if with_memory else (self.query, self.key, self.value)
+
+    def _ragged(
+        self, queries: RaggedLayout, keys: RaggedLayout, *, causal: bool, window: int | None
+    ) -> RaggedAttention:
+        dropped = self.dropout.at(queries.seeds)
+        return RaggedAttention(queries, keys, self.heads, self.scoring(), causal, window, dropped)
 
     def key_values(self, x: Float[Tensor, "batch keys model"]) -> KeyValues:
         """Project what will be attended to, and kept for it."""

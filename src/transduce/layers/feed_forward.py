@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from transduce.config import RecurrentConfig, TransformerConfig
 from transduce.config.model import Activation, Initializer
-from transduce.kernels import activate
+from transduce.kernels import Transforming, activate
 from transduce.kernels import feed_forward as transform
 from transduce.layers.dropout import Dropout
 from transduce.layers.linear import Linear, join_maps, make_linear
@@ -62,14 +62,21 @@ class FeedForward(nn.Module):
         self, x: Float[Tensor, "*positions model"], seeds: Int[Tensor, "*positions"] | None = None
     ) -> Float[Tensor, "*positions model"]:
         """Transform each position on its own; ``seeds`` are what dropout follows from."""
-        inner, outer = join_maps(*self.inner_maps), join_maps(self.outer)
-        if inner is not None and outer is not None:
-            return transform(x, inner, outer, self.activation, self.dropout.at(seeds))
+        inner = self.inside(seeds)
+        if inner is not None:
+            return transform(x, inner.before, inner.after, inner.activation, inner.dropped)
         # Quantized: prepacked maps.
         hidden = torch.cat([each(x) for each in self.inner_maps], dim=-1)
         hidden = activate(hidden, self.activation, gated=self.gate is not None)
         result: Tensor = self.outer(self.dropout(hidden, seeds))
         return result
+
+    def inside(self, seeds: Int[Tensor, "*positions"] | None) -> Transforming | None:
+        """What ``forward`` does, to be done among other sub-layers; None where a map is prepacked."""
+        before, after = join_maps(*self.inner_maps), join_maps(self.outer)
+        if before is None or after is None:
+            return None
+        return Transforming(before, after, self.activation, self.dropout.at(seeds))
 
     @property
     def inner_maps(self) -> list[nn.Module]:

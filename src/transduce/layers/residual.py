@@ -1,5 +1,6 @@
 """The residual connection, normalization and dropout around every sub-layer (sections 3.1 and 5.4)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never, final
 
@@ -7,7 +8,17 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from transduce.config import TransformerConfig
-from transduce.kernels import WHOLE, Dropped, add_norm, dropout
+from transduce.kernels import (
+    WHOLE,
+    Attending,
+    Dropped,
+    Sublayer,
+    Transforming,
+    add_norm,
+    can_run_sublayers,
+    dropout,
+    run_sublayers,
+)
 from transduce.layers.dropout import Dropout
 
 Rows = Float[Tensor, "*positions model"]
@@ -41,6 +52,18 @@ class Stream:
         total, ready = self._add_norm(norm, post=True)
         return Stream(total, ready=ready)
 
+    def through(
+        self, sublayers: Sequence[Sublayer | None], memory: Float[Tensor, "memory_tokens model"] | None = None
+    ) -> "Stream | None":
+        """What all of them make of it as one operation; None where there is none, or it would not be the fastest."""
+        known = [each for each in sublayers if each is not None]
+        post = known[0].post if known else False
+        if len(known) < len(sublayers) or not can_run_sublayers(self.total, known):
+            return None
+        joined = self.ready if post else self.pending
+        total, joined = run_sublayers(self.total, joined, self.dropped, memory, known)
+        return Stream(total, ready=joined) if post else Stream(total, joined, known[-1].dropped)
+
     def _add_norm(self, norm: nn.LayerNorm, *, post: bool) -> tuple[Rows, Rows]:
         return add_norm(self.total, self.pending, norm.weight, norm.bias, norm.eps, self.dropped, post=post)
 
@@ -69,6 +92,15 @@ class Residual(nn.Module):
                 return x.normalize(self.norm)
             case _:
                 assert_never(self.position)
+
+    def around(
+        self, inner: Attending | Transforming | None, seeds: Int[Tensor, "*positions"] | None
+    ) -> Sublayer | None:
+        """A sub-layer between the two verbs, to be run among others; None where it cannot be."""
+        if inner is None or not self.residual:
+            return None
+        norm, dropped = self.norm, self.dropout.at(seeds)
+        return Sublayer(inner, norm.weight, norm.bias, norm.eps, dropped, post=self.position == "post")
 
     def add(self, x: Stream, output: Rows, seeds: Int[Tensor, "*positions"] | None = None) -> Stream:
         """Join what the sub-layer made to what it was made from; ``seeds`` are what dropout follows from."""

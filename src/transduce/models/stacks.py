@@ -1,15 +1,16 @@
 """The encoder's and the decoder's layers (section 3.1)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import assert_never, final
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from transduce.config import TransformerConfig
-from transduce.kernels import Mask, RaggedLayout
+from transduce.kernels import Attending, Mask, RaggedLayout, Transforming, may_run_sublayers
 from transduce.layers import (
     AverageAttention,
+    FeedForward,
     KeyValues,
     MixtureOfExperts,
     MultiHeadAttention,
@@ -37,6 +38,13 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x: Stream, layout: RaggedLayout, window: int | None) -> tuple[Stream, Routing | None]:
         """Let every position look at those of its own row, at most so far away; also where a mixture sent them."""
+        behind = _at_once(
+            *(x, layout, None),
+            (self.self_attention_residual, lambda: self.self_attention.inside(layout, layout, window=window)),
+            (self.feed_forward_residual, lambda: _inside(self.feed_forward, layout)),
+        )
+        if behind is not None:
+            return behind, None
         x, query = self.self_attention_residual.prepare(x)
         output = self.self_attention(query, None, layout, layout, window=window)
         x = self.self_attention_residual.add(x, output, layout.seeds)
@@ -77,6 +85,17 @@ class DecoderLayer(nn.Module):
         window: int | None,
     ) -> tuple[Stream, Routing | None]:
         """Let every position look at those before it, and at its row of the memory; also where a mixture sent them."""
+        behind = _at_once(
+            *(x, layout, memory),
+            (self.self_attention_residual, lambda: self._inside_past(layout, window)),
+            (
+                self.cross_attention_residual,
+                lambda: self.cross_attention.inside(layout, memory_layout, with_memory=True),
+            ),
+            (self.feed_forward_residual, lambda: _inside(self.feed_forward, layout)),
+        )
+        if behind is not None:
+            return behind, None
         x = self.attend_past(x, layout, window)
         x, query = self.cross_attention_residual.prepare(x)
         output = self.cross_attention(query, memory, layout, memory_layout)
@@ -91,6 +110,14 @@ class DecoderLayer(nn.Module):
         else:
             output = self.self_attention(query, None, layout, layout, causal=True, window=window)
         return self.self_attention_residual.add(x, output, layout.seeds)
+
+    def _inside_past(self, layout: RaggedLayout, window: int | None) -> Attending | None:
+        attention = self.self_attention
+        return (
+            attention.inside(layout, layout, causal=True, window=window)
+            if isinstance(attention, MultiHeadAttention)
+            else None
+        )
 
     def step(self, x: Stream, past: Past, past_mask: Mask, memory: KeyValues, memory_mask: Mask) -> tuple[Stream, Past]:
         """Read the newest positions of every row; also returns the past for the next ones."""
@@ -153,6 +180,22 @@ def _self_attention(config: TransformerConfig, number: int) -> AverageAttention 
             return AverageAttention(config, number)
         case _:
             assert_never(config.decoder_self_attention)
+
+
+def _at_once(
+    x: Stream,
+    layout: RaggedLayout,
+    memory: Float[Tensor, "source_tokens model"] | None,
+    *sublayers: tuple[Residual, Callable[[], Attending | Transforming | None]],
+) -> Stream | None:
+    """A layer as one operation; None where its sub-layers have to be gone through one by one, or that is faster."""
+    if not may_run_sublayers(x.total):
+        return None
+    return x.through([residual.around(inside(), layout.seeds) for residual, inside in sublayers], memory)
+
+
+def _inside(network: FeedForwardSublayer, layout: RaggedLayout) -> Transforming | None:
+    return network.inside(layout.seeds) if isinstance(network, FeedForward) else None
 
 
 def _transform(
