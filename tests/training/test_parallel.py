@@ -1,9 +1,11 @@
 """The gradients of a step are the same for any number of processes, and so is what a training leaves behind."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from torch import nn
 from tests.bag_of_words import BagConfig, BagOfWords, install
 from transduce.config import Parallel, RecurrentConfig, SpecialIds, TrainConfig, TransformerConfig
 from transduce.data import Batch, Store, make_batch, write_store
-from transduce.models import Tokens, TrainableModel, Transformer
+from transduce.models import Tokens, TrainableModel, Transformer, stacks
 from transduce.models.recurrent import RecurrentModel
 from transduce.training import (
     Corpora,
@@ -93,7 +95,7 @@ def folder(tmp_path_factory):
     return folder
 
 
-def _gradients(folder: Path, out: Path, parallel: Parallel) -> None:
+def _gradients(folder: Path, out: Path, parallel: Parallel, dtype: torch.dtype = torch.float32) -> None:
     """Take one step, and write down the gradients that Adam saw: its first moment is (1 - beta1) times them."""
     with join_processes(1) as processes:
         model, store = _model(), Store(folder / "ragged")
@@ -106,12 +108,27 @@ def _gradients(folder: Path, out: Path, parallel: Parallel) -> None:
         ]
         optimizer = make_optimizer(model, TrainConfig(adam_beta1=BETA1))
         work = join_work(step_work(batches), processes)
-        train_step(network, optimizer, batches, 1e-3, torch.float32, tokens=work.target)
+        train_step(network, optimizer, batches, 1e-3, dtype, tokens=work.target)
         moments = {name: optimizer.state[weight]["exp_avg"] for name, weight in model.named_parameters()}
         gradients = gather(moments, processes)
         if processes.first:
             assert work.target == 65
             save_file({name: tensor / (1 - BETA1) for name, tensor in gradients.items()}, out)
+
+
+def _gradients_at_once(folder: Path, out: Path, parallel: Parallel) -> None:
+    """The same in bfloat16, each layer as one operation, even where PyTorch's products are faster."""
+    original, done = stacks._at_once, []
+
+    def run(*arguments: Any) -> object:
+        behind = original(*arguments)
+        done.append(behind is not None)
+        return behind
+
+    maps = sys.modules["transduce.kernels.linear_maps"]
+    with patch.object(maps, "_unit", lambda: "vectors"), patch.object(stacks, "_at_once", run):
+        _gradients(folder, out, parallel, torch.bfloat16)
+    assert sum(done) >= 3  # all of a step's; what DistributedDataParallel is shown before is in float32
 
 
 def _alone(folder: Path) -> dict[str, torch.Tensor]:
@@ -141,6 +158,17 @@ def test_gradients_are_the_same_for_any_number_of_processes(folder, tmp_path, ru
         torch.testing.assert_close(
             found[name].double(), gradient, rtol=1e-4, atol=1e-6, msg=lambda m, n=name: f"{n}: {m}"
         )
+
+
+@pytest.mark.usefixtures("built")
+@pytest.mark.parametrize(("number", "parallel"), [(1, "data"), (2, "data"), (2, "sharded")])
+def test_gradients_of_layers_at_once_are_the_same_for_any_number_of_processes(
+    folder, tmp_path, run_together, number, parallel
+):
+    run_together(number, tmp_path, _gradients_at_once, folder, tmp_path / "gradients", parallel)
+    found, expected = load_file(tmp_path / "gradients"), _alone(folder)
+    off = {name: float((found[name] - each).norm() / each.norm()) for name, each in expected.items()}
+    assert max(off.values()) < 0.06, off
 
 
 def _weigh(model: TrainableModel) -> DevOutputs:

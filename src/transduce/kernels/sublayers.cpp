@@ -81,7 +81,7 @@ struct Kept {
     ready = end && r.post ? r.next_joined : room.take<Bfloat16>(r.rows * r.d);
     mapped = room.take<Bfloat16>(r.rows * s.before.width());
     if (attends(s)) {
-      if (has_memory(s)) remembered = room.take<Bfloat16>(s.sequences.keys ? memory_rows(s) * s.memory.width() : 0);
+      if (has_memory(s)) remembered = room.take<Bfloat16>(memory_rows(s) * s.memory.width());
       weights = room.take<float>(2 * s.sequences.heads * r.rows);
       activated = last = room.take<Bfloat16>(r.rows * s.after.inputs);
     } else {
