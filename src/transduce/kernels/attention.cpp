@@ -10,6 +10,7 @@
 #include "dropping.h"
 #include "guard.h"
 #include "structures.h"
+#include "training.h"
 #include "words.h"
 
 using namespace transduce;

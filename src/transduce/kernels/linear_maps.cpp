@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "maps.h"
+#include "training.h"
 #include "words.h"
 
 namespace transduce {

@@ -9,6 +9,7 @@
 
 #include "maps.h"
 #include "tiles.h"
+#include "training.h"
 #include "words.h"
 
 namespace transduce {
