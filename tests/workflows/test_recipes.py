@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from transduce.bundle import load_bundle
-from transduce.config import RunConfig, read_run
+from transduce.config import RecurrentConfig, RunConfig, read_run
 from transduce.data import corpus_paths
 from transduce.inference import load
 from transduce.workflows.evaluate import Measures, evaluate
@@ -51,8 +51,10 @@ def _shortened(config: RunConfig, *, narrow: bool = True) -> RunConfig:
     steps |= {"precision": "float32", "max_minutes": None}
     steps["batch_tokens"] = min(config.train.batch_tokens, 512)
     if narrow:
-        small = config.model.model_copy(update=NARROW[config.model.architecture])
-        config = config.model_copy(update={"model": small})
+        widths = NARROW[config.model.architecture]
+        without = isinstance(config.model, RecurrentConfig) and config.model.attention == "none"
+        there = {name: width for name, width in widths.items() if not (without and name == "attention_size")}
+        config = config.model_copy(update={"model": config.model.model_copy(update=there)})
     # What has learned nothing finds no end.
     brief = config.generation.model_copy(update={"max_extra_length": 2})
     if config.train.objective != "likelihood":
@@ -110,8 +112,8 @@ def test_fine_tuning_takes_any_model(trained_run, tmp_path, name):
 def test_every_corpus_has_its_recipe():
     assert {path.stem for path in RECIPES} == {
         "copy", "multi30k", "multi30k-back-translated", "multi30k-base", "multi30k-convolutional", "multi30k-de-en",
-        *FINE_TUNING, "multi30k-part", "multi30k-part-de-en", "multi30k-quick", "multi30k-recurrent",
-        "multi30k-tokenized",
+        *FINE_TUNING, "multi30k-no-attention", "multi30k-part", "multi30k-part-de-en", "multi30k-quick",
+        "multi30k-recurrent", "multi30k-tokenized",
         "parsing-craft", "parsing-gum", "parsing-gum-semi", "parsing-wsj",
         "scan-addprim-jump", "scan-length", "scan-simple",
         "tatoeba", "tatoeba-student",
