@@ -150,12 +150,14 @@ def test_parameters_may_move_between_the_passes(own_maps):
     with torch.autocast("cpu", torch.bfloat16):
         torch.manual_seed(7)
         sums = model(*make_batch())
+    taken, moved = [], 0
     for parameter in model.parameters():
-        there = parameter.data.clone()
+        there, place = parameter.data.clone(), parameter.data_ptr()
         parameter.untyped_storage().resize_(0)
-        block = torch.empty(1 << 12)  # so that the storage comes to lie elsewhere
+        taken.append(torch.empty_like(there))  # what was there, so that the storage comes to lie elsewhere
         parameter.untyped_storage().resize_(there.numel() * 4)
         parameter.data.view(-1).copy_(there.view(-1))
-        del block
+        moved += parameter.data_ptr() != place
+    assert moved
     sums.objective.backward()
     require_equal((sums.objective.detach(), {name: x.grad for name, x in model.named_parameters()}), expected)

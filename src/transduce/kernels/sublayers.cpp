@@ -226,9 +226,9 @@ class Backward {
 
   // In place, where the sum's gradient is the stream's behind it.
   void normalize_back(std::int64_t number, const Kept& kept, const Received& given, Bfloat16* of_output, const Dropout& dropout) const {
-    const AddNormBackward<Bfloat16> all{kept.sum,     kept.statistics, all_[number].gain, given.of_sum,
-                                        given.of_y,   given.of_wide,   b_.of_stream,      of_output,
-                                        of_gain_[number], of_gain_[number] + r_.d, r_.rows, r_.d};
+    float* of_gain = of_gain_[number];
+    const AddNormBackward<Bfloat16> all{kept.sum,      kept.statistics, all_[number].gain, given.of_sum, given.of_y, given.of_wide,
+                                        b_.of_stream, of_output,       of_gain,           of_gain + r_.d, r_.rows,   r_.d};
     require(add_norm_backward_bfloat16(&all, &dropout));
   }
 

@@ -7,7 +7,8 @@ namespace transduce {
 
 // A sub-layer, its norm and its residual connection, whose dropout is `residual`; `inside` is that of the attention's weights or
 // behind the activation. An attention's maps are those of its queries (and of keys and values, where it has no memory), of the
-// memory's keys and values, and of what was gathered. A feed-forward network has no heads: its maps are the inner ones, none, and the outer one.
+// memory's keys and values, and of what was gathered. A feed-forward network has no heads: its maps are the inner ones, none, and the
+// outer one.
 struct Sublayer {
   const float *gain, *bias;
   Maps before, memory, after;

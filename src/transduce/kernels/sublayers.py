@@ -98,12 +98,10 @@ def may_run_sublayers(stream: Float[Tensor, "tokens model"]) -> bool:
 
 
 def can_run_sublayers(stream: Float[Tensor, "tokens model"], sublayers: Sequence[Sublayer]) -> bool:
-    """Whether these are such, as autocast has them."""
+    """Whether these are such, of a stream for which there may be some."""
     parameters = (each for sublayer in sublayers for each in sublayer.parameters)
-    return (
-        may_run_sublayers(stream)
-        and all(each.dtype == torch.float32 and each.is_contiguous() for each in parameters)
-        and all(_way(each.inner, stream) == "C++" for each in sublayers)
+    return all(each.dtype == torch.float32 and each.is_contiguous() for each in parameters) and all(
+        _way(each.inner, stream) == "C++" for each in sublayers
     )
 
 
@@ -155,8 +153,8 @@ class _Run:
     @cached_property
     def memory_rows(self) -> int:
         """How many symbols the memory has."""
-        inner = (each.inner for each in self.sublayers)
-        return next(each.attention.keys.tokens for each in inner if isinstance(each, Attending) and each.memory)
+        asking = (each.inner for each in self.sublayers if isinstance(each.inner, Attending))
+        return next(each.attention.keys.tokens for each in asking if each.memory is not None)
 
     @cached_property
     def seeds(self) -> list[Tensor | None]:

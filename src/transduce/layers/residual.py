@@ -55,11 +55,14 @@ class Stream:
     def through(
         self, sublayers: Sequence[Sublayer | None], memory: Float[Tensor, "memory_tokens model"] | None = None
     ) -> "Stream | None":
-        """What all of them make of it as one operation; None where there is none, or it would not be the fastest."""
+        """What all of them make of it as one operation; None where there is none, or it would not be the fastest.
+
+        It is for a stream that ``may_run_sublayers``.
+        """
         known = [each for each in sublayers if each is not None]
-        post = known[0].post if known else False
         if len(known) < len(sublayers) or not can_run_sublayers(self.total, known):
             return None
+        post = known[0].post
         joined = self.ready if post else self.pending
         total, joined = run_sublayers(self.total, joined, self.dropped, memory, known)
         return Stream(total, ready=joined) if post else Stream(total, joined, known[-1].dropped)
