@@ -63,7 +63,7 @@ def test_training_tries_the_mean_on_dev_and_resumes_it_exactly(tiny_run_file, tm
 def test_best_may_be_the_mean(tiny_run_file, tmp_path, monkeypatch):
     scores = iter([1.0, 2.0, 30.0])
     monkeypatch.setattr(
-        "transduce.workflows.train._translate_dev", lambda *_: lambda _: DevOutputs({"bleu": next(scores)})
+        "transduce.workflows.train.translate_dev", lambda *_: lambda _: DevOutputs({"bleu": next(scores)})
     )
     run = RunDirectory(tmp_path / "run")
     train_run(read_run(tiny_run_file, [*SHORT, "train.average_last=2", "train.max_steps=8"]), run, resume=False)
@@ -80,7 +80,7 @@ def test_more_to_average_than_is_kept_is_refused(tiny_run_file):
 def test_early_stopping_counts_validations_without_a_better_one(tiny_run_file, tmp_path, monkeypatch):
     scores = iter([1.0, 3.0, 2.0, 3.0, 4.0])
     monkeypatch.setattr(
-        "transduce.workflows.train._translate_dev", lambda *_: lambda _: DevOutputs({"bleu": next(scores)})
+        "transduce.workflows.train.translate_dev", lambda *_: lambda _: DevOutputs({"bleu": next(scores)})
     )
     run = RunDirectory(tmp_path / "run")
     config = read_run(tiny_run_file, [*SHORT, "train.max_steps=99", "train.validate_every=2", "train.early_stop=2"])

@@ -2,23 +2,18 @@
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from signal import Signals
 from typing import Final
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from transduce.bundle import BEST, Bundle, save_bundle
 from transduce.config import (
-    METRICS,
     BadInputError,
-    MetricKey,
     Precision,
     RunConfig,
     StoppedError,
@@ -26,22 +21,16 @@ from transduce.config import (
     TransduceError,
     write_run,
 )
-from transduce.data import Ids, Resegment, Stream
-from transduce.evaluation import corpus_score
-from transduce.inference import Translator, check_unknown_words
+from transduce.inference import check_unknown_words
 from transduce.kernels import resolve_precision
 from transduce.models import TrainableModel, build
-from transduce.text import BpeDropout, TokenizerPair
 from transduce.training import (
     Abandoned,
-    Corpora,
-    DevOutputs,
     Hooks,
     Processes,
     Progress,
     Report,
     Requests,
-    Sample,
     Training,
     circumstances,
     is_finished,
@@ -57,16 +46,14 @@ from transduce.training import (
 )
 from transduce.workflows.changes import fix, tell_changes, tell_circumstances
 from transduce.workflows.cost import describe_cost
-from transduce.workflows.encoding import StreamEncoder
-from transduce.workflows.evaluate import parse_all, translate_all
-from transduce.workflows.examples import read_corpus_examples
+from transduce.workflows.dev_outputs import translate_dev
 from transduce.workflows.initialize import began_with, check_init, initialize, name_init
 from transduce.workflows.prepare import Prepared, load_prepared, prepare
 from transduce.workflows.run_directory import RunDirectory, lock
+from transduce.workflows.training_corpora import training_corpora
 
 _log = logging.getLogger(__name__)
 
-_SAMPLES: Final = 5  # sentences of dev whose outputs each measurement keeps
 _HELD: Final = {"data": "whole weights each", "sharded": "weights divided among them"}
 
 
@@ -199,7 +186,7 @@ def _train_run(
         training = Training(
             model=model,
             optimizer=optimizer,
-            corpora=_corpora(config, prepared),
+            corpora=training_corpora(config, prepared),
             config=settings,
             checkpoints=run.checkpoints,
             report=report,
@@ -302,43 +289,6 @@ def _go_on(config: RunConfig, progress: Progress) -> Progress:
     return progress.model_copy(update={"stream": replace(progress.stream, ended=False)})
 
 
-def _corpora(config: RunConfig, prepared: Prepared) -> Corpora:
-    weights = tuple(corpus.weight for corpus in config.data.train)
-    resegment = _bpe_dropout(config, prepared.tokenizers) if config.tokenizer.bpe_dropout else None
-    train = _stream(config, prepared) if prepared.train is None else prepared.train
-    return Corpora(train, prepared.dev, prepared.tokenizers.special, weights, resegment)
-
-
-def _stream(config: RunConfig, prepared: Prepared) -> Stream:
-    encoder = StreamEncoder(config, prepared.tokenizers)
-    return Stream(config.data, encoder, config.train.batch_tokens, config.train.seed)
-
-
-def _bpe_dropout(config: RunConfig, tokenizers: TokenizerPair) -> Callable[[int], Resegment]:
-    """For each epoch, the function that tokenizes its lines anew, a pure one of seed, epoch and row.
-
-    A line that would outgrow the positions that the model learns stays as it is, as do all of a side that is no BPE.
-    """
-    share, seed, longest = config.tokenizer.bpe_dropout, config.train.seed, config.model.longest
-    kinds = [side.kind for side in config.tokenizer.sides]
-    source, target = (
-        BpeDropout(tokenizer, share, 2 * seed + number) if kind == "bpe" else None
-        for number, (tokenizer, kind) in enumerate(
-            zip((tokenizers.source, tokenizers.target), (kinds * 2)[:2], strict=True)
-        )
-    )
-
-    def segment(dropout: BpeDropout | None, lines: list[Ids], epoch: int, rows: NDArray[np.int64]) -> list[Ids]:
-        if dropout is None:
-            return lines
-        anew = dropout.segment(lines, epoch, rows)
-        return [new if longest is None or len(new) < longest else old for new, old in zip(anew, lines, strict=True)]
-
-    return lambda epoch: (
-        lambda sources, targets, rows: (segment(source, sources, epoch, rows), segment(target, targets, epoch, rows))
-    )
-
-
 def _resolve_precision(config: TrainConfig, progress: Progress, device: torch.device) -> TrainConfig:
     """The settings with the number format that ``auto`` means; a training goes on in the one it began in."""
     if config.precision == "auto" and progress.fixed:
@@ -354,34 +304,4 @@ def _hooks(config: RunConfig, precision: Precision, run: RunDirectory, prepared:
     def save_best(model: TrainableModel) -> None:
         save_bundle(bundle(model), run.root / BEST)
 
-    return Hooks(translate_dev=_translate_dev(config, precision, bundle), save_best=save_best)
-
-
-def _translate_dev(
-    config: RunConfig, precision: Precision, bundle: Callable[[TrainableModel], Bundle]
-) -> Callable[[TrainableModel], DevOutputs]:
-    """A function that translates dev greedily and scores the text: good enough to rank checkpoints, and quick.
-
-    It is scored by BLEU (a treebank by its brackets), and by the metric that decides which checkpoint is the best where
-    that is another of outputs. The first few are kept to look at.
-    """
-    usual: MetricKey = "bleu" if config.data.dev.trees is None else "brackets"
-    wanted = dict.fromkeys((usual, config.train.best_metric))
-    makers = {
-        key: parse_all if METRICS[key].needs == "trees" else translate_all
-        for key in wanted
-        if METRICS[key].needs in {"outputs", "trees"}
-    }
-    dev = read_corpus_examples(config.data.dev, config.data.folder)
-
-    def translate(model: TrainableModel) -> DevOutputs:
-        translator = Translator(bundle(model), precision, next(model.parameters()).device)
-        # A model that has just begun to learn finds no end: no reason to warn.
-        outputs = {make: make(translator, dev, beam_size=1, first_number=None) for make in {*makers.values()}}
-        scores: dict[str, float] = {
-            key: corpus_score(key, outputs[make], dev.references_of(key)).value for key, make in makers.items()
-        }
-        first = islice(zip(dev.sources, dev.references_of(usual), outputs[makers[usual]], strict=True), _SAMPLES)
-        return DevOutputs(scores, [Sample(*each) for each in first])
-
-    return translate
+    return Hooks(translate_dev=translate_dev(config, precision, bundle), save_best=save_best)
