@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from unittest import mock
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from tests.search.test_search_queue import WAYS, Waiting, ready, search
 from tests.tiny_search import BEGIN, END, SOURCE, make_requests
 from transduce.config import TransduceError
 from transduce.config.splitmix import mix
-from transduce.kernels import READS_NOTHING, AllowedTokens, Asked, FlatBeams, LogitColumns, join_allowed
+from transduce.kernels import READS_NOTHING, AllowedTokens, Asked, Choices, FlatBeams, LogitColumns, join_allowed
 from transduce.models import NO_ATTENTION, Shortlist, Step
 from transduce.search import (
     LengthPenalty,
@@ -23,6 +24,7 @@ from transduce.search import (
     Prefixes,
     Recorder,
     Request,
+    Restriction,
     Sampling,
     SearchSettings,
     beam,
@@ -107,6 +109,37 @@ class Arriving:
         return taken
 
 
+@dataclass(frozen=True)
+class Bounds:
+    """Bounds what may come next by some symbols or leaves all, as follows from what is written, and the room for more.
+
+    Each time by a new object: that of one row may lie where another's was. Sentences of odd numbers are free.
+    """
+
+    bounds = True
+    vocabulary: int
+    share: int
+    read: int = 0
+
+    def symbols(self, number):
+        return range(self.vocabulary)
+
+    def start(self, number):
+        return None if number % 2 else replace(self, read=fold(self.read, number))
+
+    def restrict(self, written, room):
+        words = np.arange(self.vocabulary) + fold(self.read, room if room < 3 else 0)
+        mix(words)
+        kept = np.flatnonzero(words % self.share == 0).tolist()
+        return Restriction(kept, only=True) if words[0] % 5 else None
+
+    def propose(self):
+        return None
+
+    def advance(self, symbol):
+        return replace(self, read=fold(self.read, symbol) % 2**40)
+
+
 @contextmanager
 def in_python():
     """Every search goes through Python's loop."""
@@ -147,9 +180,13 @@ SENTENCES = st.tuples(st.integers(0, 2), st.sampled_from([0, 1, 2, 5, 9, 17, 36]
     sentences=st.lists(SENTENCES, min_size=1, max_size=9),
     arriving=st.tuples(st.sampled_from([1, 3, 100]), st.sampled_from([None, None, 3])),
     model=st.tuples(st.integers(0, 1000), st.sampled_from([4, 5, 11, 63, 64, 131]), st.sampled_from(LEVELS)),
+    share=st.sampled_from([None, None, 1, 2, 7]),
 )
-def test_both_loops_are_one(kinds, forbidden, listed, sentences, arriving, model):
-    """Whatever the logits, many of them equal, and whatever is asked for; some come late, and some are cancelled."""
+def test_both_loops_are_one(kinds, forbidden, listed, sentences, arriving, model, share):
+    """Whatever the logits, many of them equal, and whatever is asked for; some come late, and some are cancelled.
+
+    The sentences of one kind, with a ``share``, may go on with so many of the symbols at most; those of others, freely.
+    """
     vocabulary = model[1]
     kinds = [
         SearchSettings(BEGIN, END, forbidden, **{**each, "penalty": LengthPenalty(*each["penalty"])}) for each in kinds
@@ -157,6 +194,8 @@ def test_both_loops_are_one(kinds, forbidden, listed, sentences, arriving, model
     if listed is not None:
         translations = torch.arange(vocabulary).unsqueeze(1) * torch.arange(1, listed + 1) % vocabulary
         kinds = [replace(kinds[0], shortlist=Shortlist(translations, torch.tensor([3]), vocabulary)), *kinds[1:]]
+    if share is not None:
+        kinds = [replace(kinds[0], constraints=(Bounds(vocabulary, share),)), *kinds[1:]]
 
     def make():
         return [
@@ -175,10 +214,13 @@ def test_both_loops_are_one(kinds, forbidden, listed, sentences, arriving, model
     kind=KINDS,
     sentences=st.lists(SENTENCES, min_size=1, max_size=5),
     model=st.tuples(st.integers(0, 1000), st.sampled_from([4, 5, 11, 63]), st.sampled_from(LEVELS)),
+    share=st.sampled_from([None, 1, 2]),
 )
-def test_hypotheses_that_cannot_win_are_dropped_and_no_output_changes(kind, sentences, model):
+def test_hypotheses_that_cannot_win_are_dropped_and_no_output_changes(kind, sentences, model, share):
     """A search that is recorded drops none."""
-    kind = SearchSettings(BEGIN, END, (0, 1), **{**kind, "penalty": LengthPenalty(*kind["penalty"])})
+    bounds = () if share is None else (Bounds(model[1], share),)
+    kind = {**kind, "penalty": LengthPenalty(*kind["penalty"]), "constraints": bounds}
+    kind = SearchSettings(BEGIN, END, (0, 1), **kind)
     found = []
     for settings_ in (kind, replace(kind, recorder=Recorder())):
         requests = [
@@ -240,20 +282,23 @@ def test_only_what_can_be_continued_is_read():
     assert samples[-1] < 10
 
 
+PREFIXES = Prefixes({0: (7, 8)})
+ALIKE = {"plain": {}, "bounded": {"constraints": (PREFIXES,)}}
 UNLIKE = {
     "constraints": {"constraints": (NoRepeat(2),)},
+    "bounded twice": {"constraints": (PREFIXES, Prefixes({1: (9,)}))},
     "samples": {"sampling": Sampling()},
     "diverse": {"diversity": 0.3},
     "recorded": {"recorder": Recorder()},
 }
 
 
-@pytest.mark.parametrize("changes", [{}, *UNLIKE.values()], ids=["plain", *UNLIKE])
+@pytest.mark.parametrize("changes", [*ALIKE.values(), *UNLIKE.values()], ids=[*ALIKE, *UNLIKE])
 def test_what_is_asked_for_decides(way, changes):
-    """C++ where it is there and nothing but the most probable outputs is asked for."""
+    """C++ where it is there and nothing but the most probable outputs is asked for, of few symbols that may come."""
     with mock.patch.object(beam, "NativeBeams", wraps=NativeBeams) as native:
         follow(Given(1, 11, (0.0, 1.0)), Arriving(make_requests(SOURCE, [9, 9], replace(PLAIN, **changes)), 2))
-    assert native.begin.called == (way != "plain" and not changes)
+    assert native.begin.called == (way != "plain" and changes in ALIKE.values())
 
 
 def test_coverage_is_pythons():
@@ -292,6 +337,24 @@ def test_what_leads_outside_is_refused(field, value):
     beams.searched[field][1] = value
     with pytest.raises(IndexError, match="advance_beams"):
         beams.advance(torch.zeros(6, 11))
+
+
+@pytest.mark.usefixtures("built")
+def test_a_constraint_that_bounds_nothing_is_told_so():
+    class Banning(Bounds):
+        def restrict(self, written, room):
+            return Restriction((4,))
+
+    asked = replace(PLAIN, constraints=(Banning(11, 1),))
+    *_, end = follow(Given(1, 11, (0.0,)), Arriving(make_requests(SOURCE, [9, 9], asked), 2))
+    assert "only=True, or leave bounds out" in end
+
+
+@pytest.mark.usefixtures("built")
+def test_lists_that_lead_outside_are_refused():
+    choices = Choices(torch.tensor([0, 1, -1, 0, 0, 0]), torch.tensor([0, 2, 3]), torch.tensor([4, 5, 11]))
+    with pytest.raises(IndexError, match="advance_beams"):
+        flat().advance(torch.zeros(6, 11), None, choices)
 
 
 @pytest.mark.usefixtures("built")

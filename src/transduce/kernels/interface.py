@@ -10,7 +10,7 @@ from typing import Any, Final, final
 from transduce.config.model import Activation
 
 # Counts up with every change of what follows, or of what it means; interface.cpp has the same number.
-INTERFACE: Final = 9
+INTERFACE: Final = 10
 _WHOLE, _REAL, _DOUBLE, _ARRAY = ctypes.c_int64, ctypes.c_float, ctypes.c_double, ctypes.c_void_p
 
 
@@ -188,7 +188,9 @@ class RoundAddress(ctypes.Structure):
         *((name, _ARRAY) for name in ("searched", "so_far", "ended", "written", "newest", "rows", "certain")),
         *((name, _WHOLE) for name in ("sentences", "beam", "most", "columns")),
         ("banned", _ARRAY),
-        *((name, _WHOLE) for name in ("bans", "end", "done", "moved", "not_a_number")),
+        *((name, _WHOLE) for name in ("bans", "end")),
+        *((name, _ARRAY) for name in ("which", "first", "choices")),
+        *((name, _WHOLE) for name in ("kinds", "done", "moved", "not_a_number")),
     )
 
 

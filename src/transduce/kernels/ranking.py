@@ -46,7 +46,7 @@ def rank_continuations(
             must_end=address(must_end, torch.bool, sentences),
             end=end,
             count=count,
-            **_lists_of(choices, sentences * beam),
+            **choices_addresses(choices, sentences * beam),
             values=address(values, torch.float32, sentences, count),
             indices=address(indices, torch.long, sentences, count),
         )
@@ -69,10 +69,10 @@ def symbols_of(banned: tuple[int, ...]) -> Int[Tensor, " banned"]:
     return torch.tensor(banned, dtype=torch.long)
 
 
-def _lists_of(choices: Choices | None, rows: int) -> dict[str, int]:
-    """What the C++ kernel has to know of choices; they must outlive its use."""
+def choices_addresses(choices: Choices | None, rows: int) -> dict[str, int | None]:
+    """What the C++ kernels have to know of choices; they must outlive its use."""
     if choices is None:
-        return {}
+        return {"which": None, "first": None, "choices": None, "kinds": 0}
     kinds = len(choices.first) - 1
     return {
         "which": address(choices.which, torch.long, rows),

@@ -130,6 +130,10 @@ void advance(Round& r, const Lists* lists) {
   ranking.must_end = must_end;
   ranking.end = r.end;
   ranking.count = count;
+  ranking.which = r.which;
+  ranking.first = r.first;
+  ranking.choices = r.choices;
+  ranking.kinds = r.kinds;
   ranking.values = values.data();
   ranking.indices = indices.data();
   rank_all(ranking, lists);

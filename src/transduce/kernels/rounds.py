@@ -15,10 +15,10 @@ from jaxtyping import Bool, Float, Float32, Int64, Shaped
 from torch import Tensor
 
 from transduce.config import LengthPenaltyKind
-from transduce.kernels.allowed import LogitColumns
+from transduce.kernels.allowed import Choices, LogitColumns
 from transduce.kernels.interface import Ended, RoundAddress, Searched, Written
 from transduce.kernels.native import address, array_address, call, has_native
-from transduce.kernels.ranking import lists_address, symbols_of
+from transduce.kernels.ranking import choices_addresses, lists_address, symbols_of
 
 _PENALTIES: Final[dict[LengthPenaltyKind, int]] = {"none": 0, "gnmt": 1, "marian": 2}
 _SEARCHED, _ENDED, _WRITTEN = map(np.dtype, (Searched, Ended, Written))
@@ -118,7 +118,23 @@ class FlatBeams:
         """How many sentences' outputs are certain."""
         return int(self._round.done)
 
-    def advance(self, logits: Float[Tensor, "rows columns"], columns: LogitColumns | None = None) -> bool:
+    @property
+    def beam(self) -> int:
+        """The rows of each sentence."""
+        return int(self.so_far.shape[1])
+
+    @property
+    def rooms(self) -> list[int]:
+        """How many symbols fit yet into the outputs of each sentence, end symbol counted."""
+        left: list[int] = (self.searched["limit"] - self.searched["length"]).tolist()
+        return left
+
+    def advance(
+        self,
+        logits: Float[Tensor, "rows columns"],
+        columns: LogitColumns | None = None,
+        choices: Choices | None = None,
+    ) -> bool:
         """Go on with the best continuations, as ``rank_continuations`` has them; may use ``logits`` up.
 
         False where a score is NaN: the search cannot go on.
@@ -128,6 +144,8 @@ class FlatBeams:
         logits, round_ = logits.float().contiguous(), self._round
         (sentences, beam), width = self.so_far.shape, logits.shape[1]
         round_.logits, round_.width = address(logits, torch.float32, sentences * beam, width), width
+        for name, value in choices_addresses(choices, sentences * beam).items():
+            setattr(round_, name, value)
         call("advance_beams", None, round_, None if columns is None else lists_address(columns, sentences))
         self.longest += 1
         return not round_.not_a_number

@@ -84,7 +84,7 @@ struct Written {
 };
 
 // A round of a search: `sentences`, each with `beam` hypotheses, room for `most` outputs and for `columns` symbols of each hypothesis.
-// Reads the `logits` as `rank` does, and overwrites them. Of every row it leaves the newest symbol, kReadsNothing where it has no
+// Reads the `logits` and the lists of what rows may be continued with as `rank` does, and overwrites the logits. Of every row it leaves the newest symbol, kReadsNothing where it has no
 // hypothesis, and in `rows` the row that it goes on from; it says which sentences' outputs are certain, and how many are; whether any
 // row goes on from another one; and whether scores are no numbers: then nothing else is as it should be.
 struct Round {
@@ -99,6 +99,8 @@ struct Round {
   std::int64_t sentences, beam, most, columns;
   const std::int64_t* banned;
   std::int64_t bans, end;
+  const std::int64_t *which, *first, *choices;
+  std::int64_t kinds;
   std::int64_t done, moved, not_a_number;
 };
 

@@ -1,7 +1,7 @@
 """Searching for outputs and scoring them: functions over the contract, blind to which model it is."""
 
 from transduce.search.beam import Take, beam_search
-from transduce.search.constraint import Constraint, ConstraintState, Proposals, Restriction
+from transduce.search.constraint import Bounding, Constraint, ConstraintState, Proposals, Restriction
 from transduce.search.limits import NoRepeat, Offered, Prefixes, Without
 from transduce.search.phrases import Containing
 from transduce.search.recording import Recorder, Round
@@ -22,6 +22,7 @@ from transduce.search.tree import NextSymbol, NodeState, SearchNode, SearchTree,
 from transduce.search.well_formed import TreeSymbols, WellFormed
 
 __all__ = [
+    "Bounding",
     "Cancelled",
     "Constraint",
     "ConstraintState",

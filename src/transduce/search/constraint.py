@@ -9,7 +9,7 @@ probability chose.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, TypeVar, final, runtime_checkable
+from typing import ClassVar, Literal, Protocol, TypeVar, final, runtime_checkable
 
 import numpy as np
 import torch
@@ -88,3 +88,13 @@ class Constraint(Protocol):
     def start(self, number: int) -> ConstraintState | None:
         """The state of an empty output of the sentence that its caller knows by this number; None where it is free."""
         ...
+
+
+@runtime_checkable
+class Bounding(Constraint, Protocol):
+    """A constraint whose states themselves name the few symbols that may come next, or leave all: a list for C++.
+
+    ``restrict`` looks at nothing that is ``written`` and never gives anything but ``only``; ``propose`` gives nothing.
+    """
+
+    bounds: ClassVar[Literal[True]]

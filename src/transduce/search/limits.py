@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, Literal, NamedTuple, final
 
 from transduce.search.constraint import Proposals, Restriction
 
@@ -11,6 +11,8 @@ from transduce.search.constraint import Proposals, Restriction
 @dataclass(frozen=True)
 class Prefixes:
     """Outputs begin with these ids; sentences without an entry are free."""
+
+    bounds: ClassVar[Literal[True]] = True
 
     ids: Mapping[int, Sequence[int]]
 
@@ -41,18 +43,18 @@ class Offered:
 
 
 @final
-@dataclass(frozen=True)
-class _Prefix:
+class _Prefix(NamedTuple):  # one is made for every symbol
     restrictions: tuple[Restriction, ...]
+    written: int = 0
 
     def restrict(self, written: Sequence[int], room: int) -> Restriction | None:
-        return self.restrictions[len(written)] if len(written) < len(self.restrictions) else None
+        return self.restrictions[self.written] if self.written < len(self.restrictions) else None
 
     def propose(self) -> Proposals | None:
         return None
 
     def advance(self, symbol: int) -> "_Prefix":
-        return self
+        return self if self.written == len(self.restrictions) else _Prefix(self.restrictions, self.written + 1)
 
 
 @final

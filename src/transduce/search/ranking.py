@@ -203,7 +203,7 @@ def _rank_fast(step: Step[S], so_far: Float[Tensor, "sentences beam"], group: Se
     limits = way.forbidden, must_end, way.end_id, count
     few = None
     if any(each.only for each in group):
-        few = choices(chain.from_iterable(each.only or [None] * beam for each in group), vocabulary)
+        few = choices([*chain.from_iterable(each.only or [None] * beam for each in group)], vocabulary)
     values, index = rank_continuations(step.logits, so_far, *limits, step.columns, few)
     return Ranked(values, index // vocabulary, index % vocabulary)
 

@@ -1,6 +1,6 @@
 """What constraints say of next symbols, as ranking can use it: a few that may come, a few that may not, or a mask."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import numpy as np
@@ -31,7 +31,7 @@ def bounds(restrictions: Sequence[Sequence[Restriction]]) -> Sequence[Restrictio
     return found
 
 
-def choices(rows: Iterable[Restriction | None], vocabulary: int) -> Choices:
+def choices(rows: Sequence[Restriction | None], vocabulary: int) -> Choices:
     """What each row may be continued with, anything where there is None; rows in the same state share a list."""
     kinds: dict[int, int] = {id(None): -1}  # by what the restriction is, not by what it says: much sooner found
     lists: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
@@ -39,6 +39,11 @@ def choices(rows: Iterable[Restriction | None], vocabulary: int) -> Choices:
     for restriction in rows:
         if (kind := kinds.get(id(restriction))) is None:
             assert restriction is not None
+            if not restriction.only:
+                raise BadInputError(
+                    "a constraint with bounds = True names symbols that may not come: give all that may, with "
+                    "only=True, or leave bounds out"
+                )
             kind = kinds[id(restriction)] = len(lists) - 1
             lists.append(restriction.ids)
         which.append(kind)

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import assert_never, final
 
 from transduce.config import LengthPenaltyKind, Stopping
 from transduce.models import Shortlist
-from transduce.search.constraint import Constraint
+from transduce.search.constraint import Bounding, Constraint
 from transduce.search.recording import Recorder
 
 
@@ -84,11 +85,15 @@ class SearchSettings:
     shortlist: Shortlist | None = None
     recorder: Recorder | None = None
 
-    @property
+    @cached_property
     def is_plain(self) -> bool:
-        """Whether nothing is asked for but the most probable outputs, by a length penalty and within limits."""
+        """Whether nothing is asked for but the most probable outputs, by a length penalty and within limits.
+
+        Among these may be a constraint that bounds what comes next: probability alone then decides on places, too.
+        """
         return not (
-            self.constraints
+            len(self.constraints) > 1
+            or not all(isinstance(each, Bounding) for each in self.constraints)
             or self.sampling is not None
             or self.coverage
             or self.diversity

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, NamedTuple, final
+from typing import ClassVar, Final, Literal, NamedTuple, final
 
 from transduce.search.constraint import Proposals, Restriction
 
@@ -36,6 +36,8 @@ class WellFormed:
     No hypothesis goes on such that its tree could not end before the limit: begun phrases have to be closed, and every
     word that is missing needs a symbol.
     """
+
+    bounds: ClassVar[Literal[True]] = True
 
     trees: TreeSymbols
     words: Mapping[int, Sequence[Sequence[int]]]
