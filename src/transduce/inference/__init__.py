@@ -6,7 +6,8 @@ from transduce.inference.documents import DocumentTranslation, translate_documen
 from transduce.inference.engine import Engine
 from transduce.inference.head_roles import HeadStatistics
 from transduce.inference.loading import load
-from transduce.inference.parsing import Parse, Parser, draw, from_nltk, split_words, to_nltk
+from transduce.inference.nltk_trees import draw, from_nltk, split_words, to_nltk
+from transduce.inference.parsing import Parse, Parser
 from transduce.inference.queue import RequestQueue
 from transduce.inference.search_trace import SearchTrace
 from transduce.inference.translation import Translation

@@ -27,8 +27,9 @@ from transduce.inference.arguments import (
 from transduce.inference.attention import AttentionMaps, attend
 from transduce.inference.engine import Engine
 from transduce.inference.head_roles import HeadStatistics, measure_heads
+from transduce.inference.nltk_trees import parse_to_nltk
 from transduce.inference.paragraphs import check_options, translate_paragraphs
-from transduce.inference.parsing import Parser, TreeVocabulary, parse_to_nltk
+from transduce.inference.parsing import Parser, TreeVocabulary
 from transduce.inference.requirements import OutputRequirements, search_settings
 from transduce.inference.running import Cancellation, RunningSearch
 from transduce.inference.scoring import score_pairs

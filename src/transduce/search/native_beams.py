@@ -13,7 +13,7 @@ from torch import Tensor
 from transduce.kernels import READS_NOTHING, Asked, FlatBeams
 from transduce.models import NO_ATTENTION, AttentionRequest, State, Step
 from transduce.search.constraint import ConstraintState, Restriction
-from transduce.search.ranking import no_finite_scores
+from transduce.search.orders import no_finite_scores
 from transduce.search.restricting import choices
 from transduce.search.settings import Hypothesis, Outcome, Request, outcome
 
