@@ -1,7 +1,9 @@
 """The state of a native decoder between steps: buffers that are written in place."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Final, final
+from itertools import pairwise
+from typing import final
 
 import torch
 from jaxtyping import Bool, Float32, Int, Int32, Int64
@@ -19,9 +21,6 @@ from transduce.kernels import (
     select_outputs,
 )
 from transduce.kernels.transformer import memory_columns
-
-# Capacity at first, in columns; it doubles when it is full.
-_COLUMNS: Final = 16
 
 
 @final
@@ -73,10 +72,14 @@ class NativeState:
 
     @classmethod
     def empty(cls, memory: NativeMemory, config: TransformerConfig, source: int, beam: int) -> "NativeState":
-        """Nothing has been read yet."""
+        """Nothing has been read yet. There is room for outputs half as long again as the longest source, which few are.
+
+        It doubles when it is full.
+        """
         layers, sentences = memory.keys.shape[:2]
-        sizes, dtype = (layers, sentences, beam, config.heads, _COLUMNS), memory.keys.dtype
-        ancestors = torch.zeros(sentences * beam, _COLUMNS, dtype=torch.int32)
+        columns = memory_columns(source + source // 2)
+        sizes, dtype = (layers, sentences, beam, config.heads, columns), memory.keys.dtype
+        ancestors = torch.zeros(sentences * beam, columns, dtype=torch.int32)
         keys, values = (torch.empty(*sizes, width, dtype=dtype) for width in (config.d_k, config.d_v))
         lengths, logits = torch.zeros(sentences, dtype=torch.long), torch.empty(sentences * beam * config.vocab_size)
         past, slots = NativePast(keys, values), torch.arange(sentences)
@@ -183,12 +186,21 @@ class NativeState:
         """What the sentences of another state remember, into these slots."""
         self.memory.lengths[slots] = other.memory.lengths[other.slots]
         source = memory_columns(other.source)
-        for to, given in zip(slots.tolist(), other.slots.tolist(), strict=True):
+        for to, given in _runs(slots, other.slots):
             self.memory.keys[:, to, :source] = other.memory.keys[:, given, :source]
             self.memory.values[:, to, :source] = other.memory.values[:, given, :source]
             if other.width:
                 self.past.keys[:, to, :, :, : other.width] = other.past.keys[:, given, :, :, : other.width]
                 self.past.values[:, to, :, :, : other.width] = other.past.values[:, given, :, :, : other.width]
+
+
+def _runs(one: Int64[Tensor, " slots"], other: Int64[Tensor, " slots"]) -> Iterator[tuple[slice, slice]]:
+    """The slots of both, side by side, by stretches in which each next one lies behind the one before."""
+    breaks = ((one.diff() != 1) | (other.diff() != 1)).nonzero().squeeze(1) + 1
+    bounds = [0, *breaks.tolist(), len(one)]
+    for start, stop in pairwise(bounds if len(one) else []):
+        first, second = int(one[start]), int(other[start])
+        yield slice(first, first + stop - start), slice(second, second + stop - start)
 
 
 def _longer(one: Tensor | None, other: Tensor | None) -> Tensor | None:
