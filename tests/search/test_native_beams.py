@@ -80,7 +80,7 @@ class Given:
         return Reading(memory.repeat_interleave(beam), beam, allowed)
 
     def step(self, state, tokens, *, attention=NO_ATTENTION):
-        self.steps.append(len(tokens))
+        self.steps.append(len(tokens) - tokens.tolist().count(READS_NOTHING))
         self.read.append(tokens.tolist())
         rows = fold(state.rows, tokens)
         columns = None if state.allowed is None else LogitColumns.whole(state.allowed)
@@ -148,7 +148,7 @@ def in_python():
 
 
 def follow(model, take):
-    """All that a search says, in its order: the rows of each step, who was active, the outcomes, and what ended it."""
+    """All that a search says, in its order: how many rows read in each step, who was active, outcomes, and its end."""
     outcomes, end = [], None
     try:
         outcomes += ((each.number, outcome) for each, outcome in beam_search(model, take))
@@ -227,7 +227,8 @@ def test_hypotheses_that_cannot_win_are_dropped_and_no_output_changes(kind, sent
             Request([*[(4 + number) % model[1]] * length, END], limit, settings_, number)
             for number, (_, limit, length) in enumerate(sentences)
         ]
-        found.append(follow(Given(*model), Arriving(requests, 100)))
+        rows, *rest = follow(Given(*model), Arriving(requests, 100))
+        found.append((len(rows), *rest))
     assert found[0] == found[1]
 
 

@@ -19,6 +19,7 @@ from transduce.kernels.allowed import Choices, LogitColumns
 from transduce.kernels.interface import Ended, RoundAddress, Searched, Written
 from transduce.kernels.native import address, array_address, call, has_native
 from transduce.kernels.ranking import choices_addresses, lists_address, symbols_of
+from transduce.kernels.transformer import READS_NOTHING
 
 _PENALTIES: Final[dict[LengthPenaltyKind, int]] = {"none": 0, "gnmt": 1, "marian": 2}
 _SEARCHED, _ENDED, _WRITTEN = map(np.dtype, (Searched, Ended, Written))
@@ -157,6 +158,15 @@ class FlatBeams:
         written = self.written[sentence, : searched["length"]].tolist()
         found: list[tuple[float, float, int, int]] = self.ended[sentence, :count].tolist()
         return [Output(_read(written[:length], place), each, score) for score, each, length, place in found]
+
+    def stop(self, sentences: Int64[np.ndarray, " stopped"]) -> None:
+        """These go on no more: their rows read nothing."""
+        self.so_far[sentences] = -np.inf
+        self.newest.numpy().reshape(-1, self.beam)[sentences] = READS_NOTHING
+
+    def is_full(self, among: Bool[np.ndarray, " sentences"]) -> bool:
+        """Whether any of these sentences has come to its limit, in rounds."""
+        return bool((among & (self.searched["length"] >= self.searched["limit"])).any())
 
     def keep(self, sentences: Int64[np.ndarray, " kept"]) -> None:
         """Only these sentences stay."""

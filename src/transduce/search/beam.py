@@ -49,7 +49,7 @@ class Beams(Protocol):
 
     @property
     def requests(self) -> list[Request]:
-        """What each sentence was asked for, in the order of the state's sentences."""
+        """What each sentence was asked for that has not gone, in the order of the state's sentences."""
         ...
 
     @property
@@ -67,7 +67,11 @@ class Beams(Protocol):
         ...
 
     def leave(self) -> tuple[Bool[Tensor, " sentences"] | None, list[tuple[Request, Outcome]]]:
-        """Let the sentences go whose outcome is certain, and those that nobody waits for; which those are, if any."""
+        """Let the sentences go whose outcome is certain, and those that nobody waits for; whose rows leave, if any."""
+        ...
+
+    def settle(self) -> Bool[Tensor, " sentences"] | None:
+        """The rows of all sentences that have gone leave; which those are, if any."""
         ...
 
     def admit(self: Same, other: Same) -> Same:
@@ -232,7 +236,9 @@ def _needed(request: Request) -> set[int]:
 
 
 def _admit(batch: _Batch[S], other: _Batch[S]) -> _Batch[S]:
-    """The other's sentences come in behind these."""
+    """The other's sentences come in behind these, and into the places of those that have gone."""
+    if (done := batch.beams.settle()) is not None:
+        batch = _Batch(batch.state.release(done), batch.beams)
     return _Batch(batch.state.admit(other.state), batch.beams.admit(other.beams))
 
 

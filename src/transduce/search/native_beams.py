@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import final
+from typing import Final, final
 
 import numpy as np
 import torch
@@ -17,6 +17,9 @@ from transduce.search.orders import no_finite_scores
 from transduce.search.restricting import choices
 from transduce.search.settings import Hypothesis, Outcome, Request, outcome
 
+# The rows of sentences that are gone leave once they are one of so many.
+_MANY: Final = 8
+
 
 @final
 @dataclass
@@ -24,12 +27,14 @@ class NativeBeams:
     """The hypotheses of sentences that are searched for plainly, and forbid and end with the same symbols.
 
     They are written as ``PythonBeams`` would write them, to the last bit. ``states`` are what bounds each row's
-    hypothesis, None for a free one; there are none where nothing bounds any.
+    hypothesis, None for a free one; there are none where nothing bounds any. Sentences that are ``gone`` keep their
+    rows, which read nothing, until so many are that it pays to close ranks.
     """
 
-    requests: list[Request]
+    searched: list[Request]
     flat: FlatBeams
     states: list[ConstraintState | None]
+    gone: Bool[np.ndarray, " sentences"]
 
     @classmethod
     def begin(cls, requests: Sequence[Request], newest: Int[Tensor, " rows"]) -> "NativeBeams":
@@ -38,7 +43,13 @@ class NativeBeams:
         asked = [_ask(request) for request in requests]
         flat = FlatBeams.begin(asked, settings.beam_size, newest, settings.forbidden, settings.end_id)
         states = [state for request in requests for state in _start(request)]
-        return cls(list(requests), flat, states if any(state is not None for state in states) else [])
+        states = states if any(state is not None for state in states) else []
+        return cls(list(requests), flat, states, np.zeros(len(requests), np.bool_))
+
+    @property
+    def requests(self) -> list[Request]:
+        """Of each sentence that has not gone."""
+        return [request for request, gone in zip(self.searched, self.gone.tolist(), strict=True) if not gone]
 
     @property
     def newest(self) -> Int[Tensor, " rows"]:
@@ -64,30 +75,45 @@ class NativeBeams:
         return self.flat.rows if self.flat.moved else None
 
     def leave(self) -> tuple[Bool[Tensor, " sentences"] | None, list[tuple[Request, Outcome]]]:
-        """Let the sentences go whose outcome is certain, and those that nobody waits for; which those are, if any."""
-        cancelled = [request.cancelled for request in self.requests]
-        if not (self.flat.done or any(cancelled)):
-            return None, []
-        done = self.flat.certain | torch.tensor(cancelled)
-        gone, staying = (np.flatnonzero(each).tolist() for each in (done.numpy(), ~done.numpy()))
-        outcomes = [(self.requests[index], self._outcome(index)) for index in gone]
-        beam = self.flat.beam
-        self.requests = [self.requests[index] for index in staying]
-        self.states = [state for index in staying for state in self.states[index * beam : (index + 1) * beam]]
-        if staying:
-            self.flat.keep(np.array(staying, np.int64))
-        return done, outcomes
+        """Let the sentences go whose outcome is certain, and those that nobody waits for; whose rows leave, if any."""
+        cancelled = [request.cancelled for request in self.searched]
+        before = np.count_nonzero(self.gone)
+        outcomes = []
+        if self.flat.done > before or any(cancelled):
+            leaving = np.flatnonzero((self.flat.certain.numpy() | cancelled) & ~self.gone)
+            outcomes = [(self.searched[index], self._outcome(index)) for index in leaving.tolist()]
+            self.flat.stop(leaving)
+            self.gone[leaving] = True
+        count = before + len(outcomes)
+        # Positions end with the longest output that anybody may write: nobody's rows stay for longer than that.
+        if count and (count * _MANY >= len(self.gone) or self.flat.is_full(self.gone)):
+            return self.settle(), outcomes
+        return None, outcomes
+
+    def settle(self) -> Bool[Tensor, " sentences"] | None:
+        """The rows of all sentences that have gone leave; which those are, if any."""
+        if not self.gone.any():
+            return None
+        done, staying, beam = torch.from_numpy(self.gone), np.flatnonzero(~self.gone), self.flat.beam
+        kept = staying.tolist()
+        self.searched = [self.searched[index] for index in kept]
+        self.states = [state for index in kept for state in self.states[index * beam : (index + 1) * beam]]
+        self.gone = np.zeros(len(kept), np.bool_)
+        if kept:
+            self.flat.keep(staying)
+        return done
 
     def admit(self, other: "NativeBeams") -> "NativeBeams":
         """The other's sentences come in behind these."""
-        if not self.requests:
+        if not self.searched:
             return other
         states: list[ConstraintState | None] = []
         if self.states or other.states:
             for each in (self, other):
                 states += each.states or [None] * len(each.newest)
         self.flat.admit(other.flat)
-        return NativeBeams(self.requests + other.requests, self.flat, states)
+        gone = np.concatenate([self.gone, other.gone])
+        return NativeBeams(self.searched + other.searched, self.flat, states, gone)
 
     def _restrictions(self) -> Iterator[Restriction | None]:
         """What each row may be continued with."""
@@ -103,7 +129,7 @@ class NativeBeams:
             yield None if state is None or symbol == READS_NOTHING else state.advance(symbol)
 
     def _outcome(self, index: int) -> Outcome:
-        return outcome(self.requests[index], [Hypothesis(*each) for each in self.flat.outputs(index)])
+        return outcome(self.searched[index], [Hypothesis(*each) for each in self.flat.outputs(index)])
 
 
 def _start(request: Request) -> list[ConstraintState | None]:

@@ -89,6 +89,10 @@ class PythonBeams:
         self.coverage = None if self.coverage is None else self.coverage.reorder(rows)
         return done, [(sentence.request, outcome(sentence.request, sentence.outputs)) for sentence in gone]
 
+    def settle(self) -> None:
+        """Nobody's rows stay behind."""
+        return
+
     def admit(self, other: "PythonBeams") -> "PythonBeams":
         """The other's sentences come in behind these."""
         both = self.coverage, other.coverage
