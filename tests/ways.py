@@ -26,7 +26,9 @@ def way(request, monkeypatch):
     if request.param != "plain" and library is None:
         pytest.skip("installed without a C++ compiler")
     monkeypatch.setattr(native, "_library", lambda: library)
-    return request.param
+    native._function.cache_clear()  # each kernel of the kind before, which would stay beside others of this one
+    yield request.param
+    native._function.cache_clear()
 
 
 @pytest.fixture

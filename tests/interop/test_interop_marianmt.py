@@ -138,8 +138,8 @@ def test_its_own_settings_write_the_same(library, spm_folder, trained, tmp_path,
     ours = transduce.load(tmp_path / "ours", "float32").translate(texts)
     # What reaches the limit, here or there, has to end: there that costs nothing, here as much as it is improbable.
     cut = [len(row) == theirs.generation_config.max_length and int(row[-1]) != pad for row in found]
-    all_ = zip(ours, expected, cut, strict=True)
-    pairs = [(mine.text, other) for mine, other, is_cut in all_ if not (mine.at_limit or is_cut)]
+    every = zip(ours, expected, cut, strict=True)
+    pairs = [(mine.text, other) for mine, other, is_cut in every if not (mine.at_limit or is_cut)]
     assert [mine for mine, _ in pairs] == [other for _, other in pairs]
     assert len({mine for mine, _ in pairs}) > 10
 

@@ -351,6 +351,38 @@ def test_a_constraint_that_bounds_nothing_is_told_so():
     assert "only=True, or leave bounds out" in end
 
 
+def test_who_says_that_it_bounds_nothing_is_pythons():
+    class Unbound(Bounds):
+        bounds = False
+
+    assert replace(PLAIN, constraints=(Bounds(11, 1),)).is_plain
+    assert not replace(PLAIN, constraints=(Unbound(11, 1),)).is_plain
+
+
+@pytest.mark.usefixtures("built")
+def test_a_sentence_that_is_gone_is_asked_for_nothing():
+    """Two of twenty end at once: too few to close ranks for, and what bounded them is not asked again."""
+    asked = []
+
+    class Asking(Bounds):
+        def start(self, number):
+            return replace(self, read=number)
+
+        def restrict(self, written, room):
+            asked.append((self.read, room))
+            return Restriction((END,) if self.read < 2 else (4,), only=True)
+
+        def advance(self, symbol):
+            return self
+
+    requests = [Request([4, END], 5, replace(PLAIN, beam_size=1, constraints=(Asking(11, 1),)), n) for n in range(20)]
+    _, active, outcomes, end = follow(Given(1, 11, (0.0,)), Arriving(requests, 20))
+    assert end is None
+    assert [number for number, _ in outcomes[:2]] == [0, 1]
+    assert active[1] == list(range(2, 20))
+    assert {number: sum(each == number for each, _ in asked) for number in (0, 1, 2)} == {0: 1, 1: 1, 2: 5}
+
+
 @pytest.mark.usefixtures("built")
 def test_lists_that_lead_outside_are_refused():
     choices = Choices(torch.tensor([0, 1, -1, 0, 0, 0]), torch.tensor([0, 2, 3]), torch.tensor([4, 5, 11]))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import final
+from typing import Final, final
 
 import torch
 from jaxtyping import Bool, Float32, Int, Int32, Int64
@@ -21,6 +21,9 @@ from transduce.kernels import (
     select_outputs,
 )
 from transduce.kernels.transformer import memory_columns
+
+# Room for so many columns at first, at most: what is longer has it doubled when it is full.
+_MOST: Final = 64
 
 
 @final
@@ -72,12 +75,9 @@ class NativeState:
 
     @classmethod
     def empty(cls, memory: NativeMemory, config: TransformerConfig, source: int, beam: int) -> "NativeState":
-        """Nothing has been read yet. There is room for outputs half as long again as the longest source, which few are.
-
-        It doubles when it is full.
-        """
+        """Nothing has been read yet. There is room for outputs half as long again as their sources: few are longer."""
         layers, sentences = memory.keys.shape[:2]
-        columns = memory_columns(source + source // 2)
+        columns = memory_columns(min(source + source // 2, _MOST))
         sizes, dtype = (layers, sentences, beam, config.heads, columns), memory.keys.dtype
         ancestors = torch.zeros(sentences * beam, columns, dtype=torch.int32)
         keys, values = (torch.empty(*sizes, width, dtype=dtype) for width in (config.d_k, config.d_v))

@@ -7,7 +7,7 @@ from typing import Final, final
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int, Int64
 from torch import Tensor
 
 from transduce.kernels import READS_NOTHING, Asked, FlatBeams
@@ -82,8 +82,7 @@ class NativeBeams:
         if self.flat.done > before or any(cancelled):
             leaving = np.flatnonzero((self.flat.certain.numpy() | cancelled) & ~self.gone)
             outcomes = [(self.searched[index], self._outcome(index)) for index in leaving.tolist()]
-            self.flat.stop(leaving)
-            self.gone[leaving] = True
+            self._stop(leaving)
         count = before + len(outcomes)
         # Positions end with the longest output that anybody may write: nobody's rows stay for longer than that.
         if count and (count * _MANY >= len(self.gone) or self.flat.is_full(self.gone)):
@@ -114,6 +113,15 @@ class NativeBeams:
         self.flat.admit(other.flat)
         gone = np.concatenate([self.gone, other.gone])
         return NativeBeams(self.searched + other.searched, self.flat, states, gone)
+
+    def _stop(self, leaving: Int64[np.ndarray, " leaving"]) -> None:
+        """These have gone: nothing is asked of their rows any more."""
+        self.gone[leaving] = True
+        self.flat.stop(leaving)
+        if self.states:
+            beam = self.flat.beam
+            for index in leaving.tolist():
+                self.states[index * beam : (index + 1) * beam] = [None] * beam
 
     def _restrictions(self) -> Iterator[Restriction | None]:
         """What each row may be continued with."""

@@ -93,7 +93,7 @@ class SearchSettings:
         """
         return not (
             len(self.constraints) > 1
-            or not all(isinstance(each, Bounding) for each in self.constraints)
+            or not all(isinstance(each, Bounding) and each.bounds for each in self.constraints)
             or self.sampling is not None
             or self.coverage
             or self.diversity
