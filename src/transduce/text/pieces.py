@@ -133,6 +133,8 @@ def _find_partners(alignment: Sequence[tuple[int, int]] | None, sources: int, ta
 
 def _move_cuts(source: str, cuts: Sequence[int], words: Sequence[str]) -> list[int]:
     """Places in the words, joined, for the beginning of a source's word, its cuts, and its end."""
+    if list(words) == [source]:
+        return [0, *cuts, len(source)]
     target = "".join(words)
     between = list(accumulate(map(len, words[:-1])))
     (first, last), (begin, stop) = find_core(source), find_core(target)
