@@ -12,13 +12,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.search.test_search_queue import WAYS, Waiting, ready, search
+from tests.search.test_search_queue import SIZES, WAYS, Waiting, ready, search
 from tests.tiny_search import BEGIN, END, SOURCE, make_requests
 from transduce.config import TransduceError
 from transduce.config.splitmix import mix
 from transduce.kernels import READS_NOTHING, AllowedTokens, Asked, Choices, FlatBeams, LogitColumns, join_allowed
 from transduce.models import NO_ATTENTION, Shortlist, Step
 from transduce.search import (
+    Cancelled,
     LengthPenalty,
     NoRepeat,
     Prefixes,
@@ -239,6 +240,47 @@ def test_both_loops_are_one_with_models(name, way):
     native = search(ready(name), WAYS[way], Waiting(3))
     with in_python():
         assert search(ready(name), WAYS[way], Waiting(3)) == native
+
+
+class Stepping:
+    """A model that makes no rounds by itself."""
+
+    def __init__(self, model):
+        for verb in ("encode", "decode", "project", "forward", "start", "step"):
+            setattr(self, verb, getattr(model, verb))
+
+
+@pytest.mark.usefixtures("built")
+@settings(max_examples=60, deadline=None)
+@given(
+    name=st.sampled_from(["float32", "bfloat16", "int8"]),
+    kinds=st.lists(KINDS, min_size=1, max_size=2),
+    listed=st.sampled_from([None, None, 3]),
+    sentences=st.lists(st.tuples(st.integers(0, 1), st.sampled_from([1, 2, 5, 9, 40]), st.integers(1, 20)), min_size=1),
+    arriving=st.tuples(st.sampled_from([1, 3, 100]), st.sampled_from([None, None, 3])),
+    moment=st.sampled_from([0.0, 1e-4, 1e9]),
+)
+def test_rounds_that_a_model_makes_by_itself_change_nothing(name, kinds, listed, sentences, arriving, moment):
+    """However many it makes at a time: outcomes are the same to the last bit; who is cancelled may be done before."""
+    model, vocabulary = ready(name), SIZES["vocab_size"]
+    kinds = [SearchSettings(BEGIN, END, (0, 1, 3), **{**each, "penalty": LengthPenalty(*each["penalty"])}) for each in kinds]
+    if listed is not None:
+        translations = torch.arange(vocabulary).unsqueeze(1) * torch.arange(1, listed + 1) % vocabulary
+        kinds = [replace(kinds[0], shortlist=Shortlist(translations, torch.tensor([3]), vocabulary)), *kinds[1:]]
+
+    def make():
+        return [
+            Request([*[4 + number % 30] * length, END], limit, kinds[kind % len(kinds)], number)
+            for number, (kind, limit, length) in enumerate(sentences)
+        ]
+
+    stepwise = {each.number: found for each, found in beam_search(Stepping(model), Arriving(make(), *arriving))}
+    with mock.patch.object(beam, "_MOMENT", moment):
+        alone = {each.number: found for each, found in beam_search(model, Arriving(make(), *arriving))}
+    assert alone.keys() == stepwise.keys()
+    for number, found in alone.items():
+        if not (isinstance(found, Cancelled) or isinstance(stepwise[number], Cancelled)):
+            assert found == stepwise[number]
 
 
 @pytest.mark.usefixtures("built")

@@ -18,6 +18,7 @@ from transduce.kernels.ragged_attention import Heads, RaggedAttention, attend_be
 from transduce.kernels.ranking import rank_continuations
 from transduce.kernels.rounds import Asked, FlatBeams, can_advance
 from transduce.kernels.scores import Relative, Scoring
+from transduce.kernels.searching import search
 from transduce.kernels.seeds import derive, draw_normal, make_seed
 from transduce.kernels.sublayers import (
     Attending,
@@ -101,6 +102,7 @@ __all__ = [
     "resolve_precision",
     "run_safely",
     "run_sublayers",
+    "search",
     "seeds_at",
     "select_outputs",
     "send",

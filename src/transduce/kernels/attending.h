@@ -1,7 +1,7 @@
 // Attention of decoding: self-attention of a source, self-attention of hypotheses to their past, and cross-attention to the memory.
 #pragma once
 #include "guard.h"
-#include "stack.h"
+#include "reading.h"
 
 namespace transduce {
 
@@ -160,24 +160,6 @@ template <typename T>
 void fetch(const T* x, std::int64_t n) {
   for (std::int64_t i = 0; i < n; i += 64 / sizeof(T)) __builtin_prefetch(x + i);
 }
-
-// The rows that read a symbol in a step, without gaps: all arrays between embedding and projection have these alone. Row k of such
-// an array is row rows[k] of the step's; sentence i's begin at first[i].
-struct Reading {
-  std::vector<std::int64_t> rows, symbols, first;
-
-  void of(const Step& step) {
-    rows.clear(), symbols.clear(), first.clear();
-    for (std::int64_t i = 0; i < step.sentences; ++i) {
-      first.push_back(count());
-      for (std::int64_t r = i * step.beam; r < (i + 1) * step.beam; ++r)
-        if (step.tokens[r] != kReadsNothing) rows.push_back(r), symbols.push_back(step.tokens[r]);
-    }
-    first.push_back(count());
-  }
-
-  std::int64_t count() const { return rows.size(); }
-};
 
 // Self-attention of the rows of sentence i: store their newest keys and values, then attend to all of theirs.
 template <typename T>

@@ -11,7 +11,7 @@ namespace {
 
 // Counts up with every change of an exported function's arguments or of a structure's fields, or of what they mean; interface.py
 // has the same number.
-constexpr std::int64_t kInterface = 10;
+constexpr std::int64_t kInterface = 11;
 
 }  // namespace
 
@@ -19,7 +19,7 @@ constexpr std::int64_t kInterface = 10;
 TRANSDUCE_EXPORT interface(std::int64_t* to, std::int64_t count) {
   const std::int64_t numbers[] = {kInterface,    sizeof(Dropout), sizeof(Sequences), sizeof(Maps), sizeof(Matrix),
                                   sizeof(Norm),  sizeof(Layer),   sizeof(Stack),     sizeof(Past), sizeof(Memory), sizeof(Step), sizeof(Lists),
-                                  sizeof(Ranking), sizeof(Searched), sizeof(Ended), sizeof(Written), sizeof(Round), sizeof(AddNorm<float>),
+                                  sizeof(Ranking), sizeof(Searched), sizeof(Ended), sizeof(Written), sizeof(Round), sizeof(Pace), sizeof(AddNorm<float>),
                                   sizeof(AddNormBackward<float>), sizeof(Sublayer), sizeof(Sublayers), sizeof(SublayersBackward)};
   const std::int64_t all = sizeof numbers / sizeof *numbers;
   if (count != all) return kOutOfRange;

@@ -10,7 +10,7 @@ from typing import Any, Final, final
 from transduce.config.model import Activation
 
 # Counts up with every change of what follows, or of what it means; interface.cpp has the same number.
-INTERFACE: Final = 10
+INTERFACE: Final = 11
 _WHOLE, _REAL, _DOUBLE, _ARRAY = ctypes.c_int64, ctypes.c_float, ctypes.c_double, ctypes.c_void_p
 
 
@@ -138,7 +138,7 @@ class RankingAddress(ctypes.Structure):
     """What ``rank`` reads, and where it leaves the best continuations."""
 
     _fields_ = (
-        *((name, _ARRAY) for name in ("logits", "so_far")),
+        *((name, _ARRAY) for name in ("logits", "places", "so_far")),
         *((name, _WHOLE) for name in ("sentences", "beam", "width")),
         ("banned", _ARRAY),
         ("bans", _WHOLE),
@@ -192,6 +192,13 @@ class RoundAddress(ctypes.Structure):
         *((name, _ARRAY) for name in ("which", "first", "choices")),
         *((name, _WHOLE) for name in ("kinds", "done", "moved", "not_a_number")),
     )
+
+
+@final
+class Pace(ctypes.Structure):
+    """How many rounds and seconds ``search`` may go on, and how many rounds it has made."""
+
+    _fields_ = (("rounds", _WHOLE), ("seconds", _DOUBLE), ("made", _WHOLE))
 
 
 @final
@@ -258,7 +265,7 @@ class SublayersBackwardAddress(ctypes.Structure):
 STRUCTURES: Final[tuple[type[ctypes.Structure], ...]] = (
     *(Chance, Sequences, MapsAddress, MatrixAddress, NormAddress, LayerAddress, StackAddress),
     *(PastAddress, MemoryAddress, StepAddress, ListsAddress, RankingAddress),
-    *(Searched, Ended, Written, RoundAddress, AddNormAddress, AddNormBackwardAddress),
+    *(Searched, Ended, Written, RoundAddress, Pace, AddNormAddress, AddNormBackwardAddress),
     *(SublayerAddress, SublayersAddress, SublayersBackwardAddress),
 )
 
@@ -269,7 +276,7 @@ def _by_reference(structure: type[ctypes.Structure]) -> Any:  # noqa: ANN401 - c
 
 _CHANCE, _SEQUENCES, _MAPS = map(_by_reference, (Chance, Sequences, MapsAddress))
 _MATRIX, _STACK, _STEP, _LISTS = map(_by_reference, (MatrixAddress, StackAddress, StepAddress, ListsAddress))
-_RANKING, _ROUND = map(_by_reference, (RankingAddress, RoundAddress))
+_RANKING, _ROUND, _PACE = map(_by_reference, (RankingAddress, RoundAddress, Pace))
 _ADD_NORM, _BACKWARD = map(_by_reference, (AddNormAddress, AddNormBackwardAddress))
 _SUBLAYERS, _SUBLAYERS_BACKWARD = map(_by_reference, (SublayersAddress, SublayersBackwardAddress))
 
@@ -302,6 +309,7 @@ BOTH: Final[dict[str, Sequence[Any]]] = {
     "cross_entropy": (_ARRAY, _ARRAY, _ARRAY, _ARRAY, _WHOLE, _WHOLE, _REAL),
     "remember": (_STACK, _ARRAY, _ARRAY, _WHOLE, _WHOLE, _ARRAY, _ARRAY),
     "step": (_STACK, _MATRIX, _STEP, _ARRAY),
+    "search": (_STACK, _MATRIX, _STEP, _ROUND, _LISTS, _PACE),
 }
 # activation.h's Activation; None: what is left as it is.
 ACTIVATIONS: Final[dict[Activation | None, int]] = {None: 0, "relu": 1, "gelu": 2, "gelu_tanh": 3, "silu": 4}

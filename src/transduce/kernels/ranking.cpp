@@ -52,6 +52,8 @@ struct Choices {
   }
 };
 
+float* logits_of(const Ranking& r, std::int64_t row) { return r.logits + (r.places ? r.places[row] : row) * r.width; }
+
 // Row `row` of a sentence's beam: all that it can be continued with, or one symbol alone. Nothing continues an empty place.
 void rank_row(float* logits, float so_far, std::int64_t symbols, const std::int64_t* banned, std::int64_t bans, std::int64_t only,
               const Choices& choices, std::int64_t row, const Best& best) {
@@ -89,7 +91,6 @@ void rank_listed(const Ranking& r, const Lists& lists, std::int64_t sentence, co
   static thread_local std::vector<float> own;
   static thread_local std::vector<std::int64_t> from, own_banned, own_choices;
   const std::int64_t *list = lists.symbols + sentence * lists.longest, n = lists.lengths[sentence];
-  const float* logits = r.logits + sentence * r.beam * r.width;
   const auto find = [&](std::int64_t symbol) {
     const std::int64_t* at = std::lower_bound(list, list + n, symbol);
     return at < list + n && *at == symbol ? at - list : std::int64_t{-1};
@@ -108,7 +109,8 @@ void rank_listed(const Ranking& r, const Lists& lists, std::int64_t sentence, co
   }
   for (std::int64_t b = 0; b < r.beam; ++b) {
     if (r.so_far[sentence * r.beam + b] == -INFINITY) continue;
-    for (std::int64_t j = 0; j < n; ++j) own[j] = logits[b * r.width + from[j]];
+    const float* logits = logits_of(r, sentence * r.beam + b);
+    for (std::int64_t j = 0; j < n; ++j) own[j] = logits[from[j]];
     Choices choices = Choices::of(r, sentence * r.beam + b);
     if (choices.count >= 0) {
       own_choices.clear();
@@ -127,6 +129,9 @@ void transduce::rank_all(const Ranking& r, const Lists* lists) {
   const std::int64_t symbols = lists ? lists->vocabulary : r.width;
   require_index(r.end, symbols);
   for (std::int64_t i = 0; i < r.bans; ++i) require_index(r.banned[i], symbols);
+  if (r.places)
+    for (std::int64_t i = 0; i < r.sentences * r.beam; ++i)
+      if (r.so_far[i] > -INFINITY) require_index(r.places[i], r.sentences * r.beam);
   if (r.which) {
     for (std::int64_t i = 0; i < r.sentences * r.beam; ++i)
       if (r.which[i] != -1) require_index(r.which[i], r.kinds);
@@ -142,7 +147,7 @@ void transduce::rank_all(const Ranking& r, const Lists* lists) {
       continue;
     }
     for (std::int64_t b = i * r.beam; b < (i + 1) * r.beam; ++b)
-      rank_row(r.logits + b * r.width, r.so_far[b], r.width, r.banned, r.bans, r.must_end[i] ? r.end : -1, Choices::of(r, b),
+      rank_row(logits_of(r, b), r.so_far[b], r.width, r.banned, r.bans, r.must_end[i] ? r.end : -1, Choices::of(r, b),
                b - i * r.beam, best);
   }
 }

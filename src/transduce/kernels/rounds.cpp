@@ -107,7 +107,9 @@ class Sentence {
   Ended* ended_;
 };
 
-void advance(Round& r, const Lists* lists) {
+}  // namespace
+
+void transduce::advance(Round& r, const Lists* lists, const std::int64_t* places) {
   static thread_local std::vector<float> values;
   static thread_local std::vector<std::int64_t> indices;
   static thread_local std::vector<Candidate> candidates;
@@ -121,6 +123,7 @@ void advance(Round& r, const Lists* lists) {
   for (std::int64_t i = 0; i < r.sentences; ++i) must_end[i] = Sentence(r, i).must_end();
   Ranking ranking{};
   ranking.logits = r.logits;
+  ranking.places = places;
   ranking.so_far = r.so_far;
   ranking.sentences = r.sentences;
   ranking.beam = r.beam;
@@ -151,8 +154,6 @@ void advance(Round& r, const Lists* lists) {
     r.done += r.certain[i];
   }
 }
-
-}  // namespace
 
 TRANSDUCE_EXPORT advance_beams(Round* round, const Lists* lists) {
   return guarded([=] { advance(*round, lists); });

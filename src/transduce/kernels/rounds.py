@@ -16,7 +16,7 @@ from torch import Tensor
 
 from transduce.config import LengthPenaltyKind
 from transduce.kernels.allowed import Choices, LogitColumns
-from transduce.kernels.interface import Ended, RoundAddress, Searched, Written
+from transduce.kernels.interface import Ended, ListsAddress, RoundAddress, Searched, Written
 from transduce.kernels.native import address, array_address, call, has_native
 from transduce.kernels.ranking import choices_addresses, lists_address, symbols_of
 from transduce.kernels.transformer import READS_NOTHING
@@ -115,6 +115,11 @@ class FlatBeams:
         return bool(self._round.moved)
 
     @property
+    def failed(self) -> bool:
+        """Whether a score of the last round was NaN: the search cannot go on."""
+        return bool(self._round.not_a_number)
+
+    @property
     def done(self) -> int:
         """How many sentences' outputs are certain."""
         return int(self._round.done)
@@ -135,21 +140,30 @@ class FlatBeams:
         logits: Float[Tensor, "rows columns"],
         columns: LogitColumns | None = None,
         choices: Choices | None = None,
-    ) -> bool:
-        """Go on with the best continuations, as ``rank_continuations`` has them; may use ``logits`` up.
+    ) -> None:
+        """Go on with the best continuations, as ``rank_continuations`` has them; may use ``logits`` up."""
+        logits = logits.float().contiguous()
+        round_, lists = self.prepare(logits, columns, choices)
+        call("advance_beams", None, round_, lists)
+        self.longest += 1
 
-        False where a score is NaN: the search cannot go on.
-        """
+    @property
+    def room(self) -> int:
+        """How many rounds can be made until there is none for another symbol, or a sentence has come to its limit."""
+        left = int((self.searched["limit"] - self.searched["length"]).min())
+        return min(left, self.written.shape[1] - self.longest)
+
+    def prepare(
+        self, logits: Float32[Tensor, "rows columns"], columns: LogitColumns | None, choices: Choices | None = None
+    ) -> tuple[RoundAddress, ListsAddress | None]:
+        """Make room for another symbol; what C++ is called with. Whoever calls it counts its rounds in ``longest``."""
         if self.longest == self.written.shape[1]:
             self._replace(written=_widen(self.written, 2 * self.longest))
-        logits, round_ = logits.float().contiguous(), self._round
-        (sentences, beam), width = self.so_far.shape, logits.shape[1]
+        (sentences, beam), width, round_ = self.so_far.shape, logits.shape[1], self._round
         round_.logits, round_.width = address(logits, torch.float32, sentences * beam, width), width
         for name, value in choices_addresses(choices, sentences * beam).items():
             setattr(round_, name, value)
-        call("advance_beams", None, round_, None if columns is None else lists_address(columns, sentences))
-        self.longest += 1
-        return not round_.not_a_number
+        return round_, None if columns is None else lists_address(columns, sentences)
 
     def outputs(self, sentence: int) -> list[Output]:
         """The best that a sentence has found so far, of as many as it was asked for."""

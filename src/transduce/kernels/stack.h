@@ -56,7 +56,9 @@ struct Memory {
 struct Step {
   std::int64_t sentences, beam;
   Positions positions;
-  const std::int64_t *tokens, *lengths, *slots;
+  const std::int64_t* tokens;
+  std::int64_t* lengths;
+  const std::int64_t* slots;
   std::int32_t* ancestors;
   const Past* past;
   const Memory* memory;

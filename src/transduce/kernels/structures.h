@@ -44,13 +44,14 @@ struct Lists {
   std::int64_t longest, vocabulary;
 };
 
-// What `rank` reads and writes: the logits of `sentences` x `beam` rows of `width` columns, which it overwrites; each row's score so
-// far, minus infinity where it has no hypothesis, so that nothing continues it; the tokens that are banned, and the sentences that must
+// What `rank` reads and writes: the logits of `sentences` x `beam` rows of `width` columns, which it overwrites, those of row i in row
+// places[i] unless `places` is missing; each row's score so far, minus infinity where it has no hypothesis, so that nothing continues it; the tokens that are banned, and the sentences that must
 // end. Without `lists`, the columns are the vocabulary. Unless `which` is missing, row i is continued with nothing but
 // choices[first[which[i]]] up to choices[first[which[i] + 1]], or with anything where which[i] is -1; there are so many `kinds` of
 // choices. To `values` and `indices` go the best `count` continuations of each sentence.
 struct Ranking {
   float* logits;
+  const std::int64_t* places;
   const float* so_far;
   std::int64_t sentences, beam, width;
   const std::int64_t* banned;
@@ -102,6 +103,13 @@ struct Round {
   const std::int64_t *which, *first, *choices;
   std::int64_t kinds;
   std::int64_t done, moved, not_a_number;
+};
+
+// How long a search may go on by itself: rounds, and seconds, behind which it ends with its round; and the rounds that it has made.
+struct Pace {
+  std::int64_t rounds;
+  double seconds;
+  std::int64_t made;
 };
 
 // What `add_norm` reads and writes: x and `out`, which may be missing; their sum, its LayerNorm y in T and, unless missing, in

@@ -195,15 +195,17 @@ void spread(const Reading& reading, std::int64_t rows, std::int64_t width, float
   }
 }
 
+}  // namespace
+
 template <typename T>
-void step(const Stack& s, const Matrix& projection, const Step& step, float* logits) {
+const Reading& transduce::read(const Stack& s, const Matrix& projection, const Step& step, float* logits) {
   static thread_local Floats sums, projected, gathered;
   static thread_local Rows ready;
   static thread_local Reading reading;
   check(step);
   reading.of(step);
   const std::int64_t rows = reading.count(), width = 2 * s.keys() + s.values();
-  if (!rows) return spread(reading, step.sentences * step.beam, projection.outputs, logits);
+  if (!rows) return reading;
   Stream x(s, rows, at_least(sums, rows * s.d_model));
   x.embed(reading.symbols.data(), step.positions, [&](std::int64_t k) { return step.lengths[reading.rows[k] / step.beam]; });
   float* in = at_least(projected, rows * std::max(width, s.d_ff));
@@ -225,10 +227,11 @@ void step(const Stack& s, const Matrix& projection, const Step& step, float* log
   }
   x.finish(projection, ready);
   multiply(projection, ready, rows, Target{logits, projection.outputs});
-  spread(reading, step.sentences * step.beam, projection.outputs, logits);
+  return reading;
 }
 
-}  // namespace
+template const Reading& transduce::read<float>(const Stack&, const Matrix&, const Step&, float*);
+template const Reading& transduce::read<Bfloat16>(const Stack&, const Matrix&, const Step&, float*);
 
 // The last hidden states of a ragged batch; so many symbols at a time that their activations stay in the cache.
 TRANSDUCE_EXPORT encode(const Stack* stack, const float* positions, std::int64_t longest, const std::int64_t* ids,
@@ -250,7 +253,7 @@ TRANSDUCE_EXPORT encode(const Stack* stack, const float* positions, std::int64_t
     return guarded([=] { remember(*stack, hidden, offsets, sentences, columns, keys, values); });                                  \
   }                                                                                                                                \
   TRANSDUCE_EXPORT step_##name(const Stack* stack, const Matrix* projection, const Step* one, float* logits) {                     \
-    return guarded([=] { step<T>(*stack, *projection, *one, logits); });                                                           \
+    return guarded([=] { spread(read<T>(*stack, *projection, *one, logits), one->sentences * one->beam, projection->outputs, logits); });                                                           \
   }
 
 BOTH(float, float32)

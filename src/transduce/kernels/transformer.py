@@ -235,18 +235,33 @@ def step(
     ``positions`` are the vectors of positions up to the longest of the lengths, where the model has any. ``weights``
     gets what the last layer weighs the memory by; columns behind a source's length are left as they are.
     """
+    one = step_address(stack, positions, tokens, lengths, slots, ancestors, past, memory, weights)
+    scores = address(logits, torch.float32, len(tokens), projection.outputs)
+    call("step", memory.keys.dtype, stack.address, projection.address, one, scores)
+
+
+def step_address(
+    stack: NativeStack,
+    positions: Table | None,
+    tokens: Int64[Tensor, " rows"],
+    lengths: Int64[Tensor, " sentences"],
+    slots: Int64[Tensor, " sentences"],
+    ancestors: Int32[Tensor, "rows capacity"],
+    past: NativePast,
+    memory: NativeMemory,
+    weights: Float32[Tensor, "rows heads columns"] | None = None,
+) -> StepAddress:
+    """What ``step`` is given, as the C++ kernels find it."""
     sentences, rows = len(slots), len(tokens)
     beam = rows // sentences
     _check(stack, beam, past, memory)
-    one = StepAddress(
+    return StepAddress(
         *(sentences, beam, *_table(stack, positions), address(tokens, torch.long, rows)),
         *(address(lengths, torch.long, sentences), address(slots, torch.long, sentences)),
         address(ancestors, torch.int32, rows, past.address.capacity),
         *(ctypes.addressof(past.address), ctypes.addressof(memory.address)),
         *_weights(weights, rows, stack.heads),
     )
-    scores = address(logits, torch.float32, rows, projection.outputs)
-    call("step", memory.keys.dtype, stack.address, projection.address, one, scores)
 
 
 def _check(stack: NativeStack, beam: int, past: NativePast, memory: NativeMemory) -> None:

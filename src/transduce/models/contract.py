@@ -9,7 +9,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from transduce.config import ModelConfig
-from transduce.kernels import READS_NOTHING, AllowedTokens, LogitColumns, RaggedLayout, projected_cross_entropy
+from transduce.kernels import (
+    READS_NOTHING,
+    AllowedTokens,
+    FlatBeams,
+    LogitColumns,
+    RaggedLayout,
+    projected_cross_entropy,
+)
 
 
 @final
@@ -287,6 +294,19 @@ class Model(Protocol[M, S]):
 
         Raises:
             ValueError: More is asked for than the model's step can say of its attention: ``LAST_CROSS`` it always can.
+        """
+        ...
+
+
+@runtime_checkable
+class SearchingModel(Model[M, S], Protocol[M, S]):
+    """A model that makes the rounds of a plain search by itself: what it saves is Python between steps."""
+
+    def search(self, state: S, beams: FlatBeams, seconds: float) -> S:
+        """Make one round or more, each a ``step``, an advance of the beams and a reordering; ``state`` is used up.
+
+        It ends once so many seconds are over, all outputs are certain or the beams have failed; rows of a sentence
+        whose outputs are certain go on no more.
         """
         ...
 

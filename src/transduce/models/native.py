@@ -9,7 +9,17 @@ from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
 from transduce.config import TransformerConfig
-from transduce.kernels import AllowedTokens, Format, LogitColumns, encode, remember, step
+from transduce.kernels import (
+    AllowedTokens,
+    FlatBeams,
+    Format,
+    LogitColumns,
+    PrepackedMatrix,
+    encode,
+    remember,
+    search,
+    step,
+)
 from transduce.layers import PositionalEncoding
 from transduce.models.contract import NO_ATTENTION, AttentionRequest, Decoded, LossSums, Step, Tokens, Weights
 from transduce.models.native_plain import restore
@@ -127,19 +137,31 @@ class NativeTransformer:
         found = {} if weights is None else {layers - 1: attention.choose(weights[:, :, : state.source])}
         return Step(logits, found, after, _columns(after))
 
+    def search(self, state: NativeState, beams: FlatBeams, seconds: float) -> NativeState:
+        """Rounds of a plain search, one or more, until so many seconds are over or all outputs are certain."""
+        state, projection = self._make_room(state)
+        found = state.lengths, state.slots, state.ancestors, state.past, state.memory, state.scores(projection.outputs)
+        known = self._decoder, projection, state.positions
+        state.width += search(*known, beams, *found, _columns(state), state.room, seconds)
+        return state
+
     def _read(
         self, state: NativeState, tokens: Int[Tensor, " rows"], weights: Tensor | None = None
     ) -> tuple[Float[Tensor, "rows columns"], NativeState]:
-        state = state.with_capacity()
-        if state.allowed is not None and state.shortlisted is None:
-            state.shortlisted = ShortlistedProjection.of(self._projection, state.allowed)
-        projection = self._projection if state.shortlisted is None else state.shortlisted.matrix
-        if state.positions is not None and state.width >= len(state.positions):
-            state.positions = self._decoder_positions.up_to(state.width + 1)
+        state, projection = self._make_room(state)
         found = state.lengths, state.slots, state.ancestors, state.past, state.memory
         logits = state.scores(projection.outputs)
         step(self._decoder, projection, state.positions, tokens.contiguous(), *found, logits, weights)
         return logits, state.advance()
+
+    def _make_room(self, state: NativeState) -> tuple[NativeState, PrepackedMatrix]:
+        """The state with room for another symbol of each row, and what scores the next ones."""
+        state = state.with_capacity()
+        if state.allowed is not None and state.shortlisted is None:
+            state.shortlisted = ShortlistedProjection.of(self._projection, state.allowed)
+        if state.positions is not None and state.width >= len(state.positions):
+            state.positions = self._decoder_positions.up_to(state.width + 1)
+        return state, self._projection if state.shortlisted is None else state.shortlisted.matrix
 
 
 def _columns(state: NativeState) -> LogitColumns | None:

@@ -101,6 +101,12 @@ class NativeState:
             self._scores = self.logits[: rows * outputs].view(rows, outputs)
         return self._scores
 
+    @property
+    def room(self) -> int:
+        """How many more symbols can be read before there is none for another's key, or its position has no vector."""
+        columns = self.past.keys.shape[4] if self.positions is None else min(self.past.keys.shape[4], len(self.positions))
+        return columns - self.width
+
     def advance(self) -> "NativeState":
         """Every row has read a symbol."""
         self.lengths += 1

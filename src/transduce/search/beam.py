@@ -21,9 +21,10 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from transduce.kernels import READS_NOTHING, can_advance, is_out_of_memory
-from transduce.models import AttentionRequest, Model, State, Step, Tokens
+from transduce.kernels import READS_NOTHING, FlatBeams, can_advance, is_out_of_memory
+from transduce.models import AttentionRequest, Model, SearchingModel, State, Step, Tokens
 from transduce.search.native_beams import NativeBeams
+from transduce.search.orders import no_finite_scores
 from transduce.search.python_beams import PythonBeams
 from transduce.search.ranking import to_tensor
 from transduce.search.settings import Cancelled, Outcome, Request, SearchSettings, TooLittleMemory
@@ -35,6 +36,9 @@ S = TypeVar("S", bound=State)
 # then are the end of the search.
 Take = Callable[[Sequence[Request]], Sequence[Request]]
 
+# Seconds: so long may outputs that are certain, requests that come in and those that are cancelled have to wait where a
+# model makes rounds by itself.
+_MOMENT: Final = 0.005
 # After memory was too small, twice as many sentences are tried again once so many times a group's size are done.
 _GROUPS: Final = 16
 
@@ -60,6 +64,11 @@ class Beams(Protocol):
     @property
     def wanted(self) -> AttentionRequest:
         """The attention that a round needs to know."""
+        ...
+
+    @property
+    def free(self) -> FlatBeams | None:
+        """Where all of it lies in arrays that say all about the rounds to come: a model may make them by itself."""
         ...
 
     def advance(self, step: Step[Any]) -> Int[Tensor, " rows"] | None:
@@ -243,7 +252,12 @@ def _admit(batch: _Batch[S], other: _Batch[S]) -> _Batch[S]:
 
 
 def _advance(model: Model[M, S], batch: _Batch[S]) -> _Batch[S]:
-    """Every hypothesis reads its newest symbol, and each sentence goes on with its best continuations."""
+    """Every hypothesis reads its newest symbol, and each sentence goes on with its best continuations; maybe again."""
+    if (free := batch.beams.free) is not None and isinstance(model, SearchingModel):
+        batch = _Batch(model.search(batch.state, free, _MOMENT), batch.beams)
+        if free.failed:
+            raise no_finite_scores()
+        return batch
     step = model.step(batch.state, batch.beams.newest, attention=batch.beams.wanted)
     rows = batch.beams.advance(step)
     return _Batch(step.state if rows is None else step.state.reorder(rows), batch.beams)

@@ -61,6 +61,11 @@ class NativeBeams:
         """No attention is looked at."""
         return NO_ATTENTION
 
+    @property
+    def free(self) -> FlatBeams | None:
+        """The arrays, unless anything bounds what they may go on with."""
+        return None if self.states else self.flat
+
     def advance(self, step: Step[State]) -> Int[Tensor, " rows"] | None:
         """Each sentence goes on with its best continuations; the rows that they continue, unless each its own.
 
@@ -68,7 +73,8 @@ class NativeBeams:
             TransduceError: A log-probability is NaN.
         """
         few = choices([*self._restrictions()], step.vocabulary) if self.states else None
-        if not self.flat.advance(step.logits, step.columns, few):
+        self.flat.advance(step.logits, step.columns, few)
+        if self.flat.failed:
             raise no_finite_scores()
         if self.states:
             self.states = [*self._follow()]

@@ -24,6 +24,19 @@ _RARE: Final = "\U00012345 \U00013059 \U00017123"
 
 
 @final
+class _Symbols(dict[int, str]):
+    """Each id's symbol, once it has been asked for: the library would make another string every time."""
+
+    def __init__(self, backend: tokenizers.Tokenizer) -> None:
+        super().__init__()
+        self._backend = backend
+
+    def __missing__(self, index: int) -> str:
+        symbol = self[index] = self._backend.id_to_token(index) or UNKNOWN
+        return symbol
+
+
+@final
 class Tokenizer:
     """A learned tokenizer. Text that looks like a special symbol is text: it never becomes one."""
 
@@ -37,7 +50,7 @@ class Tokenizer:
         backend.no_truncation()
         backend.no_padding()
         _leave_nothing_to_chance(backend)
-        self._backend = backend
+        self._backend, self._symbols = backend, _Symbols(backend)
         self.special = SpecialIds(*map(self._id, SPECIAL_SYMBOLS))
 
     @classmethod
@@ -120,7 +133,7 @@ class Tokenizer:
         texts = []
         for ids in sequences:
             shown = (index for index in ids if index not in hidden)
-            symbols = [mark if index == self.special.unknown else self._symbol(index) for index in shown]
+            symbols = [mark if index == self.special.unknown else self._symbols[index] for index in shown]
             with guarded("the tokenizer cannot decode"):
                 texts.append(" ".join(symbols) if decoder is None else decoder.decode(symbols))
         return texts
@@ -137,10 +150,7 @@ class Tokenizer:
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Each id's symbol as it stands in the vocabulary, for people to look at."""
-        return [self._symbol(index) for index in ids]
-
-    def _symbol(self, index: int) -> str:
-        return self._backend.id_to_token(index) or UNKNOWN
+        return [*map(self._symbols.__getitem__, ids)]
 
     def _id(self, symbol: str) -> int:
         index = self._backend.token_to_id(symbol)
