@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import final
 
 from transduce.config import BadInputError, GenerationConfig, TransduceError
@@ -58,7 +59,7 @@ class TextSearch:
         for index, ids in zip(full, encoded, strict=True):
             if isinstance(ids, BadInputError):
                 results[index] = ids
-            elif len(prefixes.get(first + index, ())) >= (limit := self._limit(ids, generation)):
+            elif (prefix := prefixes.get(first + index)) and len(prefix) >= (limit := self._limit(ids, generation)):
                 results[index] = explain(NothingFound(limit), len(ids), generation)
             else:
                 sources[index] = ids
@@ -101,16 +102,16 @@ class TextSearch:
         looked = self._engine.attention([pairs[at][1] for at in seen], [list(pairs[at][2].ids) for at in seen])
         attention: dict[int, Attention | TooLittleMemory] = dict(zip(seen, looked, strict=True))
         written = self._target.decode([each.ids for *_, each in pairs])
-        every = (
-            known
-            if isinstance(known := attention.get(index), TooLittleMemory)
-            else self._output(*pair, text, known, request)
-            for index, (pair, text) in enumerate(zip(pairs, written, strict=True))
-        )
+        every = enumerate(zip(pairs, written, strict=True))
         results: list[list[Translation] | TooLittleMemory] = []
-        for outputs in ([next(every) for _ in several] for several in found):
-            failures = [each for each in outputs if isinstance(each, TooLittleMemory)]
-            results.append(failures[0] if failures else [each for each in outputs if isinstance(each, Translation)])
+        for several in found:
+            outputs, failed = [], None
+            for index, (pair, text) in islice(every, len(several)):
+                if isinstance(known := attention.get(index), TooLittleMemory):
+                    failed = failed or known
+                else:
+                    outputs.append(self._output(*pair, text, known, request))
+            results.append(failed or outputs)
         return results
 
     def _is_seen(self, hypothesis: Hypothesis, request: TranslationRequest) -> bool:

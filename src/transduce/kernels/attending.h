@@ -5,19 +5,26 @@
 
 namespace transduce {
 
-// The softmax of n scores; the padding up to `width`, a multiple of 16, becomes 0.
-inline void softmax(float* scores, std::int64_t n, std::int64_t width) {
-  for (std::int64_t j = n; j < width; ++j) scores[j] = -INFINITY;
-  const float top = largest(scores, width);
-  float total = 0;
-#pragma omp simd reduction(+ : total)
-  for (std::int64_t j = 0; j < width; ++j) {
-    scores[j] = j < n ? exponential(scores[j] - top) : 0.0f;
-    total += scores[j];
-  }
-  const float inverse = 1 / total;
-#pragma omp simd
-  for (std::int64_t j = 0; j < width; ++j) scores[j] *= inverse;
+// The softmax of n scores times `scale`; the padding up to `width`, a multiple of 16, becomes 0.
+inline void softmax(float* scores, std::int64_t n, std::int64_t width, float scale) {
+  const auto each = [=](auto body) {
+    for (std::int64_t j = 0; j < width; j += 16) store_sixteen(body(load_sixteen(scores + j), n - j), scores + j);
+  };
+  Sixteen top = -INFINITY - Sixteen{}, total = {};
+  each([&](Sixteen x, std::int64_t left) {
+    x *= scale;
+    if (left < 16) x = choose(kPlaces < static_cast<std::int32_t>(left), x, -INFINITY - Sixteen{});
+    top = larger(x, top);
+    return x;
+  });
+  const float largest = largest_of(top);
+  each([&](Sixteen x, std::int64_t left) {
+    const Sixteen power = keep_first(exponential(x - largest), left);
+    total += power;
+    return power;
+  });
+  const float inverse = 1 / sum_sixteen(total);
+  each([&](Sixteen x, std::int64_t) { return x * inverse; });
 }
 
 // Keys and values of a head: the keys in panels of sixteen, of shape (d_k, 16); and the
@@ -64,15 +71,43 @@ const float* look(const float* query, std::int64_t stride, std::int64_t queries,
   const std::int64_t together = queries > 4 ? 16 : longest;  // for many queries, sixteen keys stay in the cache
   for (std::int64_t j = 0; j < longest; j += together)
     product(query, stride, 1, keys + j * s.d_k, 16, 16 * s.d_k, weights + j, longest, queries, together, s.d_k, false);
-  for (std::int64_t i = 0; i < queries; ++i) {
-    float* w = weights + i * longest;
-#pragma omp simd
-    for (std::int64_t j = 0; j < count; ++j) w[j] *= s.scale;
-    softmax(w, count, longest);
-  }
+  for (std::int64_t i = 0; i < queries; ++i) softmax(weights + i * longest, count, longest, s.scale);
   for (std::int64_t j = 0; j < count; j += kValues)
     product(weights + j, longest, 1, values + j * s.wide(), s.wide(), 16, wide, s.wide(), queries, s.wide(), std::min(kValues, count - j), j > 0);
   for (std::int64_t i = 0; i < queries; ++i) std::memcpy(to + i * to_stride, wide + i * s.wide(), s.d_v * sizeof(float));
+  return weights;
+}
+
+// c[h * sc + j] = sum over k of a[h * sa + k] b[h * sb + k * rb + j], for N heads h and sixteen j.
+template <int N, typename T>
+inline void product_of_heads(const float* a, std::int64_t sa, const T* b, std::int64_t sb, std::int64_t rb, float* c, std::int64_t sc,
+                             std::int64_t count) {
+  Sixteen sum[N] = {};
+  for (std::int64_t k = 0; k < count; ++k)
+#pragma GCC unroll 4
+    for (int h = 0; h < N; ++h) sum[h] += a[h * sa + k] * load_sixteen(b + h * sb + k * rb);
+#pragma GCC unroll 4
+  for (int h = 0; h < N; ++h) store_sixteen(sum[h], c + h * sc);
+}
+
+// As `look` for one query of each of all heads, which begin at `first` and lie one behind the other. The numbers are the same: sums of several heads go
+// on at the same time, as each addition waits for the one before it.
+template <typename T>
+const float* look_once(const float* query, const Head<T>& first, const Stack& s, float* to) {
+  static thread_local Floats all_weights, all_wide;
+  const auto [keys, values, count, longest] = first;
+  float *weights = at_least(all_weights, s.heads * longest), *wide = at_least(all_wide, s.heads * s.wide());
+  const auto heads = [&](std::int64_t h, auto n) {
+    for (std::int64_t j = 0; j < longest; j += 16)
+      product_of_heads<n>(query + h * s.d_k, s.d_k, keys + (h * longest + j) * s.d_k, longest * s.d_k, 16, weights + h * longest + j, longest, s.d_k);
+    for (int i = 0; i < n; ++i) softmax(weights + (h + i) * longest, count, longest, s.scale);
+    for (std::int64_t c = 0; c < s.wide(); c += 16)
+      product_of_heads<n>(weights + h * longest, longest, values + h * longest * s.wide() + c, longest * s.wide(), s.wide(), wide + h * s.wide() + c, s.wide(), count);
+    for (int i = 0; i < n; ++i) std::memcpy(to + (h + i) * s.d_v, wide + (h + i) * s.wide(), s.d_v * sizeof(float));
+  };
+  std::int64_t h = 0;
+  for (; h + 4 <= s.heads; h += 4) heads(h, std::integral_constant<int, 4>{});
+  for (; h < s.heads; ++h) heads(h, std::integral_constant<int, 1>{});
   return weights;
 }
 
@@ -167,40 +202,35 @@ void attend_past(const Stack& s, const Step& step, const Reading& reading, std::
                  float* to) {
   static thread_local Floats scores;
   const std::int64_t position = step.lengths[i], count = position + 1, stride = 2 * s.keys() + s.values();
-  const std::int64_t first = (layer * step.past->slots + step.slots[i]) * step.beam * s.heads * step.past->capacity;
-  const std::int64_t key_head = step.past->capacity * s.d_k, value_head = step.past->capacity * s.d_v;
-  T *keys = static_cast<T*>(step.past->keys) + first * s.d_k, *values = static_cast<T*>(step.past->values) + first * s.d_v;
+  const std::int64_t first = (layer * step.past->slots + step.slots[i]) * step.beam * step.past->capacity;
+  T *keys = static_cast<T*>(step.past->keys) + first * s.keys(), *values = static_cast<T*>(step.past->values) + first * s.values();
   const std::int64_t width = round_up(count, 16);
   float* w = at_least(scores, width);
   for (std::int64_t k = reading.first[i]; k < reading.first[i + 1]; ++k) {
     const float* p = projected + k * stride;
-    const std::int64_t r = reading.rows[k], b = r - i * step.beam;
+    const std::int64_t r = reading.rows[k], b = r - i * step.beam, place = b * step.past->capacity + position;
     step.ancestors[r * step.past->capacity + position] = static_cast<std::int32_t>(b);
-    for (std::int64_t h = 0; h < s.heads; ++h) {
-      T *key = keys + (b * s.heads + h) * key_head + position * s.d_k, *value = values + (b * s.heads + h) * value_head + position * s.d_v;
-      const float *new_key = p + s.keys() + h * s.d_k, *new_value = p + 2 * s.keys() + h * s.d_v;
+    T *key = keys + place * s.keys(), *value = values + place * s.values();
 #pragma omp simd
-      for (std::int64_t c = 0; c < s.d_k; ++c) narrow(new_key[c], key[c]);
+    for (std::int64_t c = 0; c < s.keys(); ++c) narrow(p[s.keys() + c], key[c]);
 #pragma omp simd
-      for (std::int64_t c = 0; c < s.d_v; ++c) narrow(new_value[c], value[c]);
-    }
+    for (std::int64_t c = 0; c < s.values(); ++c) narrow(p[2 * s.keys() + c], value[c]);
   }
   for (std::int64_t h = 0; h < s.heads; ++h)
     for (std::int64_t k = reading.first[i]; k < reading.first[i + 1]; ++k) {
       const std::int32_t* from = step.ancestors + reading.rows[k] * step.past->capacity;
       const float* query = projected + k * stride + h * s.d_k;
+      const auto key = [&](std::int64_t t) { return keys + (from[t] * step.past->capacity + t) * s.keys() + h * s.d_k; };
+      const auto first_value = [&](std::int64_t t) { return values + (from[t] * step.past->capacity + t) * s.values() + h * s.d_v; };
       if (h + 1 < s.heads)
-        for (std::int64_t t = 0; t < count; ++t) {
-          fetch(keys + (from[t] * s.heads + h + 1) * key_head + t * s.d_k, s.d_k);
-          fetch(values + (from[t] * s.heads + h + 1) * value_head + t * s.d_v, s.d_v);
-        }
-      for (std::int64_t t = 0; t < count; ++t)
-        w[t] = s.scale * dot(query, keys + (from[t] * s.heads + h) * key_head + t * s.d_k, s.d_k);
-      softmax(w, count, width);
+        for (std::int64_t t = 0; t < count; ++t) fetch(key(t) + s.d_k, s.d_k), fetch(first_value(t) + s.d_v, s.d_v);
+      for (std::int64_t t = 0; t < count; ++t) w[t] = dot(query, key(t), s.d_k);
+      softmax(w, count, width, s.scale);
       float* out = to + k * s.values() + h * s.d_v;
       std::int64_t c = 0;
-      const auto value = [&](std::int64_t t) { return values + (from[t] * s.heads + h) * value_head + t * s.d_v + c; };
+      const auto value = [&](std::int64_t t) { return first_value(t) + c; };
       for (; c + 64 <= s.d_v; c += 64) gather<4>(w, count, value, out + c);
+      for (; c + 32 <= s.d_v; c += 32) gather<2>(w, count, value, out + c);
       for (; c + 16 <= s.d_v; c += 16) gather<1>(w, count, value, out + c);
       for (; c < s.d_v; ++c) {
         out[c] = 0;
@@ -219,14 +249,20 @@ void attend_memory(const Stack& s, const Step& step, const Reading& reading, std
   const std::int64_t first = (layer * step.memory->slots + slot) * s.heads * step.memory->columns;
   const std::int64_t keys = longest * s.d_k, values = longest * s.wide();
   const T *all_keys = static_cast<const T*>(step.memory->keys) + first * s.d_k, *all_values = static_cast<const T*>(step.memory->values) + first * s.wide();
+  const auto tell = [&](std::int64_t k, std::int64_t h, const float* weights) {
+    if (step.weights && layer == s.count - 1)
+      std::memcpy(step.weights + (reading.rows[begin + k] * s.heads + h) * step.weight_columns, weights, count * sizeof(float));
+  };
+  query += begin * s.keys(), to += begin * s.values();
+  if (rows == 1) {
+    const float* weights = look_once(query, Head<T>{all_keys, all_values, count, longest}, s, to);
+    for (std::int64_t h = 0; h < s.heads; ++h) tell(0, h, weights + h * longest);
+    return;
+  }
   for (std::int64_t h = 0; h < s.heads; ++h) {
     const Head<T> head{all_keys + h * keys, all_values + h * values, count, longest};
-    const float* weights =
-        look(query + begin * s.keys() + h * s.d_k, s.keys(), rows, head, s, to + begin * s.values() + h * s.d_v, s.values());
-    if (step.weights && layer == s.count - 1)
-      for (std::int64_t k = 0; k < rows; ++k)
-        std::memcpy(step.weights + (reading.rows[begin + k] * s.heads + h) * step.weight_columns, weights + k * longest,
-                    count * sizeof(float));
+    const float* weights = look(query + h * s.d_k, s.keys(), rows, head, s, to + h * s.d_v, s.values());
+    for (std::int64_t k = 0; k < rows; ++k) tell(k, h, weights + k * longest);
   }
 }
 

@@ -10,13 +10,14 @@ using namespace transduce;
 namespace {
 
 void normalize(const float* x, const Norm& norm, float epsilon, std::int64_t d, float* to) {
-  float total = 0, squares = 0;
-#pragma omp simd reduction(+ : total)
-  for (std::int64_t i = 0; i < d; ++i) total += x[i];
-  const float mean = total / d;
-#pragma omp simd reduction(+ : squares)
-  for (std::int64_t i = 0; i < d; ++i) squares += (x[i] - mean) * (x[i] - mean);
-  const float inverse = 1.0f / std::sqrt(squares / d + epsilon);
+  Sixteen total = {}, squares = {};
+  by_sixteens(d, [&](std::int64_t i, auto n) { total += load_first(x + i, n); });
+  const float mean = sum_sixteen(total) / d;
+  by_sixteens(d, [&](std::int64_t i, auto n) {
+    const Sixteen away = keep_first(load_first(x + i, n) - mean, n);
+    squares += away * away;
+  });
+  const float inverse = 1.0f / std::sqrt(sum_sixteen(squares) / d + epsilon);
 #pragma omp simd
   for (std::int64_t i = 0; i < d; ++i) to[i] = (x[i] - mean) * inverse * norm.gain[i] + norm.bias[i];
 }

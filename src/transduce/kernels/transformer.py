@@ -196,22 +196,30 @@ def memory_columns(length: int) -> int:
 @final
 @dataclass(frozen=True)
 class NativePast:
-    """The keys and values of what has been read: row b of a slot's beam holds what row b of its sentence wrote."""
+    """The keys and values of what has been read: row b of a slot's beam holds what row b of its sentence wrote.
 
-    keys: Shaped[Tensor, "layers slots beam heads columns d_k"]
-    values: Shaped[Tensor, "layers slots beam heads columns d_v"]
+    Those of a column lie together: what is never read takes no memory.
+    """
+
+    keys: Shaped[Tensor, "layers slots beam columns heads d_k"]
+    values: Shaped[Tensor, "layers slots beam columns heads d_v"]
     sizes: tuple[torch.dtype, int, int, int, int, int] = field(init=False, repr=False, compare=False)
     address: PastAddress = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Look where it lies, once for all steps."""
         shape, dtype = self.keys.shape, self.keys.dtype
-        layers, slots, beam, heads, columns, d_k = shape
+        layers, slots, beam, columns, heads, d_k = shape
         d_v = self.values.shape[5]
         keys = address(self.keys, dtype, *shape)
         values = address(self.values, dtype, *shape[:5], d_v)
         object.__setattr__(self, "sizes", (dtype, layers, beam, heads, d_k, d_v))
         object.__setattr__(self, "address", PastAddress(keys, values, slots, columns))
+
+    @property
+    def columns(self) -> int:
+        """How many symbols there is room for."""
+        return int(self.address.capacity)
 
 
 def step(

@@ -78,7 +78,7 @@ class NativeState:
         """Nothing has been read yet. There is room for outputs half as long again as their sources: few are longer."""
         layers, sentences = memory.keys.shape[:2]
         columns = memory_columns(min(source + source // 2, _MOST))
-        sizes, dtype = (layers, sentences, beam, config.heads, columns), memory.keys.dtype
+        sizes, dtype = (layers, sentences, beam, columns, config.heads), memory.keys.dtype
         ancestors = torch.zeros(sentences * beam, columns, dtype=torch.int32)
         keys, values = (torch.empty(*sizes, width, dtype=dtype) for width in (config.d_k, config.d_v))
         lengths, logits = torch.zeros(sentences, dtype=torch.long), torch.empty(sentences * beam * config.vocab_size)
@@ -87,7 +87,7 @@ class NativeState:
 
     def with_capacity(self) -> "NativeState":
         """The same with capacity for one more column."""
-        slots, columns = self.past.keys.shape[1], self.past.keys.shape[4]
+        slots, columns = self.past.keys.shape[1], self.past.columns
         return self if self.width < columns else self._reallocate(slots, self.memory.keys.shape[2], 2 * columns)
 
     def weights_buffer(self, heads: int) -> Float32[Tensor, "rows heads columns"]:
@@ -104,7 +104,7 @@ class NativeState:
     @property
     def room(self) -> int:
         """How many more symbols can be read before there is none for another's key, or its position has no vector."""
-        columns = self.past.keys.shape[4] if self.positions is None else min(self.past.keys.shape[4], len(self.positions))
+        columns = self.past.columns if self.positions is None else min(self.past.columns, len(self.positions))
         return columns - self.width
 
     def advance(self) -> "NativeState":
@@ -143,8 +143,8 @@ class NativeState:
         """
         assert self.beam == other.beam
         sentences, source = len(self.slots) + len(other.slots), max(self.source, other.source)
-        slots, source_columns, columns = *self.memory.keys.shape[1:3], self.past.keys.shape[4]
-        target, more = self, max(columns, other.past.keys.shape[4])
+        slots, source_columns, columns = *self.memory.keys.shape[1:3], self.past.columns
+        target, more = self, max(columns, other.past.columns)
         if sentences > slots or source > source_columns or more > columns:
             target = self._reallocate(sentences + sentences // 2, memory_columns(source), more)
         taken = target._free()[: len(other.slots)]
@@ -171,8 +171,8 @@ class NativeState:
     def _reallocate(self, slots: int, source: int, columns: int) -> "NativeState":
         """The same in buffers of so many slots, and columns of memory and past."""
         memory, past, new = self.memory, self.past, self.memory.keys.new_empty
-        layers, heads = len(memory.keys), past.keys.shape[3]
-        sizes = layers, slots, self.beam, heads, columns
+        layers, heads = len(memory.keys), past.keys.shape[4]
+        sizes = layers, slots, self.beam, columns, heads
         after = replace(
             self,
             memory=NativeMemory(
@@ -196,8 +196,8 @@ class NativeState:
             self.memory.keys[:, to, :source] = other.memory.keys[:, given, :source]
             self.memory.values[:, to, :source] = other.memory.values[:, given, :source]
             if other.width:
-                self.past.keys[:, to, :, :, : other.width] = other.past.keys[:, given, :, :, : other.width]
-                self.past.values[:, to, :, :, : other.width] = other.past.values[:, given, :, :, : other.width]
+                self.past.keys[:, to, :, : other.width] = other.past.keys[:, given, :, : other.width]
+                self.past.values[:, to, :, : other.width] = other.past.values[:, given, :, : other.width]
 
 
 def _runs(one: Int64[Tensor, " slots"], other: Int64[Tensor, " slots"]) -> Iterator[tuple[slice, slice]]:
