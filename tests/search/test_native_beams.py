@@ -263,7 +263,8 @@ class Stepping:
 def test_rounds_that_a_model_makes_by_itself_change_nothing(name, kinds, listed, sentences, arriving, moment):
     """However many it makes at a time: outcomes are the same to the last bit; who is cancelled may be done before."""
     model, vocabulary = ready(name), SIZES["vocab_size"]
-    kinds = [SearchSettings(BEGIN, END, (0, 1, 3), **{**each, "penalty": LengthPenalty(*each["penalty"])}) for each in kinds]
+    kinds = [{**each, "penalty": LengthPenalty(*each["penalty"])} for each in kinds]
+    kinds = [SearchSettings(BEGIN, END, (0, 1, 3), **each) for each in kinds]
     if listed is not None:
         translations = torch.arange(vocabulary).unsqueeze(1) * torch.arange(1, listed + 1) % vocabulary
         kinds = [replace(kinds[0], shortlist=Shortlist(translations, torch.tensor([3]), vocabulary)), *kinds[1:]]
@@ -380,6 +381,39 @@ def test_what_leads_outside_is_refused(field, value):
     beams.searched[field][1] = value
     with pytest.raises(IndexError, match="advance_beams"):
         beams.advance(torch.zeros(6, 11))
+
+
+@pytest.mark.parametrize(("field", "value"), [("length", 99), ("length", -1), ("place", 3), ("place", -1)])
+@pytest.mark.usefixtures("built")
+def test_outputs_that_lead_outside_are_refused(field, value):
+    beams = flat()
+    for best in (4, END):
+        logits = torch.zeros(6, 11)
+        logits[:, best] = 5.0
+        beams.advance(logits)
+    assert [len(several) for several in beams.outputs(np.arange(2))] == [1, 1]
+    beams.ended[field][1, 0] = value
+    with pytest.raises((IndexError, ValueError)):
+        beams.outputs(np.arange(2))
+
+
+@pytest.mark.usefixtures("built")
+def test_outputs_of_a_sentence_that_there_is_not_are_refused():
+    beams = flat()
+    beams.outputs(np.arange(2))
+    with pytest.raises(IndexError):
+        beams.outputs(np.array([0, 2]))
+
+
+@pytest.mark.usefixtures("built")
+@pytest.mark.parametrize(("moment", "calls"), [(0.0, 13), (1e9, 1)])
+def test_a_model_makes_rounds_by_itself_as_long_as_it_may(moment, calls):
+    model = ready("float32")
+    settings_ = SearchSettings(BEGIN, END, (0, 1, 3), beam_size=2, min_length=12)
+    requests = [Request([5, 6, END], 13, settings_, number) for number in range(3)]
+    with mock.patch.object(beam, "_MOMENT", moment), mock.patch.object(model, "search", wraps=model.search) as search_:
+        assert len(dict(beam_search(model, Arriving(requests, 3)))) == 3
+    assert search_.call_count == calls
 
 
 @pytest.mark.usefixtures("built")

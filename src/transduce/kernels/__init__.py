@@ -16,7 +16,7 @@ from transduce.kernels.products import Format, PrepackedMatrix, linear, prepack,
 from transduce.kernels.ragged import RaggedLayout
 from transduce.kernels.ragged_attention import Heads, RaggedAttention, attend_between, attend_ragged, ragged_way
 from transduce.kernels.ranking import rank_continuations
-from transduce.kernels.rounds import Asked, FlatBeams, can_advance
+from transduce.kernels.rounds import Asked, FlatBeams, Output, can_advance
 from transduce.kernels.scores import Relative, Scoring
 from transduce.kernels.searching import search
 from transduce.kernels.seeds import derive, draw_normal, make_seed
@@ -63,6 +63,7 @@ __all__ = [
     "NativePast",
     "NativeStack",
     "Neighbours",
+    "Output",
     "PrepackedMatrix",
     "RaggedAttention",
     "RaggedLayout",

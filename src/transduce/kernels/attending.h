@@ -190,11 +190,28 @@ float dot(const float* a, const T* b, std::int64_t n) {
   return sum_sixteen(sum) + rest;
 }
 
-// Prefetch n numbers.
+// Prefetch n numbers, of very many the first ones.
 template <typename T>
 void fetch(const T* x, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; i += 64 / sizeof(T)) __builtin_prefetch(x + i);
+  constexpr std::int64_t kMost = 16 * 1024 / sizeof(T);
+  for (std::int64_t i = 0; i < std::min(n, kMost); i += 64 / sizeof(T)) __builtin_prefetch(x + i);
 }
+
+// The keys and values of a sentence in a layer: those of the beam's first row, and behind them the others'.
+template <typename T>
+struct PastOf {
+  T *keys, *values;
+
+  PastOf(const Stack& s, const Step& step, std::int64_t layer, std::int64_t i) {
+    const std::int64_t first = (layer * step.past->slots + step.slots[i]) * step.beam * step.past->capacity;
+    keys = static_cast<T*>(step.past->keys) + first * s.keys(), values = static_cast<T*>(step.past->values) + first * s.values();
+  }
+
+  // The first row's, of so many columns: memory gives them while the sentence before is computed.
+  void fetch(const Stack& s, std::int64_t columns) const {
+    transduce::fetch(keys, columns * s.keys()), transduce::fetch(values, columns * s.values());
+  }
+};
 
 // Self-attention of the rows of sentence i: store their newest keys and values, then attend to all of theirs.
 template <typename T>
@@ -202,8 +219,9 @@ void attend_past(const Stack& s, const Step& step, const Reading& reading, std::
                  float* to) {
   static thread_local Floats scores;
   const std::int64_t position = step.lengths[i], count = position + 1, stride = 2 * s.keys() + s.values();
-  const std::int64_t first = (layer * step.past->slots + step.slots[i]) * step.beam * step.past->capacity;
-  T *keys = static_cast<T*>(step.past->keys) + first * s.keys(), *values = static_cast<T*>(step.past->values) + first * s.values();
+  if (reading.first[i] == reading.first[i + 1]) return;
+  const auto [keys, values] = PastOf<T>(s, step, layer, i);
+  if (const std::int64_t next = reading.next(i); next < step.sentences) PastOf<T>(s, step, layer, next).fetch(s, step.lengths[next]);
   const std::int64_t width = round_up(count, 16);
   float* w = at_least(scores, width);
   for (std::int64_t k = reading.first[i]; k < reading.first[i + 1]; ++k) {
@@ -222,8 +240,6 @@ void attend_past(const Stack& s, const Step& step, const Reading& reading, std::
       const float* query = projected + k * stride + h * s.d_k;
       const auto key = [&](std::int64_t t) { return keys + (from[t] * step.past->capacity + t) * s.keys() + h * s.d_k; };
       const auto first_value = [&](std::int64_t t) { return values + (from[t] * step.past->capacity + t) * s.values() + h * s.d_v; };
-      if (h + 1 < s.heads)
-        for (std::int64_t t = 0; t < count; ++t) fetch(key(t) + s.d_k, s.d_k), fetch(first_value(t) + s.d_v, s.d_v);
       for (std::int64_t t = 0; t < count; ++t) w[t] = dot(query, key(t), s.d_k);
       softmax(w, count, width, s.scale);
       float* out = to + k * s.values() + h * s.d_v;
@@ -239,23 +255,40 @@ void attend_past(const Stack& s, const Step& step, const Reading& reading, std::
     }
 }
 
+// What cross-attention asks of a sentence in a layer: its first head, behind which the others lie.
+template <typename T>
+struct MemoryOf {
+  Head<T> first;
+
+  MemoryOf(const Stack& s, const Step& step, std::int64_t layer, std::int64_t i) {
+    const std::int64_t slot = step.slots[i], count = step.memory->lengths[slot];
+    const std::int64_t place = (layer * step.memory->slots + slot) * s.heads * step.memory->columns;
+    first = {static_cast<const T*>(step.memory->keys) + place * s.d_k, static_cast<const T*>(step.memory->values) + place * s.wide(), count,
+             columns_of(count)};
+  }
+
+  void fetch(const Stack& s) const {
+    transduce::fetch(first.keys, s.heads * first.longest * s.d_k), transduce::fetch(first.values, s.heads * first.longest * s.wide());
+  }
+};
+
 // Cross-attention of the rows of sentence i, which share one memory.
 template <typename T>
 void attend_memory(const Stack& s, const Step& step, const Reading& reading, std::int64_t layer, std::int64_t i, const float* query,
                    float* to) {
   const std::int64_t begin = reading.first[i], rows = reading.first[i + 1] - begin;
   if (!rows) return;
-  const std::int64_t slot = step.slots[i], count = step.memory->lengths[slot], longest = columns_of(count);
-  const std::int64_t first = (layer * step.memory->slots + slot) * s.heads * step.memory->columns;
+  const MemoryOf<T> memory(s, step, layer, i);
+  if (const std::int64_t next = reading.next(i); next < step.sentences) MemoryOf<T>(s, step, layer, next).fetch(s);
+  const auto [all_keys, all_values, count, longest] = memory.first;
   const std::int64_t keys = longest * s.d_k, values = longest * s.wide();
-  const T *all_keys = static_cast<const T*>(step.memory->keys) + first * s.d_k, *all_values = static_cast<const T*>(step.memory->values) + first * s.wide();
   const auto tell = [&](std::int64_t k, std::int64_t h, const float* weights) {
     if (step.weights && layer == s.count - 1)
       std::memcpy(step.weights + (reading.rows[begin + k] * s.heads + h) * step.weight_columns, weights, count * sizeof(float));
   };
   query += begin * s.keys(), to += begin * s.values();
   if (rows == 1) {
-    const float* weights = look_once(query, Head<T>{all_keys, all_values, count, longest}, s, to);
+    const float* weights = look_once(query, memory.first, s, to);
     for (std::int64_t h = 0; h < s.heads; ++h) tell(0, h, weights + h * longest);
     return;
   }

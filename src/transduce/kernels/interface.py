@@ -296,6 +296,7 @@ ONE: Final[dict[str, Sequence[Any]]] = {
     "use_cores": (_WHOLE,),
     "rank": (_RANKING, _LISTS),
     "advance_beams": (_ROUND, _LISTS),
+    "read_outputs": (_ROUND, _ARRAY, _WHOLE, _WHOLE, _WHOLE, _ARRAY),
     "activate": (_ARRAY, _ARRAY, *[_WHOLE] * 4),
     "activate_backward": (*[_ARRAY] * 3, *[_WHOLE] * 4),
     "encode": (_STACK, _ARRAY, _WHOLE, _ARRAY, _ARRAY, _WHOLE, _ARRAY),

@@ -20,6 +20,13 @@ struct Reading {
   }
 
   std::int64_t count() const { return rows.size(); }
+  // The sentence behind sentence i of which any row reads; else how many there are.
+  std::int64_t next(std::int64_t i) const {
+    const std::int64_t sentences = first.size() - 1;
+    do ++i;
+    while (i < sentences && first[i] == first[i + 1]);
+    return i;
+  }
 };
 
 // One symbol in every row that reads one: row k of `logits` has the scores of what may follow in row rows[k] of what it returns, which the

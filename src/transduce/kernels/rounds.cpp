@@ -155,6 +155,30 @@ void transduce::advance(Round& r, const Lists* lists, const std::int64_t* places
   }
 }
 
+// The symbols of the best `outputs` outputs of `count` sentences, as many as there are, each in `longest` places of `ids`.
+TRANSDUCE_EXPORT read_outputs(const Round* round, const std::int64_t* sentences, std::int64_t count, std::int64_t outputs,
+                              std::int64_t longest, std::int64_t* ids) {
+  return guarded([=] {
+    const Round& r = *round;
+    for (std::int64_t i = 0; i < count; ++i) {
+      require_index(sentences[i], r.sentences);
+      const Searched& searched = r.searched[sentences[i]];
+      require_index(searched.ended, r.most + 1);
+      for (std::int64_t k = 0; k < std::min(outputs, searched.ended); ++k) {
+        const Ended& output = r.ended[sentences[i] * r.most + k];
+        require_index(output.length, std::min(r.columns, longest) + 1);
+        std::int64_t place = output.place;
+        for (std::int64_t t = output.length; t-- > 0;) {
+          require_index(place, r.beam);
+          const Written& written = r.written[(sentences[i] * r.columns + t) * r.beam + place];
+          ids[(i * outputs + k) * longest + t] = written.symbol;
+          place = written.place;
+        }
+      }
+    }
+  });
+}
+
 TRANSDUCE_EXPORT advance_beams(Round* round, const Lists* lists) {
   return guarded([=] { advance(*round, lists); });
 }

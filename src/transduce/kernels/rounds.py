@@ -165,13 +165,24 @@ class FlatBeams:
             setattr(round_, name, value)
         return round_, None if columns is None else lists_address(columns, sentences)
 
-    def outputs(self, sentence: int) -> list[Output]:
-        """The best that a sentence has found so far, of as many as it was asked for."""
-        searched = self.searched[sentence]
-        count = min(int(searched["ended"]), int(searched["n_best"]))
-        written = self.written[sentence, : searched["length"]].tolist()
-        found: list[tuple[float, float, int, int]] = self.ended[sentence, :count].tolist()
-        return [Output(_read(written[:length], place), each, score) for score, each, length, place in found]
+    def outputs(self, sentences: Int64[np.ndarray, " chosen"]) -> list[list[Output]]:
+        """The best that each of these has found so far, of as many as it was asked for."""
+        searched, ended = self.searched[sentences], self.ended[sentences]
+        counts = np.minimum(searched["ended"], searched["n_best"])
+        most = int(counts.max(initial=0))
+        there = np.arange(most) < counts[:, np.newaxis]
+        longest = int(ended["length"][:, :most].max(initial=0, where=there))
+        ids = np.zeros((len(sentences), most, longest), np.int64)
+        found = array_address(ids, ids.dtype, *ids.shape)
+        chosen = array_address(sentences, ids.dtype, len(sentences))
+        call("read_outputs", None, self._round, chosen, *ids.shape, found)
+        return [
+            [
+                Output(tuple(symbols[:length]), log_probability, score)
+                for (score, log_probability, length, _), symbols in zip(several[:count], rows, strict=False)
+            ]
+            for count, several, rows in zip(counts.tolist(), ended.tolist(), ids.tolist(), strict=True)
+        ]
 
     def stop(self, sentences: Int64[np.ndarray, " stopped"]) -> None:
         """These go on no more: their rows read nothing."""
@@ -222,12 +233,3 @@ def _widen(array: Shaped[np.ndarray, "sentences _ *more"], columns: int) -> Shap
     wide = np.empty((len(array), columns, *array.shape[2:]), array.dtype)
     wide[:, : array.shape[1]] = array
     return wide
-
-
-def _read(written: list[list[tuple[int, int]]], place: int) -> tuple[int, ...]:
-    """The symbols that led to the hypothesis in that place."""
-    symbols = []
-    for column in reversed(written):
-        place, symbol = column[place]
-        symbols.append(symbol)
-    return tuple(reversed(symbols))

@@ -1,6 +1,5 @@
-"""Rounds of a search without Python between them (searching.cpp): a decoder's step, then ``FlatBeams.advance``, by turns."""
+"""Rounds of a search without Python between them (searching.cpp): a decoder's step, then ``FlatBeams.advance``."""
 
-import torch
 from jaxtyping import Float32, Int32, Int64
 from torch import Tensor
 
@@ -40,4 +39,4 @@ def search(
     assert pace.rounds > 0
     call("search", memory.keys.dtype, stack.address, projection.address, one, round_, lists, pace)
     beams.longest += pace.made
-    return pace.made
+    return int(pace.made)

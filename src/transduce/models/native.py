@@ -140,9 +140,10 @@ class NativeTransformer:
     def search(self, state: NativeState, beams: FlatBeams, seconds: float) -> NativeState:
         """Rounds of a plain search, one or more, until so many seconds are over or all outputs are certain."""
         state, projection = self._make_room(state)
-        found = state.lengths, state.slots, state.ancestors, state.past, state.memory, state.scores(projection.outputs)
-        known = self._decoder, projection, state.positions
-        state.width += search(*known, beams, *found, _columns(state), state.room, seconds)
+        found = state.lengths, state.slots, state.ancestors, state.past, state.memory
+        logits, columns = state.scores(projection.outputs), _columns(state)
+        made = search(self._decoder, projection, state.positions, beams, *found, logits, columns, state.room, seconds)
+        state.width += made
         return state
 
     def _read(

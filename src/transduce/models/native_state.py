@@ -22,8 +22,8 @@ from transduce.kernels import (
 )
 from transduce.kernels.transformer import memory_columns
 
-# Room for so many columns at first, at most: what is longer has it doubled when it is full.
-_MOST: Final = 64
+# Columns at first for outputs longer than their sources by half and so many: what is never read takes no memory.
+_EXTRA: Final = 64
 
 
 @final
@@ -75,9 +75,12 @@ class NativeState:
 
     @classmethod
     def empty(cls, memory: NativeMemory, config: TransformerConfig, source: int, beam: int) -> "NativeState":
-        """Nothing has been read yet. There is room for outputs half as long again as their sources: few are longer."""
+        """Nothing has been read yet. There is room for outputs that are longer than the longest source: few are longer.
+
+        What is written later has its room doubled when it is full.
+        """
         layers, sentences = memory.keys.shape[:2]
-        columns = memory_columns(min(source + source // 2, _MOST))
+        columns = memory_columns(source + source // 2 + _EXTRA)
         sizes, dtype = (layers, sentences, beam, columns, config.heads), memory.keys.dtype
         ancestors = torch.zeros(sentences * beam, columns, dtype=torch.int32)
         keys, values = (torch.empty(*sizes, width, dtype=dtype) for width in (config.d_k, config.d_v))

@@ -193,6 +193,7 @@ def beam_search(
 def _search(model: Model[M, S], take: Take, device: torch.device) -> Iterator[tuple[Request, Outcome]]:
     """``beam_search`` where memory is enough."""
     batches: dict[_Kind, _Batch[S]] = {}
+    searching = model if isinstance(model, SearchingModel) else None
     while True:
         active = [*chain.from_iterable(batch.beams.requests for batch in batches.values())]
         requests = take(active)
@@ -214,7 +215,13 @@ def _search(model: Model[M, S], take: Take, device: torch.device) -> Iterator[tu
         for kind in [kind for kind, batch in batches.items() if not batch.beams.requests]:
             del batches[kind]
         for kind in list(batches):
-            batches[kind], outcomes = _leave(_advance(model, batches.pop(kind)))
+            batch = batches.pop(kind)
+            if searching is not None and (free := batch.beams.free) is not None:
+                batch = _search_on(searching, batch, free)
+            else:
+                batch = _advance(model, batch)
+            batches[kind], outcomes = _leave(batch)
+            del batch  # what it has of memory may be needed
             yield from outcomes
 
 
@@ -252,15 +259,18 @@ def _admit(batch: _Batch[S], other: _Batch[S]) -> _Batch[S]:
 
 
 def _advance(model: Model[M, S], batch: _Batch[S]) -> _Batch[S]:
-    """Every hypothesis reads its newest symbol, and each sentence goes on with its best continuations; maybe again."""
-    if (free := batch.beams.free) is not None and isinstance(model, SearchingModel):
-        batch = _Batch(model.search(batch.state, free, _MOMENT), batch.beams)
-        if free.failed:
-            raise no_finite_scores()
-        return batch
+    """Every hypothesis reads its newest symbol, and each sentence goes on with its best continuations."""
     step = model.step(batch.state, batch.beams.newest, attention=batch.beams.wanted)
     rows = batch.beams.advance(step)
     return _Batch(step.state if rows is None else step.state.reorder(rows), batch.beams)
+
+
+def _search_on(model: SearchingModel[M, S], batch: _Batch[S], free: FlatBeams) -> _Batch[S]:
+    """The model makes rounds by itself, for a moment."""
+    state = model.search(batch.state, free, _MOMENT)
+    if free.failed:
+        raise no_finite_scores()
+    return _Batch(state, batch.beams)
 
 
 def _leave(batch: _Batch[S]) -> tuple[_Batch[S], list[tuple[Request, Outcome]]]:

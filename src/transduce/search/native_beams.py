@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Int, Int64
 from torch import Tensor
 
-from transduce.kernels import READS_NOTHING, Asked, FlatBeams
+from transduce.kernels import READS_NOTHING, Asked, FlatBeams, Output
 from transduce.models import NO_ATTENTION, AttentionRequest, State, Step
 from transduce.search.constraint import ConstraintState, Restriction
 from transduce.search.orders import no_finite_scores
@@ -87,7 +87,8 @@ class NativeBeams:
         outcomes = []
         if self.flat.done > before or any(cancelled):
             leaving = np.flatnonzero((self.flat.certain.numpy() | cancelled) & ~self.gone)
-            outcomes = [(self.searched[index], self._outcome(index)) for index in leaving.tolist()]
+            outputs = zip(leaving.tolist(), self.flat.outputs(leaving), strict=True)
+            outcomes = [(self.searched[index], self._outcome(index, found)) for index, found in outputs]
             self._stop(leaving)
         count = before + len(outcomes)
         # Positions end with the longest output that anybody may write: nobody's rows stay for longer than that.
@@ -142,8 +143,8 @@ class NativeBeams:
             state = self.states[parent]
             yield None if state is None or symbol == READS_NOTHING else state.advance(symbol)
 
-    def _outcome(self, index: int) -> Outcome:
-        return outcome(self.searched[index], [Hypothesis(*each) for each in self.flat.outputs(index)])
+    def _outcome(self, index: int, found: list[Output]) -> Outcome:
+        return outcome(self.searched[index], [Hypothesis(*each) for each in found])
 
 
 def _start(request: Request) -> list[ConstraintState | None]:
