@@ -151,7 +151,7 @@ class FlatBeams:
     def room(self) -> int:
         """How many rounds can be made until there is none for another symbol, or a sentence has come to its limit."""
         left = int((self.searched["limit"] - self.searched["length"]).min())
-        return min(left, self.written.shape[1] - self.longest)
+        return min(left, int(self.written.shape[1]) - self.longest)
 
     def prepare(
         self, logits: Float32[Tensor, "rows columns"], columns: LogitColumns | None, choices: Choices | None = None
