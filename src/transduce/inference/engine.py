@@ -34,6 +34,11 @@ from transduce.search import Outcome, Request, SearchSettings, TooLittleMemory, 
 Ids = list[int]
 _LAST_TWO: Final = AttentionRequest(cross=(-2, -1))  # or the only one
 _ALL: Final = AttentionRequest(encoder="all", decoder="all", cross="all")
+# Source symbols of a batch. A step reads the decoder's weights once for all rows: the more rows, the less for each. But
+# where the weights stay in the processor's caches, keys and values of fewer rows do so beside them.
+_BATCH: Final = 4096
+_CACHED_BATCH: Final = 1024
+_CACHED_BYTES: Final = 16 * 2**20
 _ATTENDED: Final = 2**17  # weights of a head that a batch gives at most, padding included
 T = TypeVar("T")
 
@@ -86,12 +91,18 @@ def _make_ready(
     return format_, [make_ready(each, format_) for each in own]
 
 
+def _choose_search_tokens(models: Sequence[SizedModel[Any, Any]]) -> int:
+    """How many source symbols a search has in its batch."""
+    read = sum(each.bytes_of_a_step for each in models if isinstance(each, NativeTransformer))
+    return _CACHED_BATCH if 0 < read <= _CACHED_BYTES else _BATCH
+
+
 @final
 class Engine:
     """A private copy of a model, or of several that act as one, in one precision on one device.
 
     Sequences are batched by length; a batch holds at most ``batch_tokens`` source symbols, padding and the rows of the
-    beam included, or one sequence. In a search, requests that wait take the place of those that are done. A native
+    beam included, or one sequence; left out, as many as are fast for a model of its size. In a search, requests that wait take the place of those that are done. A native
     model searches with ``workers`` threads, each with batches of its own; left out, as many as torch would use for one
     operation. With ``consume`` it takes the models themselves, which are of no use to anybody else then. Models that
     are native already are all of one format, and are taken as they are: they never change.
@@ -103,7 +114,7 @@ class Engine:
         special: SpecialIds,
         precision: Precision = "auto",
         device: torch.device | None = None,
-        batch_tokens: int = 4096,
+        batch_tokens: int | None = None,
         workers: int | None = None,
         *,
         consume: bool = False,
@@ -118,7 +129,8 @@ class Engine:
         limits = [each.config.longest for each in models if each.config.longest is not None]
         self._longest = min(limits, default=None)
         self._special = special
-        self._batch_tokens = batch_tokens
+        self._batch_tokens = batch_tokens or _BATCH
+        self._search_tokens = batch_tokens or _choose_search_tokens(parts)
         self._running: RunningSearch | None = None
 
     @property
@@ -193,7 +205,7 @@ class Engine:
 
     def queue(self, searches: int | None = None) -> RequestQueue:
         """An empty queue for ``serve``, for so many searches at a time; left out, for as many as there are workers."""
-        return RequestQueue(self._batch_tokens, self._workers.number if searches is None else searches)
+        return RequestQueue(self._search_tokens, self._workers.number if searches is None else searches)
 
     def serve(self, queue: RequestQueue, finish: Callable[[Request, Outcome], object]) -> None:
         """Search for what is put into a queue, by any thread and at any time, until it is closed and all is done.

@@ -68,6 +68,12 @@ class NativeLayer:
     cross_output: PrepackedMatrix | None = None
 
     @property
+    def bytes_of_a_step(self) -> int:
+        """What a decoder's step reads of its matrices: all of them, but those for the memory."""
+        found = self.input, self.output, self.query, self.cross_output, self.inner, self.outer
+        return sum(each.panels.nbytes for each in found if each is not None)
+
+    @property
     def address(self) -> LayerAddress:
         """Where the C++ kernels find all of it."""
         names = [name for name, *_ in LayerAddress._fields_]

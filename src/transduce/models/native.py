@@ -85,6 +85,11 @@ class NativeTransformer:
         positions = self._encoder_positions.encoding, self._decoder_positions.encoding
         return restore(self.config, (self._encoder, self._decoder), positions, self._projection)
 
+    @property
+    def bytes_of_a_step(self) -> int:
+        """What is read of the weights in each step: the decoder's matrices, and what the symbols are scored with."""
+        return self._projection.panels.nbytes + sum(each.bytes_of_a_step for each in self._decoder.layers)
+
     def encode(self, source: Tokens, *, attention: AttentionRequest = NO_ATTENTION) -> Memory:
         """Read the sources, which end with the end symbol."""
         if attention.encoder:
