@@ -105,8 +105,8 @@ class Engine:
     the beam included, or one sequence; left out, as many as are fast for a model of its size. In a search, requests
     that wait take the place of those that are done. A native model searches with ``workers`` threads, each with
     batches of its own; left out, as many as torch would use for one operation. With ``consume`` it takes the models
-    themselves, which are of no use to anybody else then. Models that
-    are native already are all of one format, and are taken as they are: they never change.
+    themselves, which are of no use to anybody else then. Models that are native already are all of one format, and are
+    taken as they are: they never change.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ inline void softmax(float* scores, std::int64_t n, std::int64_t width, float sca
   };
   Sixteen top = -INFINITY - Sixteen{}, total = {};
   each([&](Sixteen x, std::int64_t left) {
-    x *= scale;
+    x = x * scale;
     if (left < 16) x = choose(kPlaces < static_cast<std::int32_t>(left), x, -INFINITY - Sixteen{});
     top = larger(x, top);
     return x;
