@@ -398,6 +398,26 @@ def test_outputs_that_lead_outside_are_refused(field, value):
 
 
 @pytest.mark.usefixtures("built")
+def test_each_has_as_many_outputs_as_it_was_asked_for():
+    """Two sentences that leave together: one was asked for a single output, and has a second that is longer."""
+    asked = [
+        Asked(10, 0, 1, full_beam=True, penalty="none", alpha=0.0),
+        Asked(3, 0, 2, full_beam=False, penalty="none", alpha=0.0),
+    ]
+    beams = FlatBeams.begin(asked, 2, torch.tensor([BEGIN, READS_NOTHING] * 2), (0, 1), END)
+    for probabilities in ({4: 0.4, END: 0.5}, {4: 0.9}, {END: 0.5, 4: 0.4}):
+        row = torch.full((11,), 1e-9)
+        for symbol, probability in probabilities.items():
+            row[symbol] = probability
+        beams.advance(row.log().repeat(4, 1))
+    assert beams.searched["ended"].tolist() == [2, 2]
+    first, second = beams.outputs(np.arange(2))
+    assert [each.ids for each in first] == [()]
+    assert [each.ids for each in second] == [(), (4, 4)]
+    assert beams.outputs(np.array([1, 0])) == [second, first]
+
+
+@pytest.mark.usefixtures("built")
 def test_outputs_of_a_sentence_that_there_is_not_are_refused():
     beams = flat()
     beams.outputs(np.arange(2))

@@ -130,8 +130,8 @@ class Engine:
         limits = [each.config.longest for each in models if each.config.longest is not None]
         self._longest = min(limits, default=None)
         self._special = special
-        self._batch_tokens = batch_tokens or _BATCH
-        self._search_tokens = batch_tokens or _choose_search_tokens(parts)
+        self._batch_tokens = _BATCH if batch_tokens is None else batch_tokens
+        self._search_tokens = _choose_search_tokens(parts) if batch_tokens is None else batch_tokens
         self._running: RunningSearch | None = None
 
     @property

@@ -13,7 +13,7 @@ Serve = Callable[[RequestQueue, Callable[[Request, Outcome], object]], None]
 
 @final
 class Cancellation:
-    """Withdraws a call from another thread: what it searches for is dropped after the round that it is in."""
+    """Withdraws a call from another thread: what it searches for is dropped after the rounds that it is in."""
 
     def __init__(self) -> None:
         self._requests: list[Request] = []

@@ -54,11 +54,10 @@ struct Choices {
 
 float* logits_of(const Ranking& r, std::int64_t row) { return r.logits + (r.places ? r.places[row] : row) * r.width; }
 
-// Row `row` of a sentence's beam: all that it can be continued with, or one symbol alone. Nothing continues an empty place.
+// Row `row` of a sentence's beam: all that it can be continued with, or one symbol alone.
 void rank_row(float* logits, float so_far, std::int64_t symbols, const std::int64_t* banned, std::int64_t bans, std::int64_t only,
               const Choices& choices, std::int64_t row, const Best& best) {
   constexpr std::int64_t kBlock = 64;
-  if (so_far == -INFINITY) return;
   const float total = log_sum(logits, symbols), &least = best.values[best.count - 1];
   if (std::isnan(total)) {
     std::fill(best.values, best.values + best.count, NAN);
@@ -147,7 +146,8 @@ void transduce::rank_all(const Ranking& r, const Lists* lists) {
       continue;
     }
     for (std::int64_t b = i * r.beam; b < (i + 1) * r.beam; ++b)
-      rank_row(logits_of(r, b), r.so_far[b], r.width, r.banned, r.bans, r.must_end[i] ? r.end : -1, Choices::of(r, b),
+      if (r.so_far[b] > -INFINITY)
+        rank_row(logits_of(r, b), r.so_far[b], r.width, r.banned, r.bans, r.must_end[i] ? r.end : -1, Choices::of(r, b),
                b - i * r.beam, best);
   }
 }

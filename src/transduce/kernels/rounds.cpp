@@ -155,7 +155,7 @@ void transduce::advance(Round& r, const Lists* lists, const std::int64_t* places
   }
 }
 
-// The symbols of the best `outputs` outputs of `count` sentences, as many as there are, each in `longest` places of `ids`.
+// The symbols of the best outputs of `count` sentences, of as many as each was asked for and `outputs` at most, each in `longest` places of `ids`.
 TRANSDUCE_EXPORT read_outputs(const Round* round, const std::int64_t* sentences, std::int64_t count, std::int64_t outputs,
                               std::int64_t longest, std::int64_t* ids) {
   return guarded([=] {
@@ -164,7 +164,7 @@ TRANSDUCE_EXPORT read_outputs(const Round* round, const std::int64_t* sentences,
       require_index(sentences[i], r.sentences);
       const Searched& searched = r.searched[sentences[i]];
       require_index(searched.ended, r.most + 1);
-      for (std::int64_t k = 0; k < std::min(outputs, searched.ended); ++k) {
+      for (std::int64_t k = 0; k < std::min({outputs, searched.ended, searched.n_best}); ++k) {
         const Ended& output = r.ended[sentences[i] * r.most + k];
         require_index(output.length, std::min(r.columns, longest) + 1);
         std::int64_t place = output.place;

@@ -204,7 +204,7 @@ def memory_columns(length: int) -> int:
 class NativePast:
     """The keys and values of what has been read: row b of a slot's beam holds what row b of its sentence wrote.
 
-    Those of a column lie together: what is never read takes no memory.
+    Those of a column lie together, so that columns that nothing is written to take no memory, but for a page's rest.
     """
 
     keys: Shaped[Tensor, "layers slots beam columns heads d_k"]

@@ -3,7 +3,7 @@
 A search is given requests while it runs (continuous batching). Each round reads one symbol in every open hypothesis and
 ranks all continuations of a sentence together. A hypothesis that ends among the best ``beam`` continuations has ended;
 the best ``beam`` that do not end stay open. A sentence is done when the stopping rule says so, or its request is
-cancelled: it leaves at once, and others come in. So the sentences of one round may have written outputs of different
+cancelled: it leaves, and others come in. So the sentences of one round may have written outputs of different
 lengths. Sampling is the same loop, with hypotheses that do not compete: each has one continuation, which is drawn.
 
 Every request has settings of its own. Requests that cannot share a model's state are searched in several batches, which
@@ -32,12 +32,12 @@ from transduce.search.settings import Cancelled, Outcome, Request, SearchSetting
 M = TypeVar("M")
 S = TypeVar("S", bound=State)
 
-# Asked for more requests in every round, with those that are active. Where none are, it may wait for more; none even
+# Asked for more requests between rounds, with those that are active. Where none are, it may wait for more; none even
 # then are the end of the search.
 Take = Callable[[Sequence[Request]], Sequence[Request]]
 
-# Seconds: so long may outputs that are certain, requests that come in and those that are cancelled have to wait where a
-# model makes rounds by itself.
+# Seconds that a model makes rounds by itself: so long may outputs that are certain have to wait, and of each batch,
+# requests that come in and those that are cancelled.
 _MOMENT: Final = 0.005
 # After memory was too small, twice as many sentences are tried again once so many times a group's size are done.
 _GROUPS: Final = 16

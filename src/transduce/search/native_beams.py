@@ -103,7 +103,8 @@ class NativeBeams:
         done, staying, beam = torch.from_numpy(self.gone), np.flatnonzero(~self.gone), self.flat.beam
         kept = staying.tolist()
         self.searched = [self.searched[index] for index in kept]
-        self.states = [state for index in kept for state in self.states[index * beam : (index + 1) * beam]]
+        states = [state for index in kept for state in self.states[index * beam : (index + 1) * beam]]
+        self.states = states if any(state is not None for state in states) else []
         self.gone = np.zeros(len(kept), np.bool_)
         if kept:
             self.flat.keep(staying)

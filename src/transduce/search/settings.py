@@ -110,7 +110,7 @@ class Request:
     constraints are told and what samples follow from; requests of one search may have the same.
 
     ``cancelled`` may be made true by any thread at any time: the search then drops the sentence after the round that it
-    is in.
+    is in, or within a few milliseconds where a model makes rounds by itself.
     """
 
     source: Sequence[int]
