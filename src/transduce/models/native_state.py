@@ -22,7 +22,7 @@ from transduce.kernels import (
 )
 from transduce.kernels.transformer import memory_columns
 
-# Columns at first for outputs longer than their sources by half and so many: pages that nothing writes to take no memory.
+# Columns at first beyond half as many again as the longest source has: pages that nothing writes to take no memory.
 _EXTRA: Final = 64
 
 
@@ -77,7 +77,7 @@ class NativeState:
     def empty(cls, memory: NativeMemory, config: TransformerConfig, source: int, beam: int) -> "NativeState":
         """Nothing has been read yet. There is room for outputs much longer than the longest source.
 
-        It doubles where it is full: to copy all keys for one sentence that goes on and on would take a tenth of the time.
+        It doubles where it is full: to copy all keys for one sentence that goes on and on takes a tenth of the time.
         """
         layers, sentences = memory.keys.shape[:2]
         columns = memory_columns(source + source // 2 + _EXTRA)
