@@ -1,5 +1,6 @@
 """A sentence's output and score are the same alone, in any batch, order or chunking, with one worker or several."""
 
+import copy
 from functools import lru_cache
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from transduce.config import SpecialIds, preset
 from transduce.inference import Engine
 from transduce.inference.workers import Workers
-from transduce.models import build
+from transduce.models import build, can_run_natively, make_ready
 from transduce.search import SearchSettings
 
 SPECIAL = SpecialIds(0, 1, 2, 3)
@@ -81,3 +82,23 @@ def test_workers_keep_the_order_and_hand_errors_on():
 @pytest.mark.parametrize(("number", "sentences", "share"), [(1, 100, 1), (2, 1, 1), (2, 15, 1), (2, 16, 2), (4, 99, 4)])
 def test_shares(number, sentences, share):
     assert Workers(number).share(sentences) == share
+
+
+def test_a_search_has_fewer_sentences_where_the_weights_stay_in_the_caches(monkeypatch):
+    """A step of the native model reads its weights once for all rows; what the plain one reads, nobody has measured."""
+    torch.manual_seed(3)
+    model = build(preset("base", SIZES))
+    if not can_run_natively(model):
+        pytest.skip("there is nothing but the plain model")
+
+    def room(model, limit):
+        monkeypatch.setattr("transduce.inference.engine._CACHED_BYTES", limit)
+        queue = (made := Engine(model, SPECIAL, "int8")).queue(1)
+        queue.put(made.request([5] * 15, search_settings(2), 11) for _ in range(300))
+        return len(queue.take(0, []))
+
+    read = make_ready(copy.deepcopy(model), "int8").bytes_of_a_step
+    # The output's rows are the largest of its matrices, and panels have 64 outputs each.
+    assert 128 * SIZES["d_model"] < read < sum(each.numel() for each in model.parameters())
+    assert room(model, read) == 1024 // (2 * 16)
+    assert room(model, read - 1) == 4096 // (2 * 16)

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Final, TypeVar, final
 
 import torch
@@ -13,10 +13,11 @@ from torch import Tensor
 
 from transduce.config import BadInputError, Precision, SpecialIds
 from transduce.data import pad
+from transduce.inference.batches import each_within_memory, in_batches
 from transduce.inference.queue import RequestQueue
 from transduce.inference.running import Cancellation, RunningSearch
 from transduce.inference.workers import CoreShare, Workers
-from transduce.kernels import Format, is_out_of_memory, resolve_format, run_safely, trim
+from transduce.kernels import Format, resolve_format, run_safely, trim
 from transduce.models import (
     AttentionRequest,
     AttentionWeights,
@@ -286,14 +287,14 @@ class Engine:
             ]
 
         # Weights grow with the square of the length.
-        batches = _batches([length * length for length in _lengths(sources, targets)], _ATTENDED)
-        return _each_within_memory(look, batches)
+        batches = in_batches([length * length for length in _lengths(sources, targets)], _ATTENDED)
+        return each_within_memory(look, batches)
 
     def _within_memory(
         self, work: Callable[[list[int]], list[T]], sources: Sequence[Ids], targets: Sequence[Ids]
     ) -> list[T | TooLittleMemory]:
         """What ``work`` makes of each pair, in their order."""
-        each = _each_within_memory(work, _batches(_lengths(sources, targets), self._batch_tokens))
+        each = each_within_memory(work, in_batches(_lengths(sources, targets), self._batch_tokens))
         found = dict(each)
         return [found[row] for row in range(len(sources))]
 
@@ -303,41 +304,6 @@ class Engine:
     def _tokens(self, sequences: Sequence[Ids]) -> Tokens:
         ids, lengths = pad(sequences, self._special.pad)
         return Tokens(torch.from_numpy(ids).to(self.device), torch.from_numpy(lengths).to(self.device))
-
-
-def _each_within_memory(
-    work: Callable[[list[int]], list[T]], batches: Iterator[list[int]]
-) -> Iterator[tuple[int, T | TooLittleMemory]]:
-    """What ``work`` makes of each row, batch by batch; a batch that memory is too small for goes in halves."""
-    waiting = list(batches)[::-1]
-    while waiting:
-        rows = waiting.pop()
-        try:
-            yield from zip(rows, run_safely(partial(work, rows)), strict=True)
-            continue
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-            reason = str(error) or type(error).__name__
-        # Only here have the failed work's tensors gone with its error.
-        if len(rows) == 1:
-            yield rows[0], TooLittleMemory(reason)
-        else:
-            half = len(rows) // 2
-            waiting += [rows[half:], rows[:half]]
-
-
-def _batches(costs: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Indices in batches of similar cost, the highest first, so that a batch too large for memory shows at once.
-
-    With the first one's cost for each, a batch costs ``most``, or has one alone.
-    """
-    order = sorted(range(len(costs)), key=lambda index: -costs[index])
-    start = 0
-    while start < len(order):
-        size = max(1, most // costs[order[start]])
-        yield order[start : start + size]
-        start += size
 
 
 def _lengths(sources: Sequence[Ids], targets: Sequence[Ids]) -> list[int]:
