@@ -31,6 +31,7 @@ from transduce.kernels.sublayers import (
 from transduce.kernels.threads import run_safely, start_threads, use_cores
 from transduce.kernels.transformer import (
     READS_NOTHING,
+    DecoderBuffers,
     NativeLayer,
     NativeMemory,
     NativeNorm,
@@ -49,6 +50,7 @@ __all__ = [
     "Asked",
     "Attending",
     "Choices",
+    "DecoderBuffers",
     "Dropped",
     "FlatBeams",
     "Format",

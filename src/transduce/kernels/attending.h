@@ -90,8 +90,8 @@ inline void product_of_heads(const float* a, std::int64_t sa, const T* b, std::i
   for (int h = 0; h < N; ++h) store_sixteen(sum[h], c + h * sc);
 }
 
-// As `look` for one query of each of all heads, which begin at `first` and lie one behind the other. The numbers are the same: sums of several heads go
-// on at the same time, as each addition waits for the one before it.
+// As `look` for one query of each of all heads, which begin at `first` and lie one behind the other. The numbers are the same: sums of
+// several heads go on at the same time, as each addition waits for the one before it.
 template <typename T>
 const float* look_once(const float* query, const Head<T>& first, const Stack& s, float* to) {
   static thread_local Floats all_weights, all_wide;
@@ -99,10 +99,12 @@ const float* look_once(const float* query, const Head<T>& first, const Stack& s,
   float *weights = at_least(all_weights, s.heads * longest), *wide = at_least(all_wide, s.heads * s.wide());
   const auto heads = [&](std::int64_t h, auto n) {
     for (std::int64_t j = 0; j < longest; j += 16)
-      product_of_heads<n>(query + h * s.d_k, s.d_k, keys + (h * longest + j) * s.d_k, longest * s.d_k, 16, weights + h * longest + j, longest, s.d_k);
+      product_of_heads<n>(query + h * s.d_k, s.d_k, keys + (h * longest + j) * s.d_k, longest * s.d_k, 16, weights + h * longest + j, longest,
+                          s.d_k);
     for (int i = 0; i < n; ++i) softmax(weights + (h + i) * longest, count, longest, s.scale);
     for (std::int64_t c = 0; c < s.wide(); c += 16)
-      product_of_heads<n>(weights + h * longest, longest, values + h * longest * s.wide() + c, longest * s.wide(), s.wide(), wide + h * s.wide() + c, s.wide(), count);
+      product_of_heads<n>(weights + h * longest, longest, values + h * longest * s.wide() + c, longest * s.wide(), s.wide(),
+                          wide + h * s.wide() + c, s.wide(), count);
     for (int i = 0; i < n; ++i) std::memcpy(to + (h + i) * s.d_v, wide + (h + i) * s.wide(), s.d_v * sizeof(float));
   };
   std::int64_t h = 0;

@@ -148,7 +148,7 @@ void transduce::rank_all(const Ranking& r, const Lists* lists) {
     for (std::int64_t b = i * r.beam; b < (i + 1) * r.beam; ++b)
       if (r.so_far[b] > -INFINITY)
         rank_row(logits_of(r, b), r.so_far[b], r.width, r.banned, r.bans, r.must_end[i] ? r.end : -1, Choices::of(r, b),
-               b - i * r.beam, best);
+                 b - i * r.beam, best);
   }
 }
 

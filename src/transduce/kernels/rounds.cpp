@@ -155,7 +155,8 @@ void transduce::advance(Round& r, const Lists* lists, const std::int64_t* places
   }
 }
 
-// The symbols of the best outputs of `count` sentences, of as many as each was asked for and `outputs` at most, each in `longest` places of `ids`.
+// The symbols of the best outputs of `count` sentences, of as many as each was asked for and `outputs` at most, each in `longest` places
+// of `ids`.
 TRANSDUCE_EXPORT read_outputs(const Round* round, const std::int64_t* sentences, std::int64_t count, std::int64_t outputs,
                               std::int64_t longest, std::int64_t* ids) {
   return guarded([=] {

@@ -65,10 +65,10 @@ void search(const Stack& stack, const Matrix& projection, const Step& step, Roun
 
 }  // namespace
 
-#define BOTH(T, name)                                                                                                           \
-  TRANSDUCE_EXPORT search_##name(const Stack* stack, const Matrix* projection, const Step* step, Round* round, const Lists* lists, \
-                                 Pace* pace) {                                                                                  \
-    return guarded([=] { search<T>(*stack, *projection, *step, *round, lists, *pace); });                                        \
+#define BOTH(T, name)                                                                                                    \
+  TRANSDUCE_EXPORT search_##name(const Stack* stack, const Matrix* projection, const Step* step, Round* round,          \
+                                 const Lists* lists, Pace* pace) {                                                      \
+    return guarded([=] { search<T>(*stack, *projection, *step, *round, lists, *pace); });                                \
   }
 
 BOTH(float, float32)

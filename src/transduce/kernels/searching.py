@@ -1,6 +1,6 @@
 """Rounds of a search without Python between them (searching.cpp): a decoder's step, then ``FlatBeams.advance``."""
 
-from jaxtyping import Float32, Int32, Int64
+from jaxtyping import Float32
 from torch import Tensor
 
 from transduce.kernels.allowed import LogitColumns
@@ -8,19 +8,14 @@ from transduce.kernels.interface import Pace
 from transduce.kernels.native import call
 from transduce.kernels.products import PrepackedMatrix
 from transduce.kernels.rounds import FlatBeams
-from transduce.kernels.transformer import NativeMemory, NativePast, NativeStack, Table, step_address
+from transduce.kernels.transformer import DecoderBuffers, NativeStack
 
 
 def search(
     stack: NativeStack,
     projection: PrepackedMatrix,
-    positions: Table | None,
+    buffers: DecoderBuffers,
     beams: FlatBeams,
-    lengths: Int64[Tensor, " sentences"],
-    slots: Int64[Tensor, " sentences"],
-    ancestors: Int32[Tensor, "rows capacity"],
-    past: NativePast,
-    memory: NativeMemory,
     logits: Float32[Tensor, "rows outputs"],
     columns: LogitColumns | None,
     rounds: int,
@@ -29,14 +24,13 @@ def search(
     """Make one round or more, and so many at most; how many were made.
 
     They end with that in which all sentences' outputs are certain, so many ``seconds`` are over, a sentence has come to
-    its limit or the beams have ``failed``. Rows of a sentence whose outputs are certain read nothing any more.
-    ``lengths`` and ``ancestors``, which ``transformer.step`` explains, are changed in place; ``logits`` is room for a
-    step's scores.
+    its limit or the beams have ``failed``. Rows of a sentence whose outputs are certain read nothing any more. Lengths
+    and ancestors of the buffers are changed in place; ``logits`` is room for a step's scores.
     """
-    one = step_address(stack, positions, beams.newest, lengths, slots, ancestors, past, memory)
+    one = buffers.address(stack, beams.newest)
     round_, lists = beams.prepare(logits, columns)
     pace = Pace(rounds=min(rounds, beams.room), seconds=seconds)
     assert pace.rounds > 0
-    call("search", memory.keys.dtype, stack.address, projection.address, one, round_, lists, pace)
+    call("search", buffers.memory.keys.dtype, stack.address, projection.address, one, round_, lists, pace)
     beams.longest += pace.made
     return int(pace.made)

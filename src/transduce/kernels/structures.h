@@ -45,10 +45,10 @@ struct Lists {
 };
 
 // What `rank` reads and writes: the logits of `sentences` x `beam` rows of `width` columns, which it overwrites, those of row i in row
-// places[i] unless `places` is missing; each row's score so far, minus infinity where it has no hypothesis, so that nothing continues it; the tokens that are banned, and the sentences that must
-// end. Without `lists`, the columns are the vocabulary. Unless `which` is missing, row i is continued with nothing but
-// choices[first[which[i]]] up to choices[first[which[i] + 1]], or with anything where which[i] is -1; there are so many `kinds` of
-// choices. To `values` and `indices` go the best `count` continuations of each sentence.
+// places[i] unless `places` is missing; each row's score so far, minus infinity where it has no hypothesis, so that nothing continues
+// it; the tokens that are banned, and the sentences that must end. Without `lists`, the columns are the vocabulary. Unless `which` is
+// missing, row i is continued with nothing but choices[first[which[i]]] up to choices[first[which[i] + 1]], or with anything where
+// which[i] is -1; there are so many `kinds` of choices. To `values` and `indices` go the best `count` continuations of each sentence.
 struct Ranking {
   float* logits;
   const std::int64_t* places;
@@ -85,9 +85,10 @@ struct Written {
 };
 
 // A round of a search: `sentences`, each with `beam` hypotheses, room for `most` outputs and for `columns` symbols of each hypothesis.
-// Reads the `logits` and the lists of what rows may be continued with as `rank` does, and overwrites the logits. Of every row it leaves the newest symbol, kReadsNothing where it has no
-// hypothesis, and in `rows` the row that it goes on from; it says which sentences' outputs are certain, and how many are; whether any
-// row goes on from another one; and whether scores are no numbers: then nothing else is as it should be.
+// Reads the `logits` and the lists of what rows may be continued with as `rank` does, and overwrites the logits. Of every row it leaves
+// the newest symbol, kReadsNothing where it has no hypothesis, and in `rows` the row that it goes on from; it says which sentences'
+// outputs are certain, and how many are; whether any row goes on from another one; and whether scores are no numbers: then nothing else
+// is as it should be.
 struct Round {
   float* logits;
   std::int64_t width;

@@ -254,7 +254,10 @@ TRANSDUCE_EXPORT encode(const Stack* stack, const float* positions, std::int64_t
     return guarded([=] { remember(*stack, hidden, offsets, sentences, columns, keys, values); });                                  \
   }                                                                                                                                \
   TRANSDUCE_EXPORT step_##name(const Stack* stack, const Matrix* projection, const Step* one, float* logits) {                     \
-    return guarded([=] { spread(read<T>(*stack, *projection, *one, logits), one->sentences * one->beam, projection->outputs, logits); });                                                           \
+    return guarded([=] {                                                                                                           \
+      const Reading& reading = read<T>(*stack, *projection, *one, logits);                                                         \
+      spread(reading, one->sentences * one->beam, projection->outputs, logits);                                                    \
+    });                                                                                                                            \
   }
 
 BOTH(float, float32)

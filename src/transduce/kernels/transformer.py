@@ -7,7 +7,7 @@ outputs are batch-invariant.
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 import torch
 from jaxtyping import Float32, Int32, Int64, Shaped
@@ -228,54 +228,57 @@ class NativePast:
         return int(self.address.capacity)
 
 
+@final
+class DecoderBuffers(NamedTuple):
+    """What a decoder has read, and what it reads from: of some sentences, each with as many rows as its beam.
+
+    Sentence i has read ``lengths[i]`` symbols, and its slot in the past and in the memory is ``slots[i]``. Reordering
+    rows moves no key: ``ancestors[r, t]`` is the row of the beam that holds row r's key of column t. ``positions`` are
+    the vectors of positions up to the longest of the lengths, where the model has any.
+    """
+
+    positions: Table | None
+    lengths: Int64[Tensor, " sentences"]
+    slots: Int64[Tensor, " sentences"]
+    ancestors: Int32[Tensor, "rows capacity"]
+    past: NativePast
+    memory: NativeMemory
+
+    def address(
+        self,
+        stack: NativeStack,
+        tokens: Int64[Tensor, " rows"],
+        weights: Float32[Tensor, "rows heads columns"] | None = None,
+    ) -> StepAddress:
+        """Where the C++ kernels find all that a step of that decoder takes, as long as its parts live."""
+        sentences, rows = len(self.slots), len(tokens)
+        beam = rows // sentences
+        _check(stack, beam, self.past, self.memory)
+        return StepAddress(
+            *(sentences, beam, *_table(stack, self.positions), address(tokens, torch.long, rows)),
+            *(address(self.lengths, torch.long, sentences), address(self.slots, torch.long, sentences)),
+            address(self.ancestors, torch.int32, rows, self.past.columns),
+            *(ctypes.addressof(self.past.address), ctypes.addressof(self.memory.address)),
+            *_weights(weights, rows, stack.heads),
+        )
+
+
 def step(
     stack: NativeStack,
     projection: PrepackedMatrix,
-    positions: Table | None,
+    buffers: DecoderBuffers,
     tokens: Int64[Tensor, " rows"],
-    lengths: Int64[Tensor, " sentences"],
-    slots: Int64[Tensor, " sentences"],
-    ancestors: Int32[Tensor, "rows capacity"],
-    past: NativePast,
-    memory: NativeMemory,
     logits: Float32[Tensor, "rows vocabulary"],
     weights: Float32[Tensor, "rows heads columns"] | None = None,
 ) -> None:
     """Read one symbol of every row: fill ``logits`` with the scores of its next, and add to the past in shape.
 
     A row whose symbol is ``READS_NOTHING`` takes no time; its scores are 0, and its weights are left as they are.
-    Sentence i has read ``lengths[i]`` symbols before, and its slot in the past and in the memory is ``slots[i]``.
-    Reordering rows moves no key: ``ancestors[r, t]`` is the row of the beam that holds row r's key of column t.
-    ``positions`` are the vectors of positions up to the longest of the lengths, where the model has any. ``weights``
-    gets what the last layer weighs the memory by; columns behind a source's length are left as they are.
+    ``weights`` gets what the last layer weighs the memory by; columns behind a source's length are left as they are.
     """
-    one = step_address(stack, positions, tokens, lengths, slots, ancestors, past, memory, weights)
+    one = buffers.address(stack, tokens, weights)
     scores = address(logits, torch.float32, len(tokens), projection.outputs)
-    call("step", memory.keys.dtype, stack.address, projection.address, one, scores)
-
-
-def step_address(
-    stack: NativeStack,
-    positions: Table | None,
-    tokens: Int64[Tensor, " rows"],
-    lengths: Int64[Tensor, " sentences"],
-    slots: Int64[Tensor, " sentences"],
-    ancestors: Int32[Tensor, "rows capacity"],
-    past: NativePast,
-    memory: NativeMemory,
-    weights: Float32[Tensor, "rows heads columns"] | None = None,
-) -> StepAddress:
-    """What ``step`` is given, as the C++ kernels find it."""
-    sentences, rows = len(slots), len(tokens)
-    beam = rows // sentences
-    _check(stack, beam, past, memory)
-    return StepAddress(
-        *(sentences, beam, *_table(stack, positions), address(tokens, torch.long, rows)),
-        *(address(lengths, torch.long, sentences), address(slots, torch.long, sentences)),
-        address(ancestors, torch.int32, rows, past.address.capacity),
-        *(ctypes.addressof(past.address), ctypes.addressof(memory.address)),
-        *_weights(weights, rows, stack.heads),
-    )
+    call("step", buffers.memory.keys.dtype, stack.address, projection.address, one, scores)
 
 
 def _check(stack: NativeStack, beam: int, past: NativePast, memory: NativeMemory) -> None:

@@ -145,19 +145,17 @@ class NativeTransformer:
     def search(self, state: NativeState, beams: FlatBeams, seconds: float) -> NativeState:
         """Rounds of a plain search, one or more, until so many seconds are over or all outputs are certain."""
         state, projection = self._make_room(state)
-        found = state.lengths, state.slots, state.ancestors, state.past, state.memory
         logits, columns = state.scores(projection.outputs), _columns(state)
-        made = search(self._decoder, projection, state.positions, beams, *found, logits, columns, state.room, seconds)
-        state.width += made
+        known = self._decoder, projection, state.buffers
+        state.width += search(*known, beams, logits, columns, state.room, seconds)
         return state
 
     def _read(
         self, state: NativeState, tokens: Int[Tensor, " rows"], weights: Tensor | None = None
     ) -> tuple[Float[Tensor, "rows columns"], NativeState]:
         state, projection = self._make_room(state)
-        found = state.lengths, state.slots, state.ancestors, state.past, state.memory
         logits = state.scores(projection.outputs)
-        step(self._decoder, projection, state.positions, tokens.contiguous(), *found, logits, weights)
+        step(self._decoder, projection, state.buffers, tokens.contiguous(), logits, weights)
         return logits, state.advance()
 
     def _make_room(self, state: NativeState) -> tuple[NativeState, PrepackedMatrix]:

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from transduce.config import TransformerConfig
 from transduce.kernels import (
     AllowedTokens,
+    DecoderBuffers,
     LogitColumns,
     NativeMemory,
     NativePast,
@@ -103,6 +104,11 @@ class NativeState:
             rows = len(self.slots) * self.beam
             self._scores = self.logits[: rows * outputs].view(rows, outputs)
         return self._scores
+
+    @property
+    def buffers(self) -> DecoderBuffers:
+        """What a step reads and writes."""
+        return DecoderBuffers(self.positions, self.lengths, self.slots, self.ancestors, self.past, self.memory)
 
     @property
     def room(self) -> int:
