@@ -259,15 +259,21 @@ class Stepping:
     sentences=st.lists(st.tuples(st.integers(0, 1), st.sampled_from([1, 2, 5, 9, 40]), st.integers(1, 20)), min_size=1),
     arriving=st.tuples(st.sampled_from([1, 3, 100]), st.sampled_from([None, None, 3])),
     moment=st.sampled_from([0.0, 1e-4, 1e9]),
+    share=st.sampled_from([None, None, 1, 2, 7]),
 )
-def test_rounds_that_a_model_makes_by_itself_change_nothing(name, kinds, listed, sentences, arriving, moment):
-    """However many it makes at a time: outcomes are the same to the last bit; who is cancelled may be done before."""
+def test_rounds_that_a_model_makes_by_itself_change_nothing(name, kinds, listed, sentences, arriving, moment, share):
+    """However many it makes at a time: outcomes are the same to the last bit; who is cancelled may be done before.
+
+    The sentences of one kind, with a ``share``, may go on with so many of the symbols at most.
+    """
     model, vocabulary = ready(name), SIZES["vocab_size"]
     kinds = [{**each, "penalty": LengthPenalty(*each["penalty"])} for each in kinds]
     kinds = [SearchSettings(BEGIN, END, (0, 1, 3), **each) for each in kinds]
     if listed is not None:
         translations = torch.arange(vocabulary).unsqueeze(1) * torch.arange(1, listed + 1) % vocabulary
         kinds = [replace(kinds[0], shortlist=Shortlist(translations, torch.tensor([3]), vocabulary)), *kinds[1:]]
+    if share is not None:
+        kinds = [replace(kinds[0], constraints=(Bounds(vocabulary, share),)), *kinds[1:]]
 
     def make():
         return [

@@ -3,7 +3,7 @@
 from jaxtyping import Float32
 from torch import Tensor
 
-from transduce.kernels.allowed import LogitColumns
+from transduce.kernels.allowed import Choices, LogitColumns
 from transduce.kernels.interface import Pace
 from transduce.kernels.native import call
 from transduce.kernels.products import PrepackedMatrix
@@ -20,16 +20,17 @@ def search(
     columns: LogitColumns | None,
     rounds: int,
     seconds: float,
+    choices: Choices | None = None,
 ) -> int:
-    """Make one round or more, and so many at most; how many were made.
+    """Make one round or more, and so many at most; how many were made. With ``choices``, which are a round's, one.
 
     They end with that in which all sentences' outputs are certain, so many ``seconds`` are over, a sentence has come to
     its limit or the beams have ``failed``. Rows of a sentence whose outputs are certain read nothing any more. Lengths
     and ancestors of the buffers are changed in place; ``logits`` is room for a step's scores.
     """
     one = buffers.address(stack, beams.newest)
-    round_, lists = beams.prepare(logits, columns)
-    pace = Pace(rounds=min(rounds, beams.room), seconds=seconds)
+    round_, lists = beams.prepare(logits, columns, choices)
+    pace = Pace(rounds=min(rounds, beams.room, rounds if choices is None else 1), seconds=seconds)
     assert pace.rounds > 0
     call("search", buffers.memory.keys.dtype, stack.address, projection.address, one, round_, lists, pace)
     beams.longest += pace.made

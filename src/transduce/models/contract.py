@@ -12,6 +12,7 @@ from transduce.config import ModelConfig
 from transduce.kernels import (
     READS_NOTHING,
     AllowedTokens,
+    Choices,
     FlatBeams,
     LogitColumns,
     RaggedLayout,
@@ -302,11 +303,17 @@ class Model(Protocol[M, S]):
 class SearchingModel(Model[M, S], Protocol[M, S]):
     """A model that makes the rounds of a plain search by itself: what it saves is Python between steps."""
 
-    def search(self, state: S, beams: FlatBeams, seconds: float) -> S:
+    @property
+    def vocabulary(self) -> int:
+        """How many symbols outputs are made of."""
+        ...
+
+    def search(self, state: S, beams: FlatBeams, seconds: float, choices: Choices | None = None) -> S:
         """Make one round or more, each a ``step``, an advance of the beams and a reordering; ``state`` is used up.
 
         It ends once so many seconds are over, all outputs are certain or the beams have failed; rows of a sentence
-        whose outputs are certain go on no more.
+        whose outputs are certain go on no more. Where there are ``choices`` of what each row may be continued with,
+        it is one round.
         """
         ...
 

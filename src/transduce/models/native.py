@@ -11,6 +11,7 @@ from torch import Tensor
 from transduce.config import TransformerConfig
 from transduce.kernels import (
     AllowedTokens,
+    Choices,
     FlatBeams,
     Format,
     LogitColumns,
@@ -142,12 +143,19 @@ class NativeTransformer:
         found = {} if weights is None else {layers - 1: attention.choose(weights[:, :, : state.source])}
         return Step(logits, found, after, _columns(after))
 
-    def search(self, state: NativeState, beams: FlatBeams, seconds: float) -> NativeState:
-        """Rounds of a plain search, one or more, until so many seconds are over or all outputs are certain."""
+    @property
+    def vocabulary(self) -> int:
+        """How many symbols outputs are made of."""
+        return self.config.vocab_size
+
+    def search(
+        self, state: NativeState, beams: FlatBeams, seconds: float, choices: Choices | None = None
+    ) -> NativeState:
+        """Rounds of a search, until so many seconds are over or all outputs are certain; with choices, one."""
         state, projection = self._make_room(state)
         logits, columns = state.scores(projection.outputs), _columns(state)
         known = self._decoder, projection, state.buffers
-        state.width += search(*known, beams, logits, columns, state.room, seconds)
+        state.width += search(*known, beams, logits, columns, state.room, seconds, choices)
         return state
 
     def _read(

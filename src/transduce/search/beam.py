@@ -21,10 +21,9 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from transduce.kernels import READS_NOTHING, FlatBeams, can_advance, is_out_of_memory
+from transduce.kernels import READS_NOTHING, can_advance, is_out_of_memory
 from transduce.models import AttentionRequest, Model, SearchingModel, State, Step, Tokens
 from transduce.search.native_beams import NativeBeams
-from transduce.search.orders import no_finite_scores
 from transduce.search.python_beams import PythonBeams
 from transduce.search.ranking import to_tensor
 from transduce.search.settings import Cancelled, Outcome, Request, SearchSettings, TooLittleMemory
@@ -64,11 +63,6 @@ class Beams(Protocol):
     @property
     def wanted(self) -> AttentionRequest:
         """The attention that a round needs to know."""
-        ...
-
-    @property
-    def free(self) -> FlatBeams | None:
-        """Where all of it lies in arrays that say all about the rounds to come: a model may make them by itself."""
         ...
 
     def advance(self, step: Step[Any]) -> Int[Tensor, " rows"] | None:
@@ -216,8 +210,8 @@ def _search(model: Model[M, S], take: Take, device: torch.device) -> Iterator[tu
             del batches[kind]
         for kind in list(batches):
             batch = batches.pop(kind)
-            if searching is not None and (free := batch.beams.free) is not None:
-                batch = _search_on(searching, batch, free)
+            if searching is not None and isinstance(batch.beams, NativeBeams):
+                batch = _Batch(batch.beams.go_on(searching, batch.state, _MOMENT), batch.beams)
             else:
                 batch = _advance(model, batch)
             batches[kind], outcomes = _leave(batch)
@@ -263,14 +257,6 @@ def _advance(model: Model[M, S], batch: _Batch[S]) -> _Batch[S]:
     step = model.step(batch.state, batch.beams.newest, attention=batch.beams.wanted)
     rows = batch.beams.advance(step)
     return _Batch(step.state if rows is None else step.state.reorder(rows), batch.beams)
-
-
-def _search_on(model: SearchingModel[M, S], batch: _Batch[S], free: FlatBeams) -> _Batch[S]:
-    """The model makes rounds by itself, for a moment."""
-    state = model.search(batch.state, free, _MOMENT)
-    if free.failed:
-        raise no_finite_scores()
-    return _Batch(state, batch.beams)
 
 
 def _leave(batch: _Batch[S]) -> tuple[_Batch[S], list[tuple[Request, Outcome]]]:

@@ -34,6 +34,11 @@ class Restriction:
         return np.array(sorted({*self.symbols}), np.int64)
 
     @cached_property
+    def span(self) -> tuple[int, int]:
+        """The lowest and the highest of them; (0, -1) where there are none."""
+        return (int(self.ids[0]), int(self.ids[-1])) if len(self.ids) else (0, -1)
+
+    @cached_property
     def index(self) -> Int64[Tensor, " symbols"]:
         """The same as a tensor, on the CPU."""
         return torch.from_numpy(self.ids)

@@ -1,21 +1,25 @@
 """Plain beam and greedy search: a round of all sentences is one call of C++, over flat arrays."""
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Final, final
+from itertools import chain, repeat
+from typing import Final, TypeVar, final
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Int, Int64
 from torch import Tensor
 
-from transduce.kernels import READS_NOTHING, Asked, FlatBeams, Output
-from transduce.models import NO_ATTENTION, AttentionRequest, State, Step
+from transduce.kernels import READS_NOTHING, Asked, Choices, FlatBeams, Output
+from transduce.models import NO_ATTENTION, AttentionRequest, SearchingModel, State, Step
 from transduce.search.constraint import ConstraintState, Restriction
 from transduce.search.orders import no_finite_scores
 from transduce.search.restricting import choices
 from transduce.search.settings import Hypothesis, Outcome, Request, outcome
+
+M = TypeVar("M")
+S = TypeVar("S", bound=State)
 
 # The rows of sentences that are gone leave once they are one of so many.
 _MANY: Final = 8
@@ -61,24 +65,30 @@ class NativeBeams:
         """No attention is looked at."""
         return NO_ATTENTION
 
-    @property
-    def free(self) -> FlatBeams | None:
-        """The arrays, unless anything bounds what they may go on with."""
-        return None if self.states else self.flat
-
     def advance(self, step: Step[State]) -> Int[Tensor, " rows"] | None:
         """Each sentence goes on with its best continuations; the rows that they continue, unless each its own.
 
         Raises:
             TransduceError: A log-probability is NaN.
+            BadInputError: What bounds a hypothesis names a symbol that the vocabulary has not.
         """
-        few = choices([*self._restrictions()], step.vocabulary) if self.states else None
-        self.flat.advance(step.logits, step.columns, few)
-        if self.flat.failed:
-            raise no_finite_scores()
-        if self.states:
-            self.states = [*self._follow()]
+        self.flat.advance(step.logits, step.columns, self._choices(step.vocabulary))
+        self._see()
         return self.flat.rows if self.flat.moved else None
+
+    def go_on(self, model: SearchingModel[M, S], state: S, seconds: float) -> S:
+        """The model makes rounds by itself for so long, one after the other where anything bounds them; its state then.
+
+        Raises:
+            TransduceError, BadInputError: As ``advance``.
+        """
+        end = time.perf_counter() + seconds
+        while True:
+            state = model.search(state, self.flat, seconds, self._choices(model.vocabulary))
+            self._see()
+            over = self.flat.done == len(self.searched) or not self.flat.room or time.perf_counter() >= end
+            if over or not self.states:
+                return state
 
     def leave(self) -> tuple[Bool[Tensor, " sentences"] | None, list[tuple[Request, Outcome]]]:
         """Let the sentences go whose outcome is certain, and those that nobody waits for; whose rows leave, if any."""
@@ -131,18 +141,30 @@ class NativeBeams:
             for index in leaving.tolist():
                 self.states[index * beam : (index + 1) * beam] = [None] * beam
 
-    def _restrictions(self) -> Iterator[Restriction | None]:
-        """What each row may be continued with."""
-        states = iter(self.states)
-        for room in self.flat.rooms:
-            for state in islice(states, self.flat.beam):
-                yield None if state is None else state.restrict((), room)
+    def _choices(self, vocabulary: int) -> Choices | None:
+        """What each row may be continued with in the next round; None where nothing bounds any."""
+        return choices(self._restrictions(), vocabulary) if self.states else None
 
-    def _follow(self) -> Iterator[ConstraintState | None]:
+    def _see(self) -> None:
+        """What a round has come to."""
+        if self.flat.failed:
+            raise no_finite_scores()
+        if self.states:
+            self.states = self._follow()
+
+    def _restrictions(self) -> list[Restriction | None]:
+        rooms = chain.from_iterable(repeat(room, self.flat.beam) for room in self.flat.rooms)
+        return [
+            None if state is None else state.restrict((), room) for state, room in zip(self.states, rooms, strict=True)
+        ]
+
+    def _follow(self) -> list[ConstraintState | None]:
         """What bounds each row, now that another symbol is written."""
-        for parent, symbol in zip(self.flat.rows.tolist(), self.flat.newest.tolist(), strict=True):
-            state = self.states[parent]
-            yield None if state is None or symbol == READS_NOTHING else state.advance(symbol)
+        states = self.states
+        return [
+            None if (state := states[parent]) is None or symbol == READS_NOTHING else state.advance(symbol)
+            for parent, symbol in zip(self.flat.rows.tolist(), self.flat.newest.tolist(), strict=True)
+        ]
 
     def _outcome(self, index: int, found: list[Output]) -> Outcome:
         return outcome(self.searched[index], [Hypothesis(*each) for each in found])

@@ -48,10 +48,6 @@ class PythonBeams:
         """The attention that a round needs to know."""
         return NO_ATTENTION if self.coverage is None else LAST_CROSS
 
-    @property
-    def free(self) -> None:
-        """There are no arrays."""
-
     def advance(self, step: Step[State]) -> Int[Tensor, " rows"] | None:
         """Each sentence goes on with its best continuations; the rows that they continue, unless each its own.
 

@@ -16,6 +16,7 @@ from transduce.search.constraint import Restriction
 # Where constraints ban at most so many continuations of a sentence, it is ranked with as many candidates more, and the
 # banned ones are dropped: much faster than a matrix of all log-probabilities.
 _FEW_BANNED: Final = 128
+_NONE: Final = np.empty(0, np.int64)
 
 
 def bounds(restrictions: Sequence[Sequence[Restriction]]) -> Sequence[Restriction | None] | None:
@@ -34,8 +35,8 @@ def bounds(restrictions: Sequence[Sequence[Restriction]]) -> Sequence[Restrictio
 def choices(rows: Sequence[Restriction | None], vocabulary: int) -> Choices:
     """What each row may be continued with, anything where there is None; rows in the same state share a list."""
     kinds: dict[int, int] = {id(None): -1}  # by what the restriction is, not by what it says: much sooner found
-    lists: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
-    which: list[int] = []
+    lists: list[NDArray[np.int64]] = [_NONE]
+    first, which = [0], []
     for restriction in rows:
         if (kind := kinds.get(id(restriction))) is None:
             assert restriction is not None
@@ -44,14 +45,16 @@ def choices(rows: Sequence[Restriction | None], vocabulary: int) -> Choices:
                     "a constraint with bounds = True names symbols that may not come: give all that may, with "
                     "only=True, or leave bounds out"
                 )
+            lowest, highest = restriction.span
+            if lowest < 0 or highest >= vocabulary:
+                _check_symbols(restriction.index, vocabulary)
             kind = kinds[id(restriction)] = len(lists) - 1
-            lists.append(restriction.ids)
+            lists.append(ids := restriction.ids)
+            first.append(first[-1] + len(ids))
         which.append(kind)
-    symbols = np.concatenate(lists)
-    if len(symbols) and not 0 <= symbols.min() <= symbols.max() < vocabulary:
-        _check_symbols(torch.from_numpy(symbols), vocabulary)
-    first = np.cumsum([*map(len, lists)], dtype=np.int64)
-    return Choices(*map(torch.from_numpy, (np.array(which, np.int64), first, symbols)))
+    return Choices(
+        *map(torch.from_numpy, (np.array(which, np.int64), np.array(first, np.int64), np.concatenate(lists)))
+    )
 
 
 def bans(restrictions: Sequence[Sequence[Restriction]]) -> Sequence[Collection[int]] | None:

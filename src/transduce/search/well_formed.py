@@ -20,10 +20,34 @@ class TreeSymbols:
     closing: Mapping[str | None, int]
     leaves: Collection[int]
     end: int
+    # What they restrict to is the same in all sentences, and made once.
+    _known: dict[tuple[bool, bool, int | None], Restriction] = field(default_factory=dict, repr=False, compare=False)
+    _alone: dict[int, Restriction] = field(default_factory=dict, repr=False, compare=False)
 
     def closes(self, label: str) -> int | None:
         """What closes a phrase with this label; None where it has not been learned."""
         return self.closing.get(None, self.closing.get(label))
+
+    @cached_property
+    def closings(self) -> Mapping[int, int]:
+        """What closes the phrase that a symbol opens, by that symbol, where it can be closed."""
+        found = {symbol: self.closes(label) for symbol, label in self.opening.items()}
+        return {symbol: closing for symbol, closing in found.items() if closing is not None}
+
+    def only(self, *, leaf: bool, opening: bool, closing: int | None) -> Restriction:
+        """Nothing else may come (``closing`` is any one symbol); without any of them, the end."""
+        key = leaf, opening, closing
+        if (found := self._known.get(key)) is None:
+            symbols = [*(self.leaves if leaf else ()), *(self.closings if opening else ())]
+            symbols += [] if closing is None else [closing]
+            found = self._known[key] = Restriction(tuple(symbols) or (self.end,), only=True)
+        return found
+
+    def alone(self, symbol: int) -> Restriction:
+        """Nothing but this symbol may come."""
+        if (found := self._alone.get(symbol)) is None:
+            found = self._alone[symbol] = Restriction((symbol,), only=True)
+        return found
 
 
 @final
@@ -42,13 +66,11 @@ class WellFormed:
     trees: TreeSymbols
     words: Mapping[int, Sequence[Sequence[int]]]
     deepest: int = DEEPEST
-    _known: dict[tuple[bool, bool, int | None], Restriction] = field(default_factory=dict, repr=False, compare=False)
-    _alone: dict[int, Restriction] = field(default_factory=dict, repr=False, compare=False)
 
     def symbols(self, number: int) -> Collection[int]:
         """Whatever a tree is made of."""
         spelled = (each for word in self.words[number] for each in word)
-        return {*self.closings, *self.trees.closing.values(), *self.trees.leaves, *spelled}
+        return {*self.trees.closings, *self.trees.closing.values(), *self.trees.leaves, *spelled}
 
     def start(self, number: int) -> "_Phrases | None":
         """No phrase has begun."""
@@ -58,27 +80,6 @@ class WellFormed:
         for word in reversed(words):
             needed.append(needed[-1] + 1 + len(word))
         return _Phrases(self, words, tuple(reversed(needed)))
-
-    @cached_property
-    def closings(self) -> Mapping[int, int]:
-        """What closes the phrase that a symbol opens, by that symbol, where it can be closed."""
-        found = {symbol: self.trees.closes(label) for symbol, label in self.trees.opening.items()}
-        return {symbol: closing for symbol, closing in found.items() if closing is not None}
-
-    def only(self, *, leaf: bool, opening: bool, closing: int | None) -> Restriction:
-        """Nothing else may come (``closing`` is any one symbol); without any of them, the end."""
-        key = leaf, opening, closing
-        if (found := self._known.get(key)) is None:
-            symbols = [*(self.trees.leaves if leaf else ()), *(self.closings if opening else ())]
-            symbols += [] if closing is None else [closing]
-            found = self._known[key] = Restriction(tuple(symbols) or (self.trees.end,), only=True)
-        return found
-
-    def alone(self, symbol: int) -> Restriction:
-        """Nothing but this symbol may come."""
-        if (found := self._alone.get(symbol)) is None:
-            found = self._alone[symbol] = Restriction((symbol,), only=True)
-        return found
 
 
 @final
@@ -101,11 +102,11 @@ class _Phrases(NamedTuple):  # one is made for every symbol of every hypothesis:
         """What keeps a way to the end; where there is nothing left to open or close, that is the end itself."""
         constraint, words, needed, first, due, open_, begun = self
         if due:
-            return constraint.alone(due[0])
+            return constraint.trees.alone(due[0])
         depth, missing = len(open_), first < len(words)
         # What has to come yet at least, the end counted; a new phrase needs two symbols more.
         least = needed[first] + depth + 1
-        return constraint.only(
+        return constraint.trees.only(
             leaf=depth > 0 and missing,
             opening=missing and begun < constraint.deepest and least + 2 <= room,
             closing=None if depth == 0 or begun or (depth == 1 and missing) else open_[-1],
@@ -120,7 +121,7 @@ class _Phrases(NamedTuple):  # one is made for every symbol of every hypothesis:
         constraint, words, needed, first, due, open_, begun = self
         if due:
             return _Phrases(constraint, words, needed, first, due[1:], open_, begun)
-        if (closing := constraint.closings.get(symbol)) is not None:
+        if (closing := constraint.trees.closings.get(symbol)) is not None:
             return _Phrases(constraint, words, needed, first, due, (*open_, closing), begun + 1)
         if open_ and symbol == open_[-1]:
             return _Phrases(constraint, words, needed, first, due, open_[:-1], 0)
