@@ -10,6 +10,7 @@ whose second part is all that follows. Writes benchmarks/results/parsing-NAME.md
 """
 
 import argparse
+import gc
 import statistics
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -19,6 +20,7 @@ from typing import Any, Final, final
 
 from benchmarks.page import circumstances, table
 from benchmarks.rounds import alternate
+from transduce.cli.main import BETWEEN_COLLECTIONS
 from transduce.config import read_run
 from transduce.data import read_treebank
 from transduce.evaluation import BracketCounts, count_all
@@ -91,6 +93,7 @@ def main() -> None:
     parser.add_argument("--scored", type=int, help="sentences that brackets are counted on; left out: all of dev")
     parser.add_argument("--name", help="of the file of results; left out: the run's")
     given = parser.parse_args()
+    gc.set_threshold(BETWEEN_COLLECTIONS)  # as the command: what torch's import has made is not looked through
     data = read_run(RunDirectory(given.run).config).data
     gold = [placed.tree for placed in islice(read_treebank(data.dev, data.folder), given.scored)]
     lines = list(measure(Counting(load(given.run)), gold, given.beams, given.rounds, given.sentences))

@@ -72,7 +72,7 @@ for verb in (
 # Typer brings its own copy of click or uses the installed one, by its version; this is click's UsageError in either.
 _UsageError: Final[type[Exception]] = typer.BadParameter.__base__  # type: ignore[assignment]
 _INTERRUPTED: Final = 130
-_BETWEEN_COLLECTIONS: Final = 200_000  # objects made and not freed; Python's own 700 suits programs that import little
+BETWEEN_COLLECTIONS: Final = 200_000  # objects made and not freed; Python's own 700 suits programs that import little
 _ANYWHERE: Final = {"debug", "quiet", "verbose"}
 _log = logging.getLogger(__name__)
 
@@ -120,7 +120,7 @@ def options(
 def run() -> None:
     """Run the command line and exit: 0 done, 1 failed, 2 wrong use or bad input."""
     # What is imported stays, and the collector would look through all of it again and again while torch is.
-    gc.set_threshold(_BETWEEN_COLLECTIONS)
+    gc.set_threshold(BETWEEN_COLLECTIONS)
     sys.exit(_run(sys.argv[1:]))
 
 
