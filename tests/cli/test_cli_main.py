@@ -1,3 +1,4 @@
+import gc
 import os
 import re
 import resource
@@ -45,6 +46,17 @@ def test_every_verb_explains_itself(capsys, verb):
     assert f"Usage: transduce {verb} [OPTIONS]" in shown.out
     assert all(f"\n  {switch} " in shown.out for switch in ("--debug", "-q, --quiet", "-v, --verbose"))
     assert shown.err == ""
+
+
+def test_what_is_imported_is_seldom_looked_through(monkeypatch):
+    before, during = gc.get_threshold(), []
+    monkeypatch.setattr(main, "_run", lambda _: during.append(gc.get_threshold()[0]))
+    try:
+        with pytest.raises(SystemExit):
+            main.run()
+    finally:
+        gc.set_threshold(*before)
+    assert during == [main.BETWEEN_COLLECTIONS]
 
 
 def test_version(capsys):

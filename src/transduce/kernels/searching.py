@@ -30,7 +30,7 @@ def search(
     """
     one = buffers.address(stack, beams.newest)
     round_, lists = beams.prepare(logits, columns, choices)
-    pace = Pace(rounds=min(rounds, beams.room, rounds if choices is None else 1), seconds=seconds)
+    pace = Pace(rounds=min(rounds if choices is None else 1, beams.room), seconds=seconds)
     assert pace.rounds > 0
     call("search", buffers.memory.keys.dtype, stack.address, projection.address, one, round_, lists, pace)
     beams.longest += pace.made

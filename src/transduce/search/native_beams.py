@@ -86,8 +86,9 @@ class NativeBeams:
         while True:
             state = model.search(state, self.flat, seconds, self._choices(model.vocabulary))
             self._see()
-            over = self.flat.done == len(self.searched) or not self.flat.room or time.perf_counter() >= end
-            if over or not self.states:
+            if not self.states or self.flat.done == len(self.searched) or not self.flat.room:
+                return state
+            if time.perf_counter() >= end:
                 return state
 
     def leave(self) -> tuple[Bool[Tensor, " sentences"] | None, list[tuple[Request, Outcome]]]:
