@@ -30,8 +30,10 @@ _NEEDS: Final = {
 _FOLDER: Final = "src/transduce/kernels"
 _SOURCES: Final = (
     "attention",
+    "cells",
     "interface",
     "linear_maps",
+    "looking",
     "native",
     "products",
     "ranking",
@@ -44,9 +46,11 @@ _SOURCES: Final = (
 _HEADERS: Final = (
     "activation",
     "attending",
+    "cells",
     "dropping",
     "guard",
     "helpers",
+    "looking",
     "maps",
     "numbers",
     "panels",

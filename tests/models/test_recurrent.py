@@ -202,16 +202,21 @@ def test_every_random_decision_of_experts_has_a_number_of_its_own():
     assert sorted(decisions) == list(range(2 + 1 + 7 + 2 * 4))
 
 
-def test_autocast_is_for_the_scores_alone():
-    """Its recurrences are in float32: PyTorch's LSTM in bfloat16 runs on few processors."""
-    model = make(VARIANTS["bahdanau"]).float().train()
-    source, target = tokens(*SOURCE_ROWS), tokens(*TARGET_ROWS)
-    plain = model(source, target, LABELS).objective.item()
+@pytest.mark.usefixtures("built")
+def test_the_kernels_learn_what_torch_s_cells_do(recurrent_variant, monkeypatch):
+    model = make(recurrent_variant, dropout=0.3).float().train()
+    found = learn(model, [0, 1, 2, 3])
     with torch.autocast("cpu", torch.bfloat16):
-        loss = model(source, target, LABELS).objective
-    loss.backward()
-    assert loss.item() == pytest.approx(plain, rel=1e-2)
-    assert loss.item() != plain
+        rounded = learn(model, [0, 1, 2, 3])
+    for kernels in ("cells", "looking"):
+        monkeypatch.setattr(f"transduce.kernels.{kernels}.has_native", lambda *_: False)
+    expected, gradients = learn(model, [0, 1, 2, 3])
+    assert found[0] == pytest.approx(expected, rel=1e-5)
+    torch.testing.assert_close(found[1], gradients, rtol=1e-3, atol=1e-5)
+    assert rounded[0] == pytest.approx(expected, rel=1e-2)
+    assert rounded[0] != found[0]
+    for name, gradient in gradients.items():
+        assert (rounded[1][name] - gradient).norm() < 0.1 * gradient.norm() + 1e-3, name
 
 
 def test_a_step_has_no_attention_but_the_source_s():

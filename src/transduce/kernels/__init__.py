@@ -4,10 +4,12 @@ from transduce.kernels.add_norm import add_norm
 from transduce.kernels.allocator import KeptMemory, give_back_memory, keep_freed_memory, trim
 from transduce.kernels.allowed import AllowedTokens, Choices, LogitColumns, join_allowed
 from transduce.kernels.attention import attend, attention_weights
+from transduce.kernels.cells import attending_lstm, has_lstm, lstm
 from transduce.kernels.device import is_out_of_memory, send
 from transduce.kernels.dropout import WHOLE, Dropped, dropout, seeds_at
 from transduce.kernels.feed_forward import activate, feed_forward
-from transduce.kernels.linear_maps import Maps, linear_maps
+from transduce.kernels.linear_maps import Maps, linear_maps, maps_rows
+from transduce.kernels.looking import Sources, has_looking, look
 from transduce.kernels.loss import projected_cross_entropy, smoothed_cross_entropy
 from transduce.kernels.mask import Mask
 from transduce.kernels.native import has_native, kind_of_kernels
@@ -71,6 +73,7 @@ __all__ = [
     "RaggedLayout",
     "Relative",
     "Scoring",
+    "Sources",
     "Sublayer",
     "Transforming",
     "activate",
@@ -78,6 +81,7 @@ __all__ = [
     "attend",
     "attend_between",
     "attend_ragged",
+    "attending_lstm",
     "attention_weights",
     "can_advance",
     "can_run_sublayers",
@@ -87,6 +91,8 @@ __all__ = [
     "encode",
     "feed_forward",
     "give_back_memory",
+    "has_looking",
+    "has_lstm",
     "has_native",
     "is_out_of_memory",
     "join_allowed",
@@ -94,7 +100,10 @@ __all__ = [
     "kind_of_kernels",
     "linear",
     "linear_maps",
+    "look",
+    "lstm",
     "make_seed",
+    "maps_rows",
     "may_run_sublayers",
     "prepack",
     "projected_cross_entropy",

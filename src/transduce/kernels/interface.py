@@ -10,7 +10,7 @@ from typing import Any, Final, final
 from transduce.config.model import Activation
 
 # Counts up with every change of what follows, or of what it means; interface.cpp has the same number.
-INTERFACE: Final = 11
+INTERFACE: Final = 12
 _WHOLE, _REAL, _DOUBLE, _ARRAY = ctypes.c_int64, ctypes.c_float, ctypes.c_double, ctypes.c_void_p
 
 
@@ -261,12 +261,38 @@ class SublayersBackwardAddress(ctypes.Structure):
     )
 
 
+@final
+class CellsAddress(ctypes.Structure):
+    """An LSTM over a ragged batch: what it reads and makes, and the gradients."""
+
+    _fields_ = (
+        *((name, _WHOLE) for name in ("batch", "hidden")),
+        ("offsets", _ARRAY),
+        ("backwards", _WHOLE),
+        *((name, _ARRAY) for name in ("gates", "weight", "start", "start_memory")),
+        *((name, _ARRAY) for name in ("states", "memories", "activated", "previous")),
+        *((name, _ARRAY) for name in ("of_states", "of_gates", "of_start", "of_start_memory")),
+    )
+
+
+@final
+class HiddenLayerAddress(ctypes.Structure):
+    """An attention whose scores have a hidden layer: what it reads and makes, and the gradients."""
+
+    _fields_ = (
+        *((name, _WHOLE) for name in ("units", "memory", "columns")),
+        *((name, _ARRAY) for name in ("sources", "keys", "values", "vector", "queries", "contexts", "weights")),
+        *((name, _ARRAY) for name in ("of_contexts", "of_queries", "of_keys", "of_values", "of_vector")),
+        ("sharpness", _REAL),
+    )
+
+
 # In interface.cpp's order.
 STRUCTURES: Final[tuple[type[ctypes.Structure], ...]] = (
     *(Chance, Sequences, MapsAddress, MatrixAddress, NormAddress, LayerAddress, StackAddress),
     *(PastAddress, MemoryAddress, StepAddress, ListsAddress, RankingAddress),
     *(Searched, Ended, Written, RoundAddress, Pace, AddNormAddress, AddNormBackwardAddress),
-    *(SublayerAddress, SublayersAddress, SublayersBackwardAddress),
+    *(SublayerAddress, SublayersAddress, SublayersBackwardAddress, CellsAddress, HiddenLayerAddress),
 )
 
 
@@ -279,6 +305,7 @@ _MATRIX, _STACK, _STEP, _LISTS = map(_by_reference, (MatrixAddress, StackAddress
 _RANKING, _ROUND, _PACE = map(_by_reference, (RankingAddress, RoundAddress, Pace))
 _ADD_NORM, _BACKWARD = map(_by_reference, (AddNormAddress, AddNormBackwardAddress))
 _SUBLAYERS, _SUBLAYERS_BACKWARD = map(_by_reference, (SublayersAddress, SublayersBackwardAddress))
+_CELLS, _HIDDEN_LAYER = map(_by_reference, (CellsAddress, HiddenLayerAddress))
 
 # What every kernel is called with; those of BOTH are there for float32 and for bfloat16.
 ONE: Final[dict[str, Sequence[Any]]] = {
@@ -299,6 +326,8 @@ ONE: Final[dict[str, Sequence[Any]]] = {
     "read_outputs": (_ROUND, _ARRAY, _WHOLE, _WHOLE, _WHOLE, _ARRAY),
     "activate": (_ARRAY, _ARRAY, *[_WHOLE] * 4),
     "activate_backward": (*[_ARRAY] * 3, *[_WHOLE] * 4),
+    "look": (_HIDDEN_LAYER, _ARRAY, _WHOLE),
+    "look_backward": (_HIDDEN_LAYER, _ARRAY, _WHOLE),
     "encode": (_STACK, _ARRAY, _WHOLE, _ARRAY, _ARRAY, _WHOLE, _ARRAY),
 }
 BOTH: Final[dict[str, Sequence[Any]]] = {
@@ -311,6 +340,10 @@ BOTH: Final[dict[str, Sequence[Any]]] = {
     "remember": (_STACK, _ARRAY, _ARRAY, _WHOLE, _WHOLE, _ARRAY, _ARRAY),
     "step": (_STACK, _MATRIX, _STEP, _ARRAY),
     "search": (_STACK, _MATRIX, _STEP, _ROUND, _LISTS, _PACE),
+    "lstm": (_CELLS,),
+    "lstm_backward": (_CELLS,),
+    "attending_lstm": (_CELLS, _HIDDEN_LAYER, _ARRAY),
+    "attending_lstm_backward": (_CELLS, _HIDDEN_LAYER, _ARRAY),
 }
 # activation.h's Activation; None: what is left as it is.
 ACTIVATIONS: Final[dict[Activation | None, int]] = {None: 0, "relu": 1, "gelu": 2, "gelu_tanh": 3, "silu": 4}

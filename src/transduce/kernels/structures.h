@@ -139,4 +139,35 @@ struct AddNormBackward {
   std::int64_t rows, d;
 };
 
+// An LSTM over a ragged batch: row b has the symbols offsets[b] to offsets[b + 1], read from the last one on where `backwards`. What is given:
+// of each symbol what its gates are of its input, W x + b; U; and the states and memories before the first symbol, or zeros where these are
+// missing. What is made: each symbol's state; and unless missing, for the backward pass, its memory, its gates, and what was multiplied with U.
+// Then the gradients: those of the states are given, the others made, those of the start unless missing.
+template <typename T>
+struct Cells {
+  std::int64_t batch, hidden;
+  const std::int64_t* offsets;
+  std::int64_t backwards;
+  const T* gates;
+  const float *weight, *start, *start_memory;
+  float *states, *memories, *activated;
+  T* previous;
+  const float* of_states;
+  T* of_gates;
+  float *of_start, *of_start_memory;
+};
+
+// An attention with a hidden layer of `units` (e_j = v tanh(q + k_j), weights softmax(sharpness e)): the query of each symbol of row b looks at
+// the rows sources[b] to sources[b + 1] of keys and values. Made are the contexts, `memory` wide, and each symbol's weights, `columns` of them,
+// zeros behind its source. Gradients are those of contexts, which are given, and the others, those of keys and values added to what is there.
+struct HiddenLayerAttention {
+  std::int64_t units, memory, columns;
+  const std::int64_t* sources;
+  const float *keys, *values, *vector;
+  float *queries, *contexts, *weights;
+  const float* of_contexts;
+  float *of_queries, *of_keys, *of_values, *of_vector;
+  float sharpness;
+};
+
 }  // namespace transduce

@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from transduce.config import RecurrentConfig
 from transduce.config.recurrent import Cell
-from transduce.kernels import RaggedLayout
+from transduce.kernels import RaggedLayout, Sources, attending_lstm, has_lstm, linear_maps, lstm
 from transduce.layers.cells import CellState, LoopProduct, advance_cell
 from transduce.layers.dropout import Dropout
 from transduce.layers.feed_forward import FeedForwardShape, mixture_of_experts
@@ -62,6 +62,11 @@ class ReadingOrder:
     def lay_back(self, read: PackedSequence, begin: Direction) -> Rows:
         """What was made of each symbol, in the layout's order."""
         return read.data.index_select(0, self._order(begin)[1])
+
+    def ends(self, begin: Direction) -> Int[Tensor, " batch"]:
+        """The place of the symbol that is read last, of every row."""
+        offsets = self.layout.offsets
+        return self._send(offsets[1:] - 1 if begin == "left" else offsets[:-1])
 
     def sort_rows(self, x: Float[Tensor, "batch width"]) -> Float[Tensor, "batch width"]:
         """The rows of a batch in the order of reading."""
@@ -123,11 +128,38 @@ class RecurrentLayer(nn.Module):
         self, x: Rows, order: ReadingOrder, start: CellState | None = None
     ) -> tuple[Rows, Float[Tensor, "batch hidden"]]:
         """The states behind every symbol, and the last one of every row; a row starts from zeros where not told."""
+        if self.in_kernels(x):
+            begun, weight = None if start is None else (start[0], start[1]), self.weights().of_state
+            states = lstm(self.known(x), weight, order.layout, begun, backwards=self.begin == "right")
+            return states, states.index_select(0, order.ends(self.begin))
         begins = None if start is None else [order.sort_rows(each).unsqueeze(0) for each in start]
         given = None if begins is None else begins[0] if self.cell == "gru" else tuple(begins)
         states, last = self.cells(order.read(x, self.begin), given)
         last = last if self.cell == "gru" else last[0]
         return order.lay_back(states, self.begin), order.restore_rows(last.squeeze(0))
+
+    def in_kernels(self, x: Rows) -> bool:
+        """Whether the C++ kernels compute all symbols at once."""
+        return self.cell == "lstm" and has_lstm(x, *self.weights())
+
+    def attend(
+        self,
+        known: Rows,
+        asking: Float[Tensor, "units hidden"],
+        sources: Sources,
+        layout: RaggedLayout,
+        start: CellState,
+    ) -> tuple[Rows, Rows, Rows]:
+        """States, contexts and attention's weights of cells that read [x; c]: ``attending_lstm``."""
+        weights = self.weights()
+        weight = torch.cat([weights.of_input[:, known.shape[-1] :], weights.of_state], dim=1)
+        return attending_lstm(self.known(known), weight, asking, sources, layout, (start[0], start[1]))
+
+    def known(self, x: Rows) -> Float[Tensor, "tokens gates"]:
+        """What an LSTM's gates are made of beside the state: W x + b + b', x being all inputs or the first ones."""
+        weights = self.weights()
+        of_input = weights.of_input[:, : x.shape[-1]].contiguous()
+        return linear_maps(x, [of_input], [weights.input_bias + weights.state_bias])
 
     def step(self, x: Float[Tensor, "rows inputs"], state: CellState) -> CellState:
         """One more symbol of every row."""

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transduce.config.recurrent import RecurrentConfig
+from transduce.kernels import RaggedLayout, Sources, has_looking
 from transduce.layers.attention_windows import TrainableWindow, around_median, normalize
-from transduce.layers.recurrent_scores import make_score
+from transduce.layers.recurrent_scores import HiddenLayerScore, make_score
 
 
 @final
@@ -99,6 +100,33 @@ class RecurrentAttention(nn.Module):
     ) -> Attended:
         """What is computed once for a source: the part of the scores that no state has a say in."""
         return Attended(values, self.score.keys(values), real)
+
+    def sources(self, values: Float[Tensor, "tokens hidden"], layout: RaggedLayout) -> Sources | None:
+        """What ``attend`` computes, for the C++ kernels; None where these are missing or do not know this attention."""
+        score = self.score
+        if not (self.is_plain and isinstance(score, HiddenLayerScore) and has_looking(values, *score.parameters())):
+            return None
+        keys = score.keys(values).float().contiguous()
+        return Sources(keys, values.float().contiguous(), score.vector, layout, self.config.attention_sharpness)
+
+    @property
+    def asking(self) -> Float[Tensor, "units queries"]:
+        """W, which makes a state a query of ``sources``."""
+        assert isinstance(self.score, HiddenLayerScore)
+        return self.score.query.weight
+
+    def ask(self, query: Float[Tensor, "tokens size"]) -> Float[Tensor, "tokens units"]:
+        """W s: the states as queries of ``sources``."""
+        assert isinstance(self.score, HiddenLayerScore)
+        asked: Tensor = self.score.query(query)
+        return asked
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether weights are the softmax of scores of a query and keys, which have a hidden layer."""
+        config, score = self.config, self.score
+        every = not config.attention_smoothing and config.attention_window == "none" and config.attention_top_k is None
+        return every and isinstance(score, HiddenLayerScore) and score.location is None
 
     def start(self, attended: Attended, beam: int) -> Alignment:
         """Nothing has been looked at yet, in ``beam`` rows for each sentence."""

@@ -115,7 +115,7 @@ class HiddenLayerScore(nn.Module):
         self.vector = nn.Parameter(torch.empty(size).uniform_(-limit, limit))
         self.location = Location(config) if config.attention_score == "location" else None
 
-    def keys(self, values: Float[Tensor, "sentences source hidden"]) -> Float[Tensor, "sentences source units"]:
+    def keys(self, values: Float[Tensor, "*symbols hidden"]) -> Float[Tensor, "*symbols units"]:
         """V h + b."""
         projected: Tensor = self.value(values)
         return projected

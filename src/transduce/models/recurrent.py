@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from transduce.config import RecurrentConfig
-from transduce.kernels import AllowedTokens, LogitColumns
+from transduce.kernels import AllowedTokens, LogitColumns, maps_rows
 from transduce.layers import Dropout, Embedding, Routing, append_bias, join_routings
 from transduce.layers.recurrent import Direction, Flow, ReadingOrder, RecurrentStackLayer
 from transduce.models.contract import (
@@ -35,8 +35,9 @@ from transduce.models.recurrent_state import RecurrentState
 class RecurrentModel(TrainableModel):
     """Layers of LSTM or GRU cells that read the source, and layers that write the target; it keeps the contract.
 
-    Its attention, where it has one, is one layer with one head. The recurrences are computed in the weights' own
-    number format, under autocast too: there, only the scores of the next symbol are in the shorter one.
+    Its attention, where it has one, is one layer with one head. Under autocast, the C++ kernels multiply numbers of the
+    shorter format, and sum up and remember in the weights' own. What these do not compute is in that alone, but for the
+    scores of the next symbol.
     """
 
     config: RecurrentConfig
@@ -72,7 +73,7 @@ class RecurrentModel(TrainableModel):
         x = self.source_dropout(embedding(layout.flatten(source.ids)), layout.seeds)
         outputs, last = [], []
         routings: list[Routing] = []
-        with _in_own_format(x):
+        with self._format(x):
             for stack in self._stacks:
                 flow, state = Flow(x), x
                 for layer in stack:
@@ -86,7 +87,7 @@ class RecurrentModel(TrainableModel):
         """Hidden states for all positions of known targets, which begin with the begin symbol."""
         layout = target.layout()
         y = self.target_dropout(self.embedding(layout.flatten(target.ids)), layout.seeds)
-        with _in_own_format(y):
+        with self._format(y):
             hidden, weights, routings = self.decoder(memory, y, layout)
         found = AttentionWeights()
         if weights is not None and attention.wants("cross", 0, 1):
@@ -134,6 +135,12 @@ class RecurrentModel(TrainableModel):
     def output(self) -> Embedding:
         """The matrix that scores the next symbol."""
         return self.embedding if self.projection is None else self.projection
+
+    def _format(self, x: Tensor) -> AbstractContextManager[None]:
+        """Without autocast where PyTorch computes recurrences: it has no LSTM for it on every processor."""
+        if self.decoder.has_kernels and maps_rows(x, self.embedding.weight):
+            return nullcontext()
+        return _in_own_format(x)
 
     @property
     def _stacks(self) -> Iterable[Iterable[RecurrentStackLayer]]:

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from transduce.config import RecurrentConfig
-from transduce.kernels import RaggedLayout
+from transduce.kernels import RaggedLayout, look
 from transduce.layers import Dropout, Routing
 from transduce.layers.cells import CellState, LoopProduct
 from transduce.layers.linear import make_linear
@@ -101,22 +101,21 @@ class RecurrentDecoder(nn.Module):
             context = summary.index_select(0, layout.indices // layout.longest)
             flow, routings = self._climb(flow, order, cells, context)
             return self._read_out(flow, context, y, layout), None, routings
-        attended = self.attention.attend(memory.layout.pad(memory.hidden), memory.layout.real)
         match self.config.attention:
             case "none":
                 raise AssertionError("there is attention")
             case "bahdanau" | "conditional":
-                flow, context, weights = self._loop_through_first(flow, layout, cells[0], attended)
+                flow, context, weights = self._loop_through_first(flow, layout, cells[0], memory)
                 flow, routings = self._climb(flow, order, cells, skip=1)
             case "gnmt":
                 flow, _, _ = self._layers[0](flow, order, start=cells[0])
-                context, weights = self._look(flow.hidden, layout, attended)
+                context, weights = self._look(flow.hidden, layout, memory)
                 flow, routings = self._climb(flow, order, cells, context, context, skip=1)
             case "luong":
                 if self.config.input_feeding:
-                    return self._loop_through_all(flow, layout, cells, attended)
+                    return self._loop_through_all(flow, layout, cells, self._attend(memory))
                 flow, routings = self._climb(flow, order, cells)
-                context, weights = self._look(flow.hidden, layout, attended)
+                context, weights = self._look(flow.hidden, layout, memory)
             case _:
                 assert_never(self.config.attention)
         return self._read_out(flow, context, y, layout), weights, routings
@@ -149,13 +148,28 @@ class RecurrentDecoder(nn.Module):
         hidden = self.readout(*self._parts(flow, context, y), seeds=None)
         return hidden, weights, state if state.fed is None else replace(state, fed=hidden)
 
+    @property
+    def has_kernels(self) -> bool:
+        """Whether all recurrences are such that, at known targets, the C++ kernels compute them."""
+        if self.config.cell != "lstm":
+            return False
+        match self.config.attention:
+            case "none":
+                return True
+            case "conditional":
+                return False
+            case "luong" if self.config.input_feeding:
+                return False
+            case _:
+                return self.attention is not None and self.attention.is_plain
+
     def begin_state(self, memory: Memory, beam: int) -> RecurrentState:
         """Nothing has been read yet, in ``beam`` rows for each sentence."""
         summary = self.summarize(memory)
         cells = tuple(tuple(part.repeat_interleave(beam, dim=0) for part in layer) for layer in self.start(summary))
         if self.attention is None:
             return RecurrentState(cells, beam, summary=summary)
-        attended = self.attention.attend(memory.layout.pad(memory.hidden), memory.layout.real)
+        attended = self._attend(memory)
         feeding = self.config.attention == "luong" and self.config.input_feeding
         fed = summary.new_zeros(len(summary) * beam, self.config.readout_size) if feeding else None
         alignment = self.attention.start(attended, beam)
@@ -222,11 +236,20 @@ class RecurrentDecoder(nn.Module):
         flow = layer.connect(flow, below, cell[0], None)
         return context, weights, flow, replace(state, cells=(cell, *state.cells[1:]))
 
+    def _attend(self, memory: Memory) -> Attended:
+        assert self.attention is not None
+        return self.attention.attend(memory.layout.pad(memory.hidden), memory.layout.real)
+
     def _look(
-        self, query: Float[Tensor, "tokens hidden"], layout: RaggedLayout, attended: Attended
+        self, query: Float[Tensor, "tokens hidden"], layout: RaggedLayout, memory: Memory
     ) -> tuple[Float[Tensor, "tokens memory"], Weights]:
         """The contexts of all positions."""
         assert self.attention is not None
+        sources = self.attention.sources(memory.hidden, memory.layout)
+        if sources is not None:
+            contexts, weights = look(self.attention.ask(query), sources, layout)
+            return contexts, layout.pad(weights)
+        attended = self._attend(memory)
         contexts, weights, _ = self.attention(layout.pad(query), attended, self.attention.start(attended, 1))
         return layout.flatten(contexts), weights
 
@@ -242,12 +265,19 @@ class RecurrentDecoder(nn.Module):
         return context.flatten(0, 1), weights.flatten(0, 1), replace(state, alignment=alignment)
 
     def _loop_through_first(
-        self, flow: Flow, layout: RaggedLayout, cell: CellState, attended: Attended
+        self, flow: Flow, layout: RaggedLayout, cell: CellState, memory: Memory
     ) -> tuple[Flow, Float[Tensor, "tokens memory"], Weights]:
         """Bahdanau's loop: attention and the first layer; in the conditional one, between its two cells."""
         assert self.attention is not None
-        layer, alignment = self._layers[0], self.attention.start(attended, 1)
+        layer = self._layers[0]
         below = layer.read(flow)
+        if self.second is None and layer.layer.in_kernels(below):
+            sources = self.attention.sources(memory.hidden, memory.layout)
+            if sources is not None:
+                hidden, context, looked = layer.layer.attend(below, self.attention.asking, sources, layout, cell)
+                return layer.connect(flow, below, hidden, layout.seeds), context, layout.pad(looked)
+        attended = self._attend(memory)
+        alignment = self.attention.start(attended, 1)
         loop = LoopLayer(layer.layer, below, layout)
         second = None if self.second is None else LoopLayer(self.second, None, layout)
         states, contexts, weights = [], [], []

@@ -1,0 +1,62 @@
+// LSTM layers of training: all symbols of a ragged batch in one call. The plain form is PyTorch's LSTM (layers/recurrent.py).
+#include "cells.h"
+
+namespace transduce {
+namespace {
+
+template <typename T>
+void read_rows(const Cells<T>& all) {
+  static thread_local Panels<T> room;
+  Panels<T>& panels = room;  // the caller's, for all threads
+  panels.by_gates(all.weight, all.hidden, all.hidden);
+  Caught caught;
+#pragma omp parallel
+  caught([&] {
+    const OwnRows rows(all.offsets, all.batch, all.backwards != 0);
+    Remembering<T> cells(all, rows, all.hidden);
+    for (std::int64_t step = 0; step < rows.longest(); ++step) cells.step(step, panels);
+  });
+  caught.rethrow();
+}
+
+template <typename T>
+void go_back(const Cells<T>& all) {
+  static thread_local Panels<T> room;
+  Panels<T>& panels = room;
+  panels.by_inputs(all.weight, kGates * all.hidden, all.hidden);
+  Caught caught;
+#pragma omp parallel
+  caught([&] {
+    const OwnRows rows(all.offsets, all.batch, all.backwards != 0);
+    Regretting<T> cells(all, rows);
+    for (std::int64_t step = rows.longest() - 1; step >= 0; --step) {
+      const T* of_gates = cells.step(step);
+      panels.multiply(of_gates, kGates * all.hidden, rows.going(step), [&](std::int64_t r, std::int64_t c, Sixteen sums) {
+        store_first(sums, all.hidden - c, cells.of_state(r) + c);
+      });
+    }
+    cells.finish();
+  });
+  caught.rethrow();
+}
+
+}  // namespace
+}  // namespace transduce
+
+using namespace transduce;
+
+// The states behind every symbol.
+TRANSDUCE_EXPORT lstm_float32(const Cells<float>* all) {
+  return guarded([=] { read_rows(*all); });
+}
+TRANSDUCE_EXPORT lstm_bfloat16(const Cells<Bfloat16>* all) {
+  return guarded([=] { read_rows(*all); });
+}
+
+// The gradients of what gates were given and of the states at the start, from that of the states.
+TRANSDUCE_EXPORT lstm_backward_float32(const Cells<float>* all) {
+  return guarded([=] { go_back(*all); });
+}
+TRANSDUCE_EXPORT lstm_backward_bfloat16(const Cells<Bfloat16>* all) {
+  return guarded([=] { go_back(*all); });
+}

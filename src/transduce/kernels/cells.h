@@ -1,0 +1,260 @@
+// What LSTM cells over a ragged batch are made of. The rows of a batch do not know each other: each thread reads rows of its own to their
+// ends, and no thread waits for another one.
+#pragma once
+#include <omp.h>
+
+#include <numeric>
+
+#include "activation.h"
+#include "guard.h"
+#include "structures.h"
+
+namespace transduce {
+
+constexpr std::int64_t kAcross = 64;  // outputs of a panel
+constexpr int kGates = 4;             // input, forget, new, output: PyTorch's order
+
+inline Sixteen tangent(Sixteen x) {
+  const Sixteen e = exponential(-2.0f * choose(x < 0.0f, -x, x)), size = (1.0f - e) / (1.0f + e);
+  return choose(x < 0.0f, -size, size);
+}
+
+// Of sixteen rows, the first n of which are there, word w of each, side by side; the next words are kAcross behind.
+template <typename T>
+void lay_out_sixteen(const float* rows, std::int64_t n, std::int64_t inputs, std::uint32_t* to) {
+  constexpr std::int64_t kNumbers = 16 * kGroup<T>;
+  for (std::int64_t first = 0; first < inputs; first += kNumbers) {
+    Sixteen tile[16] = {};
+    for (std::int64_t i = 0; i < n; ++i)
+      for (std::int64_t k = 0; k < kNumbers && first + k < inputs; k += 16) {
+        T numbers[16];
+        store_sixteen(load_first(rows + i * inputs + first + k, inputs - first - k), numbers);
+        std::memcpy(reinterpret_cast<char*>(&tile[i]) + k * sizeof(T), numbers, sizeof numbers);
+      }
+    transpose_sixteen(tile);
+    const std::int64_t words = std::min<std::int64_t>(16, words_of<T>(inputs - first));
+    for (std::int64_t i = 0; i < words; ++i, to += kAcross) store_words(as<Words>(tile[i]), to);
+  }
+}
+
+// A matrix of (outputs, inputs), laid out for products with rows of its inputs. What columns of panels are is told by whoever lays it out.
+template <typename T>
+class Panels {
+ public:
+  // Column c is output c.
+  void by_outputs(const float* weight, std::int64_t outputs, std::int64_t inputs) {
+    std::uint32_t* to = begin(outputs, inputs);
+#pragma omp parallel for schedule(static)
+    for (std::int64_t o = 0; o < outputs; o += 16)
+      lay_out_sixteen<T>(weight + o * inputs, std::min<std::int64_t>(16, outputs - o), inputs, place(to, o));
+  }
+
+  // A panel has sixteen cells' input gates, then their forget gates ...
+  void by_gates(const float* weight, std::int64_t hidden, std::int64_t inputs) {
+    std::uint32_t* to = begin(round_up(hidden, 16) * kGates, inputs);
+#pragma omp parallel for schedule(static)
+    for (std::int64_t cell = 0; cell < hidden; cell += 16)
+      for (int gate = 0; gate < kGates; ++gate)
+        lay_out_sixteen<T>(weight + (gate * hidden + cell) * inputs, std::min<std::int64_t>(16, hidden - cell), inputs,
+                           place(to, kGates * cell + 16 * gate));
+  }
+
+  // Column c is input c, and rows are of outputs: the product that gradients go back through.
+  void by_inputs(const float* weight, std::int64_t outputs, std::int64_t inputs) {
+    std::uint32_t* to = begin(inputs, outputs);
+#pragma omp parallel for schedule(static)
+    for (std::int64_t w = 0; w < words_; ++w)
+      for (std::int64_t c = 0; c < inputs; c += 16) {
+        Sixteen rows[kGroup<T>] = {};
+        for (std::int64_t i = 0; i < kGroup<T> && w * kGroup<T> + i < outputs; ++i)
+          rows[i] = load_first(weight + (w * kGroup<T> + i) * inputs + c, inputs - c);
+        store_words(join_words(rows), place(to, c) + w * kAcross);
+      }
+  }
+
+  // finish(r, c, sums) for rows r, each `stride` numbers behind the one before, and sixteen columns from c on, of one panel.
+  template <typename Finish>
+  void multiply(std::int64_t panel, const T* rows, std::int64_t stride, std::int64_t n, Finish finish) const {
+    product_of_words<T>(reinterpret_cast<const char*>(rows), stride * sizeof(T), 4, panels_.data() + panel * words_ * kAcross, kAcross, n,
+                        std::min(kAcross, round_up(columns_ - panel * kAcross, 16)), words_, finish);
+  }
+  // The same of all.
+  template <typename Finish>
+  void multiply(const T* rows, std::int64_t stride, std::int64_t n, Finish finish) const {
+    for (std::int64_t c = 0; c < columns_; c += kAcross)
+      multiply(c / kAcross, rows, stride, n, [&](std::int64_t r, std::int64_t j, Sixteen sums) { finish(r, c + j, sums); });
+  }
+
+ private:
+  std::uint32_t* begin(std::int64_t columns, std::int64_t depth) {
+    columns_ = columns, words_ = words_of<T>(depth);
+    return at_least(panels_, round_up(columns, kAcross) * words_);
+  }
+  std::uint32_t* place(std::uint32_t* to, std::int64_t column) const { return to + column / kAcross * words_ * kAcross + column % kAcross; }
+
+  std::vector<std::uint32_t> panels_;
+  std::int64_t columns_ = 0, words_ = 0;
+};
+
+// How many numbers a row of so many takes, whole words.
+template <typename T>
+constexpr std::int64_t whole_words(std::int64_t n) {
+  return words_of<T>(n) * kGroup<T>;
+}
+
+// This thread's rows of a batch, longest first: those that go on at a step are the first ones.
+class OwnRows {
+ public:
+  OwnRows(const std::int64_t* offsets, std::int64_t batch, bool backwards) : offsets_(offsets), backwards_(backwards) {
+    std::vector<std::int64_t> all(batch);
+    std::iota(all.begin(), all.end(), 0);
+    const auto longer = [&](std::int64_t a, std::int64_t b) { return length_of(a) > length_of(b); };
+    std::stable_sort(all.begin(), all.end(), longer);
+    for (std::int64_t i = omp_get_thread_num(); i < batch; i += omp_get_num_threads()) rows_.push_back(all[i]);
+  }
+
+  std::int64_t count() const { return rows_.size(); }
+  std::int64_t longest() const { return rows_.empty() ? 0 : length_of(rows_[0]); }
+  // Which row of the batch it is.
+  std::int64_t operator[](std::int64_t r) const { return rows_[r]; }
+  // How many rows have a symbol at a step.
+  std::int64_t going(std::int64_t step) const {
+    const auto ended = [&](std::int64_t row, std::int64_t at) { return length_of(row) > at; };
+    return std::lower_bound(rows_.begin(), rows_.end(), step, ended) - rows_.begin();
+  }
+  std::int64_t token(std::int64_t r, std::int64_t step) const {
+    const std::int64_t row = rows_[r];
+    return backwards_ ? offsets_[row + 1] - 1 - step : offsets_[row] + step;
+  }
+
+ private:
+  std::int64_t length_of(std::int64_t row) const { return offsets_[row + 1] - offsets_[row]; }
+
+  const std::int64_t* offsets_;
+  bool backwards_;
+  std::vector<std::int64_t> rows_;
+};
+
+// The cells of this thread's rows, forwards: what each remembers.
+template <typename T>
+class Remembering {
+ public:
+  // `inputs` are the numbers that gates are made of beside what is known of them; the state is the last ones.
+  Remembering(const Cells<T>& all, const OwnRows& rows, std::int64_t inputs)
+      : all_(all), rows_(rows), stride_(whole_words<T>(inputs)), state_(inputs - all.hidden), read_(rows.count() * stride_),
+        next_(rows.count() * stride_), memories_(rows.count() * all.hidden), sums_(rows.count() * kAcross) {
+    for (std::int64_t r = 0; r < rows.count(); ++r)
+      if (all.start) {
+        put(all.start + rows[r] * all.hidden, all.hidden, state(r));
+        std::copy_n(all.start_memory + rows[r] * all.hidden, all.hidden, memories_.data() + r * all.hidden);
+      }
+  }
+
+  // All that row r reads in the next step, and the state in it.
+  T* read(std::int64_t r) { return read_.data() + r * stride_; }
+  T* state(std::int64_t r) { return read(r) + state_; }
+
+  void step(std::int64_t at, const Panels<T>& panels) {
+    const std::int64_t n = rows_.going(at), width = all_.hidden;
+    if (all_.previous)
+      for (std::int64_t r = 0; r < n; ++r)
+        std::copy_n(read(r), state_ + width, all_.previous + rows_.token(r, at) * (state_ + width));
+    for (std::int64_t cell = 0; cell < width; cell += 16) {
+      panels.multiply(cell / 16, read_.data(), stride_, n,
+                      [&](std::int64_t r, std::int64_t c, Sixteen sums) { store_sixteen(sums, &sums_[r * kAcross + c]); });
+      for (std::int64_t r = 0; r < n; ++r)
+        if (width - cell >= 16) advance(r, rows_.token(r, at), cell, std::integral_constant<std::int64_t, 16>{});
+        else advance(r, rows_.token(r, at), cell, width - cell);
+    }
+    read_.swap(next_);
+  }
+
+ private:
+  static void put(const float* from, std::int64_t n, T* to) {
+    by_sixteens(n, [&](std::int64_t i, auto count) { store_first(load_first(from + i, count), count, to + i); });
+  }
+
+  // Sixteen cells of a row, of which n are there.
+  template <typename Count>
+  void advance(std::int64_t r, std::int64_t token, std::int64_t cell, Count n) {
+    const std::int64_t width = all_.hidden, place = token * width + cell;
+    const float* sums = &sums_[r * kAcross];
+    const auto given = [&](int gate) {
+      return load_sixteen(sums + 16 * gate) + load_first(all_.gates + (token * kGates + gate) * width + cell, n);
+    };
+    const Sixteen in = sigmoid(given(0)), forget = sigmoid(given(1)), fresh = tangent(given(2)), out = sigmoid(given(3));
+    float* memory = &memories_[r * width + cell];
+    const Sixteen kept = forget * load_first(memory, n) + in * fresh, state = out * tangent(kept);
+    store_first(kept, n, memory);
+    store_first(state, n, all_.states + place);
+    store_first(state, n, next_.data() + r * stride_ + state_ + cell);
+    if (!all_.memories) return;
+    store_first(kept, n, all_.memories + place);
+    const Sixteen gates[kGates] = {in, forget, fresh, out};
+    for (int gate = 0; gate < kGates; ++gate) store_first(gates[gate], n, all_.activated + (token * kGates + gate) * width + cell);
+  }
+
+  const Cells<T>& all_;
+  const OwnRows& rows_;
+  std::int64_t stride_, state_;
+  std::vector<T> read_, next_;
+  std::vector<float> memories_, sums_;
+};
+
+// The same cells backwards: the gradients of what they remember.
+template <typename T>
+class Regretting {
+ public:
+  Regretting(const Cells<T>& all, const OwnRows& rows)
+      : all_(all), rows_(rows), of_memories_(rows.count() * all.hidden), of_states_(rows.count() * all.hidden),
+        of_gates_(rows.count() * kGates * all.hidden) {}
+
+  // The gradient of the state that row r came to the step with, beside what it gave out.
+  float* of_state(std::int64_t r) { return of_states_.data() + r * all_.hidden; }
+
+  // From the gradients of what a step made to those of what its gates were given: rows of these.
+  const T* step(std::int64_t at) {
+    const std::int64_t n = rows_.going(at), width = all_.hidden;
+    for (std::int64_t r = 0; r < n; ++r) {
+      const std::int64_t token = rows_.token(r, at);
+      const float* before = at ? all_.memories + rows_.token(r, at - 1) * width : all_.start_memory ? all_.start_memory + rows_[r] * width : nullptr;
+      by_sixteens(width, [&](std::int64_t cell, auto count) { go_back(r, token, before, cell, count); });
+    }
+    return of_gates_.data();
+  }
+
+  // Behind the first step.
+  void finish() {
+    if (!all_.of_start) return;
+    for (std::int64_t r = 0; r < rows_.count(); ++r) {
+      std::copy_n(of_state(r), all_.hidden, all_.of_start + rows_[r] * all_.hidden);
+      std::copy_n(of_memories_.data() + r * all_.hidden, all_.hidden, all_.of_start_memory + rows_[r] * all_.hidden);
+    }
+  }
+
+ private:
+  template <typename Count>
+  void go_back(std::int64_t r, std::int64_t token, const float* before, std::int64_t cell, Count n) {
+    const std::int64_t width = all_.hidden, place = token * width + cell;
+    const auto gate = [&](int number) { return load_first(all_.activated + (token * kGates + number) * width + cell, n); };
+    const Sixteen in = gate(0), forget = gate(1), fresh = gate(2), out = gate(3), shown = tangent(load_first(all_.memories + place, n));
+    const Sixteen of_shown = load_first(all_.of_states + place, n) + load_first(of_state(r) + cell, n);
+    float* of_memory = &of_memories_[r * width + cell];
+    const Sixteen received = load_first(of_memory, n) + of_shown * out * (1.0f - shown * shown);
+    const Sixteen memory = before ? load_first(before + cell, n) : Sixteen{};
+    store_first(received * forget, n, of_memory);
+    const Sixteen given[kGates] = {received * fresh * in * (1.0f - in), received * memory * forget * (1.0f - forget),
+                                   received * in * (1.0f - fresh * fresh), of_shown * shown * out * (1.0f - out)};
+    for (int number = 0; number < kGates; ++number) {
+      store_first(given[number], n, all_.of_gates + (token * kGates + number) * width + cell);
+      store_first(given[number], n, of_gates_.data() + (r * kGates + number) * width + cell);
+    }
+  }
+
+  const Cells<T>& all_;
+  const OwnRows& rows_;
+  std::vector<float> of_memories_, of_states_;
+  std::vector<T> of_gates_;
+};
+
+}  // namespace transduce

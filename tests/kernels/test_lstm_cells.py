@@ -1,0 +1,197 @@
+"""LSTM layers in C++, alone and with attention in every step, against PyTorch's and against loops in float64."""
+
+import pytest
+import torch
+from torch import nn
+
+from transduce.kernels import RaggedLayout, Sources, attending_lstm, has_lstm, look, lstm
+from transduce.kernels.cells import _of_weight
+from transduce.layers.cells import advance_cell
+
+pytestmark = pytest.mark.usefixtures("compiled")
+
+# Rows of one symbol, of many; one row; as many rows as no block of a product has; and, at last, none at all.
+LENGTHS = [[1], [3, 1, 7, 7, 2], [5] * 4, [*range(1, 24), 5, 5]]
+# Cells: one, less than a vector, an odd number that is more than one, and blocks of every kind.
+HIDDEN = [1, 7, 33, 80]
+TOLERANCE = {torch.float32: {"rtol": 1e-4, "atol": 1e-5}, torch.bfloat16: {"rtol": 0.05, "atol": 0.05}}
+
+
+@pytest.fixture
+def compiled(way):
+    if way == "plain":
+        pytest.skip("the layers' loops are what these kernels are compared with")
+
+
+def layout_of(lengths):
+    return RaggedLayout.of(torch.tensor(lengths), max(lengths), torch.device("cpu"))
+
+
+def draw(*shape, dtype=torch.float32):
+    return torch.randn(*shape).to(dtype).requires_grad_()
+
+
+def draw_matrix(outputs, inputs):
+    """Whose products with numbers of variance 1 have that, too."""
+    return (torch.randn(outputs, inputs) / inputs**0.5).requires_grad_()
+
+
+def in_double(*tensors):
+    return [each.detach().double().requires_grad_() for each in tensors]
+
+
+def by_torch(gates, weight, lengths, start, backwards):
+    """PyTorch's cells, row by row: what the gates are given of the input is its input, and W is the unit matrix."""
+    hidden = weight.shape[1]
+    theirs = nn.LSTM(4 * hidden, hidden).double()
+    given = {"weight_ih_l0": torch.eye(4 * hidden).double(), "weight_hh_l0": weight}
+    given |= {name: torch.zeros(4 * hidden).double() for name in ("bias_ih_l0", "bias_hh_l0")}
+    states = []
+    for number, row in enumerate(gates.split(lengths)):
+        begun = tuple(each[number].view(1, 1, -1) for each in start)
+        x = (row.flip(0) if backwards else row).unsqueeze(1)
+        made, _ = torch.func.functional_call(theirs, given, (x, begun))
+        states.append(made.squeeze(1).flip(0) if backwards else made.squeeze(1))
+    return torch.cat(states)
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("hidden", HIDDEN)
+@pytest.mark.parametrize("lengths", LENGTHS, ids=len)
+def test_states_and_gradients_are_torch_s(lengths, hidden, dtype, backwards):
+    torch.manual_seed(5)
+    gates, weight = draw(sum(lengths), 4 * hidden, dtype=dtype), draw_matrix(4 * hidden, hidden)
+    begun = not backwards
+    start = (draw(len(lengths), hidden), draw(len(lengths), hidden)) if begun else None
+    found = lstm(gates, weight, layout_of(lengths), start, backwards=backwards)
+    assert found.dtype == torch.float32
+    wide, rounded = in_double(gates, weight.to(dtype))
+    zeros = torch.zeros(len(lengths), hidden).double()
+    wide_start = in_double(*start) if start else [zeros, zeros]
+    expected = by_torch(wide, rounded, lengths, wide_start, backwards)
+    torch.testing.assert_close(found.double(), expected, **TOLERANCE[dtype])
+    received = torch.randn_like(found)
+    learned = [gates, weight, *(start or ())]
+    right = torch.autograd.grad(expected, [wide, rounded, *(wide_start if start else ())], received.double())
+    for each, one in zip(torch.autograd.grad(found, learned, received), right, strict=True):
+        scale = 1 + one.abs().max().item()
+        torch.testing.assert_close(each.double() / scale, one / scale, **TOLERANCE[dtype])
+
+
+def attend_by_hand(query, keys, values, vector, sharpness):
+    """One query at a time, one position at a time."""
+    scores = torch.stack([vector @ torch.tanh(query + key) for key in keys])
+    weights = torch.softmax(sharpness * scores, 0)
+    return sum(weight * value for weight, value in zip(weights, values, strict=True)), weights
+
+
+def draw_sources(lengths, units, memory):
+    layout = layout_of(lengths)
+    keys, values = draw(layout.tokens, units), draw(layout.tokens, memory)
+    return Sources(keys, values, draw(units), layout, 1.5)
+
+
+def rows_of(sources, tensors):
+    lengths = sources.layout.lengths.tolist()
+    keys, values, vector = tensors
+    return [(*row, vector, 1.5) for row in zip(keys.split(lengths), values.split(lengths), strict=True)]
+
+
+@pytest.mark.parametrize(("units", "memory"), [(1, 1), (17, 33), (64, 16)])
+@pytest.mark.parametrize("lengths", LENGTHS, ids=len)
+def test_queries_look_as_they_do_by_hand(lengths, units, memory):
+    torch.manual_seed(5)
+    sources, layout = draw_sources([1 + 3 * n % 11 for n in lengths], units, memory), layout_of(lengths)
+    queries = draw(layout.tokens, units)
+    contexts, weights = look(queries, sources, layout)
+    asked, *others = in_double(queries, *sources.tensors)
+    expected = []
+    for number, (rows, row) in enumerate(zip(asked.split(lengths), rows_of(sources, others), strict=True)):
+        begin = sum(lengths[:number])
+        for place, query in enumerate(rows):
+            context, told = attend_by_hand(query, *row)
+            expected.append(context)
+            torch.testing.assert_close(weights[begin + place, : len(told)].double(), told, rtol=1e-4, atol=1e-6)
+            assert not weights[begin + place, len(told) :].any()
+    joined = torch.stack(expected)
+    torch.testing.assert_close(contexts.double(), joined, rtol=1e-4, atol=1e-5)
+    received = torch.randn_like(contexts)
+    found = torch.autograd.grad(contexts, [queries, *sources.tensors], received)
+    for each, right in zip(found, torch.autograd.grad(joined, [asked, *others], received.double()), strict=True):
+        torch.testing.assert_close(each.double(), right, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize(("hidden", "units", "memory"), [(1, 1, 1), (7, 17, 33), (48, 64, 16)])
+@pytest.mark.parametrize("lengths", LENGTHS, ids=len)
+def test_cells_that_look_are_the_loop(lengths, hidden, units, memory, dtype):
+    torch.manual_seed(5)
+    sources, layout = draw_sources([1 + 3 * n % 11 for n in lengths], units, memory), layout_of(lengths)
+    gates, weight = draw(layout.tokens, 4 * hidden, dtype=dtype), draw_matrix(4 * hidden, memory + hidden)
+    learned = [gates, weight, draw_matrix(units, hidden), draw(len(lengths), hidden), draw(len(lengths), hidden)]
+    states, contexts, weights = attending_lstm(*learned[:3], sources, layout, (learned[3], learned[4]))
+    assert not weights.requires_grad
+    # Rounded as products have them, so that what is left is what the state and the contexts are rounded by.
+    wide, *others = in_double(gates, weight.to(dtype), learned[2].to(dtype), *learned[3:], *sources.tensors)
+    by_row = rows_of(sources, others[-3:])
+    expected_states, expected_contexts = [], []
+    for number, row in enumerate(wide.split(lengths)):
+        cell = (others[2][number : number + 1], others[3][number : number + 1])
+        for given in row:
+            context, _ = attend_by_hand(others[1] @ cell[0][0], *by_row[number])
+            of_found = others[0] @ torch.cat([context, cell[0][0]])
+            cell = advance_cell("lstm", (given + of_found).unsqueeze(0), None, cell)
+            expected_states.append(cell[0][0])
+            expected_contexts.append(context)
+    expected = torch.stack(expected_states), torch.stack(expected_contexts)
+    received = torch.randn_like(states), torch.randn_like(contexts)
+    for each, right in zip((states, contexts), expected, strict=True):
+        torch.testing.assert_close(each.double(), right, **TOLERANCE[dtype])
+    found = torch.autograd.grad((states, contexts), [*learned, *sources.tensors], received)
+    right_ones = torch.autograd.grad(expected, [wide, *others], [each.double() for each in received])
+    for each, right in zip(found, right_ones, strict=True):
+        if dtype == torch.float32:
+            torch.testing.assert_close(each.double(), right, rtol=1e-3, atol=1e-4 * (1 + right.abs().max().item()))
+        else:
+            assert (each - right).norm() < 0.1 * (right.norm() + 1e-3)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_a_row_is_the_same_in_any_batch(dtype):
+    torch.manual_seed(5)
+    lengths, hidden = [3, 11, 1, 7, 7, 2, 5, 9], 33
+    gates, weight = draw(sum(lengths), 4 * hidden, dtype=dtype), draw_matrix(4 * hidden, hidden)
+    together = lstm(gates, weight, layout_of(lengths)).split(lengths)
+    for number, row in enumerate(gates.split(lengths)):
+        assert torch.equal(lstm(row, weight, layout_of(lengths[number : number + 1])), together[number])
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        alone = lstm(gates, weight, layout_of(lengths))
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(alone, torch.cat(together))
+
+
+def test_without_gradients_nothing_is_kept():
+    gates, weight = draw(9, 4 * 7), draw_matrix(4 * 7, 7)
+    with torch.no_grad():
+        alone = lstm(gates, weight, layout_of([4, 5]))
+    assert not alone.requires_grad
+    assert torch.equal(alone, lstm(gates, weight, layout_of([4, 5])))
+
+
+def test_a_weight_s_gradient_is_the_product_of_all_steps():
+    gradient, x = torch.randn(9, 12), torch.randn(9, 3)
+    torch.testing.assert_close(_of_weight(gradient, x, torch.empty(12, 3)), gradient.T @ x)
+
+
+def test_what_kernels_cannot_take_is_left_to_others():
+    x, weight = torch.randn(3, 5), torch.randn(8, 5)
+    assert has_lstm(x, weight)
+    assert not has_lstm(x.double(), weight)
+    assert not has_lstm(x, weight.bfloat16())
+    assert not has_lstm(x[:0], weight)
+    with pytest.raises(ValueError, match=r"takes a contiguous torch.float32 tensor of shape \(8, 2\)"):
+        lstm(torch.randn(3, 8), torch.randn(8, 2).double(), layout_of([3]))
