@@ -9,7 +9,7 @@ tokens a second (padding not counted) and writes them to benchmarks/results/trai
 import argparse
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from itertools import chain
@@ -24,7 +24,7 @@ from torch.nn import functional as F
 from benchmarks.peers.batches import Corpus, real_corpus
 from benchmarks.peers.machine import describe_machine, describe_versions
 from benchmarks.peers.sizes import describe, make_config, parse_sizes
-from transduce.config import TrainConfig
+from transduce.config import ModelConfig, TrainConfig
 from transduce.kernels import Dropped, RaggedLayout, keep_freed_memory, resolve_precision, smoothed_cross_entropy
 from transduce.models import Tokens, build
 from transduce.training import make_optimizer, step_seed, train_step
@@ -112,16 +112,18 @@ VARIANTS: Final[dict[str, Variant]] = {
 }
 
 
-def measure(size: str, corpus: Corpus, steps: int, rounds: int) -> dict[str, list[float]]:
+def measure(
+    config: ModelConfig, corpus: Corpus, steps: int, rounds: int, variants: Mapping[str, Variant] = VARIANTS
+) -> dict[str, list[float]]:
     """Target tokens a second of each variant, round by round; one round more comes first, and warms up."""
-    model = build(make_config(size, corpus.vocab_size))
+    model = build(config)
     optimizer, dtype = make_optimizer(model, TrainConfig()), resolve_precision("auto", CPU)
-    speeds: dict[str, list[float]] = {name: [] for name in VARIANTS}
+    speeds: dict[str, list[float]] = {name: [] for name in variants}
     for round_ in range(rounds + 1):
         chosen = corpus.take(round_ * steps, steps)
         # Each goes first in its turn, so that nobody always follows the same one.
-        turn = round_ % len(VARIANTS)
-        for name, enter in [*VARIANTS.items()][turn:] + [*VARIANTS.items()][:turn]:
+        turn = round_ % len(variants)
+        for name, enter in [*variants.items()][turn:] + [*variants.items()][:turn]:
             with enter():
                 start = time.perf_counter()
                 for number, batch in enumerate(chosen):
@@ -161,7 +163,8 @@ def main() -> None:
         f"{resolve_precision('auto', CPU)}. Medians of {options.rounds} rounds of {options.steps} steps, alternating."
     ]
     for size in options.sizes:
-        lines += ["", *show(size, corpus, measure(size, corpus, options.steps, options.rounds))]
+        speeds = measure(make_config(size, corpus.vocab_size), corpus, options.steps, options.rounds)
+        lines += ["", *show(size, corpus, speeds)]
         print(*lines, sep="\n", flush=True)
     RESULT.parent.mkdir(exist_ok=True)
     RESULT.write_text("\n".join(lines) + "\n", encoding="utf-8")

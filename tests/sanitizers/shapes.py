@@ -7,7 +7,7 @@ from unittest import mock
 
 import torch
 
-from transduce.config import TransformerConfig
+from transduce.config import RecurrentConfig, TransformerConfig
 from transduce.kernels import (
     READS_NOTHING,
     AllowedTokens,
@@ -206,6 +206,35 @@ def try_layers(draw):
             assert all(one.equal(other) for one, other in zip(at_once, compute(), strict=True))
 
 
+def try_recurrences(draw):
+    attention = draw.choice(["none", "bahdanau", "gnmt"])
+    config = RecurrentConfig(
+        encoder_layers=draw.randint(1, 2),
+        decoder_layers=2 if attention == "gnmt" else draw.randint(1, 2),
+        embedding_size=draw.randint(1, 40),
+        hidden_size=draw.randint(1, 40),
+        attention=attention,
+        **({} if attention == "none" else {"attention_size": draw.randint(1, 40)}),
+        vocab_size=draw.randint(5, 90),
+        dropout=draw.choice([0.0, 0.3]),
+    )
+    model, batch = build(config).train(), draw.randint(1, 20)
+    seeds = torch.randint(-(2**60), 2**60, (batch,))
+    read = []
+    for _ in range(2):
+        lengths = torch.tensor(sizes(draw, batch, 20))
+        read.append(Tokens(torch.randint(0, config.vocab_size, (batch, int(lengths.max()))), lengths, seeds))
+
+    def compute(*, rounded=False):
+        with torch.autocast("cpu", torch.bfloat16, enabled=rounded):
+            sums = model(*read, read[1].ids)
+        return [sums.objective, *torch.autograd.grad(sums.objective, [*model.parameters()], allow_unused=True)]
+
+    compare(lambda: [each for each in compute() if each is not None], torch.float32)
+    with mock.patch.object(sys.modules["transduce.kernels.linear_maps"], "_unit", lambda: "vectors"):
+        assert all(each.isfinite().all() for each in compute(rounded=True) if each is not None)
+
+
 def try_loss(draw):
     tokens, width, vocabulary = draw.randint(1, 30), draw.randint(1, 40), draw.randint(2, 150)
     hidden, weight = torch.randn(tokens, width), torch.randn(vocabulary, width) / width**0.5
@@ -259,7 +288,7 @@ def try_decoding(draw):
 
 TRIES = (
     *(try_linear, try_ranking, try_attention, try_add_norm, try_dropout, try_maps, try_loss, try_decoding),
-    *(try_linear, try_ranking, try_attention, try_layers),
+    *(try_linear, try_ranking, try_attention, try_layers, try_recurrences),
 )
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from transduce.config import RecurrentConfig
-from transduce.kernels import AllowedTokens, LogitColumns, maps_rows
+from transduce.kernels import AllowedTokens, LogitColumns, has_lstm, maps_rows
 from transduce.layers import Dropout, Embedding, Routing, append_bias, join_routings
 from transduce.layers.recurrent import Direction, Flow, ReadingOrder, RecurrentStackLayer
 from transduce.models.contract import (
@@ -138,7 +138,7 @@ class RecurrentModel(TrainableModel):
 
     def _format(self, x: Tensor) -> AbstractContextManager[None]:
         """Without autocast where PyTorch computes recurrences: it has no LSTM for it on every processor."""
-        if self.decoder.has_kernels and maps_rows(x, self.embedding.weight):
+        if self.decoder.has_kernels and has_lstm(x) and maps_rows(x, self.embedding.weight):
             return nullcontext()
         return _in_own_format(x)
 
