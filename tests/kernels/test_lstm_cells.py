@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from transduce.kernels import RaggedLayout, Sources, attending_lstm, has_lstm, look, lstm
+from transduce.kernels import RaggedLayout, Sources, attending_lstm, conditional_lstm, has_lstm, look, lstm
 from transduce.kernels.cells import _of_weight
 from transduce.layers.cells import advance_cell
 
@@ -122,33 +122,49 @@ def test_queries_look_as_they_do_by_hand(lengths, units, memory):
         torch.testing.assert_close(each.double(), right, rtol=1e-3, atol=1e-4)
 
 
+def loop_by_hand(wide, weights, start, lengths, rows, *, twice):
+    """Bahdanau's step, or the conditional one, symbol by symbol."""
+    states, contexts = [], []
+    for number, row in enumerate(wide.split(lengths)):
+        cell = tuple(each[number : number + 1] for each in start)
+        for given in row:
+            if twice:
+                first, bias, second, asking = weights
+                cell = advance_cell("lstm", (given + first @ cell[0][0]).unsqueeze(0), None, cell)
+                given = bias  # noqa: PLW2901 - of the second cell
+            else:
+                second, asking = weights
+            context, _ = attend_by_hand(asking @ cell[0][0], *rows[number])
+            of_found = second @ torch.cat([context, cell[0][0]])
+            cell = advance_cell("lstm", (given + of_found).unsqueeze(0), None, cell)
+            states.append(cell[0][0])
+            contexts.append(context)
+    return torch.stack(states), torch.stack(contexts)
+
+
+@pytest.mark.parametrize("twice", [False, True])
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize(("hidden", "units", "memory"), [(1, 1, 1), (7, 17, 33), (48, 64, 16)])
 @pytest.mark.parametrize("lengths", LENGTHS, ids=len)
-def test_cells_that_look_are_the_loop(lengths, hidden, units, memory, dtype):
+def test_cells_that_look_are_the_loop(lengths, hidden, units, memory, dtype, twice):
     torch.manual_seed(5)
     sources, layout = draw_sources([1 + 3 * n % 11 for n in lengths], units, memory), layout_of(lengths)
-    gates, weight = draw(layout.tokens, 4 * hidden, dtype=dtype), draw_matrix(4 * hidden, memory + hidden)
-    learned = [gates, weight, draw_matrix(units, hidden), draw(len(lengths), hidden), draw(len(lengths), hidden)]
-    states, contexts, weights = attending_lstm(*learned[:3], sources, layout, (learned[3], learned[4]))
-    assert not weights.requires_grad
-    # Rounded as products have them, so that what is left is what the state and the contexts are rounded by.
-    wide, *others = in_double(gates, weight.to(dtype), learned[2].to(dtype), *learned[3:], *sources.tensors)
-    by_row = rows_of(sources, others[-3:])
-    expected_states, expected_contexts = [], []
-    for number, row in enumerate(wide.split(lengths)):
-        cell = (others[2][number : number + 1], others[3][number : number + 1])
-        for given in row:
-            context, _ = attend_by_hand(others[1] @ cell[0][0], *by_row[number])
-            of_found = others[0] @ torch.cat([context, cell[0][0]])
-            cell = advance_cell("lstm", (given + of_found).unsqueeze(0), None, cell)
-            expected_states.append(cell[0][0])
-            expected_contexts.append(context)
-    expected = torch.stack(expected_states), torch.stack(expected_contexts)
+    gates = draw(layout.tokens, 4 * hidden, dtype=dtype)
+    first = [draw_matrix(4 * hidden, hidden), draw(4 * hidden, dtype=dtype)] if twice else []
+    weights = [*first, draw_matrix(4 * hidden, memory + hidden), draw_matrix(units, hidden)]
+    start = [draw(len(lengths), hidden), draw(len(lengths), hidden)]
+    compute = conditional_lstm if twice else attending_lstm
+    states, contexts, looked = compute(gates, *weights, sources, layout, tuple(start))
+    assert not looked.requires_grad
+    # Rounded as products have them, so that what is left is what states and contexts are rounded by.
+    wide, *others = in_double(gates, *(each.to(dtype) for each in weights), *start, *sources.tensors)
+    count = len(weights)
+    rows = rows_of(sources, others[-3:])
+    expected = loop_by_hand(wide, others[:count], others[count : count + 2], lengths, rows, twice=twice)
     received = torch.randn_like(states), torch.randn_like(contexts)
     for each, right in zip((states, contexts), expected, strict=True):
         torch.testing.assert_close(each.double(), right, **TOLERANCE[dtype])
-    found = torch.autograd.grad((states, contexts), [*learned, *sources.tensors], received)
+    found = torch.autograd.grad((states, contexts), [gates, *weights, *start, *sources.tensors], received)
     right_ones = torch.autograd.grad(expected, [wide, *others], [each.double() for each in received])
     for each, right in zip(found, right_ones, strict=True):
         if dtype == torch.float32:

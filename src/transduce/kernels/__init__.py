@@ -4,7 +4,7 @@ from transduce.kernels.add_norm import add_norm
 from transduce.kernels.allocator import KeptMemory, give_back_memory, keep_freed_memory, trim
 from transduce.kernels.allowed import AllowedTokens, Choices, LogitColumns, join_allowed
 from transduce.kernels.attention import attend, attention_weights
-from transduce.kernels.cells import attending_lstm, has_lstm, lstm
+from transduce.kernels.cells import attending_lstm, conditional_lstm, has_lstm, lstm
 from transduce.kernels.device import is_out_of_memory, send
 from transduce.kernels.dropout import WHOLE, Dropped, dropout, seeds_at
 from transduce.kernels.feed_forward import activate, feed_forward
@@ -85,6 +85,7 @@ __all__ = [
     "attention_weights",
     "can_advance",
     "can_run_sublayers",
+    "conditional_lstm",
     "derive",
     "draw_normal",
     "dropout",

@@ -154,6 +154,12 @@ class Remembering {
   T* read(std::int64_t r) { return read_.data() + r * stride_; }
   T* state(std::int64_t r) { return read(r) + state_; }
 
+  // The first n rows go on in other cells.
+  void hand_over(std::int64_t n, Remembering& other) {
+    for (std::int64_t r = 0; r < n; ++r) std::copy_n(state(r), all_.hidden, other.state(r));
+    memories_.swap(other.memories_);
+  }
+
   void step(std::int64_t at, const Panels<T>& panels) {
     const std::int64_t n = rows_.going(at), width = all_.hidden;
     if (all_.previous)
@@ -212,16 +218,33 @@ class Regretting {
   // The gradient of the state that row r came to the step with, beside what it gave out.
   float* of_state(std::int64_t r) { return of_states_.data() + r * all_.hidden; }
 
-  // From the gradients of what a step made to those of what its gates were given: rows of these.
-  const T* step(std::int64_t at) {
+  // What row r remembered before a step, where these cells, or others, made `memories`; null: zeros.
+  const float* before(std::int64_t r, std::int64_t at, const float* memories) const {
+    if (at) return memories + rows_.token(r, at - 1) * all_.hidden;
+    return all_.start_memory ? all_.start_memory + rows_[r] * all_.hidden : nullptr;
+  }
+
+  // From the gradients of what a step made to those of what its gates were given: rows of these. `before` tells what a row remembered.
+  template <typename Before>
+  const T* step(std::int64_t at, Before before) {
     const std::int64_t n = rows_.going(at), width = all_.hidden;
     for (std::int64_t r = 0; r < n; ++r) {
       const std::int64_t token = rows_.token(r, at);
-      const float* before = at ? all_.memories + rows_.token(r, at - 1) * width : all_.start_memory ? all_.start_memory + rows_[r] * width : nullptr;
-      by_sixteens(width, [&](std::int64_t cell, auto count) { go_back(r, token, before, cell, count); });
+      const float* memory = before(r);
+      by_sixteens(width, [&](std::int64_t cell, auto count) { go_back(r, token, memory, cell, count); });
     }
     return of_gates_.data();
   }
+  const T* step(std::int64_t at) {
+    return step(at, [&](std::int64_t r) { return before(r, at, all_.memories); });
+  }
+
+  // What is known so far goes on in other cells.
+  void hand_over(Regretting& other) {
+    of_states_.swap(other.of_states_);
+    of_memories_.swap(other.of_memories_);
+  }
+  void hand_over_memories(Regretting& other) { of_memories_.swap(other.of_memories_); }
 
   // Behind the first step.
   void finish() {
@@ -238,7 +261,8 @@ class Regretting {
     const std::int64_t width = all_.hidden, place = token * width + cell;
     const auto gate = [&](int number) { return load_first(all_.activated + (token * kGates + number) * width + cell, n); };
     const Sixteen in = gate(0), forget = gate(1), fresh = gate(2), out = gate(3), shown = tangent(load_first(all_.memories + place, n));
-    const Sixteen of_shown = load_first(all_.of_states + place, n) + load_first(of_state(r) + cell, n);
+    const Sixteen given_out = all_.of_states ? load_first(all_.of_states + place, n) : Sixteen{};
+    const Sixteen of_shown = given_out + load_first(of_state(r) + cell, n);
     float* of_memory = &of_memories_[r * width + cell];
     const Sixteen received = load_first(of_memory, n) + of_shown * out * (1.0f - shown * shown);
     const Sixteen memory = before ? load_first(before + cell, n) : Sixteen{};

@@ -68,6 +68,30 @@ def attending_lstm(
     return found
 
 
+def conditional_lstm(
+    gates: Float[Tensor, "tokens gates"],
+    weight: Float[Tensor, "gates hidden"],
+    bias: Float[Tensor, " gates"],
+    second: Float[Tensor, "gates joined"],
+    asking: Float[Tensor, "units hidden"],
+    sources: Sources,
+    layout: RaggedLayout,
+    start: Start,
+) -> tuple[Float[Tensor, "tokens hidden"], Float[Tensor, "tokens memory"], Float[Tensor, "tokens source"]]:
+    """As ``attending_lstm``, of two cells in each step (Sennrich et al. 2017): the second one's states.
+
+    The first cell is one of ``lstm``. Its state h' asks, and the second goes on from that: ``second`` multiplies
+    [c; h'], and ``bias`` is all that is known of its gates.
+    """
+    begun = start[0].float().contiguous(), start[1].float().contiguous()
+    known = bias.to(gates.dtype).expand_as(gates).contiguous()
+    weights = weight.contiguous(), second.contiguous(), asking.contiguous()
+    found: tuple[Tensor, Tensor, Tensor] = _ConditionalLstm.apply(  # type: ignore[no-untyped-call]
+        gates.contiguous(), known, *weights, *begun, *sources.tensors, sources, layout, torch.is_grad_enabled()
+    )
+    return found
+
+
 @final
 class _Lstm(torch.autograd.Function):
     @staticmethod
@@ -93,9 +117,9 @@ class _Lstm(torch.autograd.Function):
     def backward(ctx: Any, of_states: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
         gates, weight, start, memory, states, *made = ctx.saved_tensors
         cells = _lay_down(gates, weight, (start, memory), ctx.layout, states, made, backwards=ctx.backwards)
-        of_gates, of_start, kept = _lay_down_gradients(cells, gates, start, of_states.contiguous())
+        of_states = of_states.contiguous()
+        of_gates, of_start = _lay_down_gradients(cells, gates, start, of_states)
         call("lstm_backward", gates.dtype, cells)
-        del kept
         return of_gates, _of_weight(of_gates, made[2], weight), *of_start, None, None, None
 
 
@@ -140,15 +164,86 @@ class _AttendingLstm(torch.autograd.Function):
         gates, weight, asking, start, memory, _, values, _, states, queries, *rest = ctx.saved_tensors
         looked, made, sources = rest[:2], rest[2:], ctx.sources
         cells = _lay_down(gates, weight, (start, memory), ctx.layout, states, made)
-        of_gates, of_start, kept = _lay_down_gradients(cells, gates, start, of_states.contiguous())
+        of_states = of_states.contiguous()
+        of_gates, of_start = _lay_down_gradients(cells, gates, start, of_states)
         of_queries, of_contexts = torch.empty_like(queries), of_contexts.contiguous()
         of_sources = sources.lay_down_gradients(attention := sources.lay_down(queries, looked), of_queries, of_contexts)
         call("attending_lstm_backward", gates.dtype, cells, attention, address(asking, torch.float32, *asking.shape))
-        del kept
         of_weight = _of_weight(of_gates, made[2], weight)
         asked = made[2][:, values.shape[1] :].contiguous()
         of_asking = _of_weight(of_queries.to(gates.dtype), asked, asking)
         return of_gates, of_weight, of_asking, *of_start, *of_sources, None, None, None
+
+
+@final
+class _ConditionalLstm(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,  # noqa: ANN401
+        gates: Tensor,
+        known: Tensor,
+        weight: Tensor,
+        second: Tensor,
+        asking: Tensor,
+        start: Tensor,
+        memory: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        vector: Tensor,
+        sources: Sources,
+        layout: RaggedLayout,
+        learns: bool,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        shape = len(gates), weight.shape[1]
+        between, states = (gates.new_empty(shape, dtype=torch.float32) for _ in range(2))
+        made = (*_kept(gates, weight), *_kept(known, second)) if learns else (None,) * 6
+        one = _lay_down(gates, weight, (start, memory), layout, between, made[:3])
+        other = _lay_down(known, second, (None, None), layout, states, made[3:])
+        queries, looked = states.new_empty(len(gates), len(asking)), sources.make_room(len(gates))
+        place = address(asking, torch.float32, *asking.shape)
+        call("conditional_lstm", gates.dtype, one, other, sources.lay_down(queries, looked), place)
+        ctx.save_for_backward(
+            gates,
+            known,
+            weight,
+            second,
+            asking,
+            start,
+            memory,
+            *sources.tensors,
+            between,
+            states,
+            queries,
+            *looked,
+            *made,
+        )
+        ctx.sources, ctx.layout = sources, layout
+        ctx.mark_non_differentiable(looked[1])
+        return states, *looked
+
+    @staticmethod
+    @once_differentiable
+    def backward(
+        ctx: Any,  # noqa: ANN401
+        of_states: Tensor,
+        of_contexts: Tensor,
+        _: Tensor,
+    ) -> tuple[Tensor | None, ...]:
+        gates, known, weight, second, asking, start, memory, *rest = ctx.saved_tensors
+        _, values, _, between, states, queries, *looked = rest[:8]
+        made, sources, layout = rest[8:], ctx.sources, ctx.layout
+        one = _lay_down(gates, weight, (start, memory), layout, between, made[:3])
+        other = _lay_down(known, second, (None, None), layout, states, made[3:])
+        of_states = of_states.contiguous()
+        of_gates, of_start = _lay_down_gradients(one, gates, start, None)
+        of_known = _lay_down_gradients(other, known, None, of_states)[0]
+        of_queries, of_contexts = torch.empty_like(queries), of_contexts.contiguous()
+        of_sources = sources.lay_down_gradients(attention := sources.lay_down(queries, looked), of_queries, of_contexts)
+        place = address(asking, torch.float32, *asking.shape)
+        call("conditional_lstm_backward", gates.dtype, one, other, attention, place)
+        of_weights = _of_weight(of_gates, made[2], weight), _of_weight(of_known, made[5], second)
+        of_asking = _of_weight(of_queries.to(gates.dtype), made[5][:, values.shape[1] :].contiguous(), asking)
+        return of_gates, of_known, *of_weights, of_asking, *of_start, *of_sources, None, None, None
 
 
 def _kept(gates: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -196,16 +291,17 @@ def _lay_down(
 
 
 def _lay_down_gradients(
-    cells: CellsAddress, gates: Tensor, start: Tensor | None, of_states: Tensor
-) -> tuple[Tensor, tuple[Tensor | None, Tensor | None], Tensor]:
-    """Room for the gradients of the gates and of the start; the last tensor has to live until they are there."""
+    cells: CellsAddress, gates: Tensor, start: Tensor | None, of_states: Tensor | None
+) -> tuple[Tensor, tuple[Tensor | None, Tensor | None]]:
+    """Room for the gradients of the gates and of the start, from that of states; those that nobody sees have none."""
     of_gates = torch.empty_like(gates)
     of_start = (None, None) if start is None else (torch.zeros_like(start), torch.zeros_like(start))
-    cells.of_states = address(of_states, torch.float32, *of_states.shape)
+    if of_states is not None:
+        cells.of_states = address(of_states, torch.float32, *of_states.shape)
     cells.of_gates = address(of_gates, gates.dtype, *gates.shape)
     if of_start[0] is not None and of_start[1] is not None:
         cells.of_start, cells.of_start_memory = (each.data_ptr() for each in of_start if each is not None)
-    return of_gates, of_start, of_states
+    return of_gates, of_start
 
 
 def _of_weight(gradient: Tensor, x: Tensor, weight: Tensor) -> Tensor:

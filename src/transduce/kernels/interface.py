@@ -344,6 +344,8 @@ BOTH: Final[dict[str, Sequence[Any]]] = {
     "lstm_backward": (_CELLS,),
     "attending_lstm": (_CELLS, _HIDDEN_LAYER, _ARRAY),
     "attending_lstm_backward": (_CELLS, _HIDDEN_LAYER, _ARRAY),
+    "conditional_lstm": (_CELLS, _CELLS, _HIDDEN_LAYER, _ARRAY),
+    "conditional_lstm_backward": (_CELLS, _CELLS, _HIDDEN_LAYER, _ARRAY),
 }
 # activation.h's Activation; None: what is left as it is.
 ACTIVATIONS: Final[dict[Activation | None, int]] = {None: 0, "relu": 1, "gelu": 2, "gelu_tanh": 3, "silu": 4}

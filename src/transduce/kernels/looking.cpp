@@ -43,6 +43,71 @@ void look_all_back(const HiddenLayerAttention& all, const std::int64_t* offsets,
   });
 }
 
+// What a step's rows look at: from the states that ask to the contexts.
+template <typename T>
+class Asking {
+ public:
+  Asking(const HiddenLayerAttention& attention, const OwnRows& rows, std::int64_t hidden)
+      : attention_(attention), rows_(rows), hidden_(hidden), stride_(whole_words<T>(hidden)), states_(rows.count() * stride_) {}
+
+  // Of the first n rows; `cells` have the states, and `read(r)` is where a row's context goes, rounded.
+  template <typename Read>
+  void step(std::int64_t at, std::int64_t n, Remembering<T>& cells, const Panels<T>& asking, Looking& looking, Read read) {
+    for (std::int64_t r = 0; r < n; ++r) std::copy_n(cells.state(r), hidden_, states_.data() + r * stride_);
+    asking.multiply(states_.data(), stride_, n, [&](std::int64_t r, std::int64_t c, Sixteen sums) {
+      store_first(sums, attention_.units - c, attention_.queries + rows_.token(r, at) * attention_.units + c);
+    });
+    for (std::int64_t r = 0; r < n; ++r) {
+      const std::int64_t token = rows_.token(r, at);
+      float* context = attention_.contexts + token * attention_.memory;
+      T* to = read(r);
+      looking.look(rows_[r], attention_.queries + token * attention_.units, attention_.weights + token * attention_.columns, context);
+      by_sixteens(attention_.memory, [&](std::int64_t m, auto count) { store_first(load_first(context + m, count), count, to + m); });
+    }
+  }
+
+ private:
+  const HiddenLayerAttention& attention_;
+  const OwnRows& rows_;
+  std::int64_t hidden_, stride_;
+  std::vector<T> states_;
+};
+
+// The same backwards: from the gradients of what cells read, [c; h], to those of the states that asked, the same h.
+template <typename T>
+class Answering {
+ public:
+  Answering(const HiddenLayerAttention& attention, const OwnRows& rows, std::int64_t hidden)
+      : attention_(attention), rows_(rows), hidden_(hidden), wide_(round_up(attention.memory + hidden, 16)),
+        stride_(whole_words<T>(attention.units)), of_read_(rows.count() * wide_), asked_(rows.count() * stride_) {}
+
+  template <typename OfState>
+  void step(std::int64_t at, std::int64_t n, const T* of_gates, const Panels<T>& panels, const Panels<T>& asking, Looking& looking,
+            OfState of_state) {
+    panels.multiply(of_gates, kGates * hidden_, n, [&](std::int64_t r, std::int64_t c, Sixteen sums) { store_sixteen(sums, &of_read_[r * wide_ + c]); });
+    for (std::int64_t r = 0; r < n; ++r) {
+      const std::int64_t token = rows_.token(r, at);
+      float *of_context = &of_read_[r * wide_], *of_query = attention_.of_queries + token * attention_.units;
+      const float* received = attention_.of_contexts + token * attention_.memory;
+      for (std::int64_t m = 0; m < attention_.memory; ++m) of_context[m] += received[m];
+      looking.look_back(rows_[r], attention_.queries + token * attention_.units, attention_.weights + token * attention_.columns, of_context,
+                        of_query);
+      by_sixteens(attention_.units,
+                  [&](std::int64_t u, auto count) { store_first(load_first(of_query + u, count), count, asked_.data() + r * stride_ + u); });
+    }
+    asking.multiply(asked_.data(), stride_, n, [&](std::int64_t r, std::int64_t c, Sixteen sums) {
+      store_first(sums + load_first(&of_read_[r * wide_ + attention_.memory + c], hidden_ - c), hidden_ - c, of_state(r) + c);
+    });
+  }
+
+ private:
+  const HiddenLayerAttention& attention_;
+  const OwnRows& rows_;
+  std::int64_t hidden_, wide_, stride_;
+  Floats of_read_;
+  std::vector<T> asked_;
+};
+
 // Bahdanau's loop: the state before a step asks, and the cells read the context beside what is known.
 template <typename T>
 void read_rows(const Cells<T>& all, const HiddenLayerAttention& attention, const float* asking) {
@@ -52,22 +117,10 @@ void read_rows(const Cells<T>& all, const HiddenLayerAttention& attention, const
   panels.by_gates(all.weight, all.hidden, width);
   of_queries.by_outputs(asking, attention.units, all.hidden);
   in_threads(attention, all.offsets, all.batch, false, [&](Looking& looking, const OwnRows& rows) {
-    const std::int64_t stride = whole_words<T>(all.hidden);
     Remembering<T> cells(all, rows, width);
-    std::vector<T> states(rows.count() * stride);
+    Asking<T> asked(attention, rows, all.hidden);
     for (std::int64_t step = 0; step < rows.longest(); ++step) {
-      const std::int64_t n = rows.going(step);
-      for (std::int64_t r = 0; r < n; ++r) std::copy_n(cells.state(r), all.hidden, states.data() + r * stride);
-      of_queries.multiply(states.data(), stride, n, [&](std::int64_t r, std::int64_t c, Sixteen sums) {
-        store_first(sums, attention.units - c, attention.queries + rows.token(r, step) * attention.units + c);
-      });
-      for (std::int64_t r = 0; r < n; ++r) {
-        const std::int64_t token = rows.token(r, step);
-        float* context = attention.contexts + token * attention.memory;
-        looking.look(rows[r], attention.queries + token * attention.units, attention.weights + token * attention.columns, context);
-        by_sixteens(attention.memory,
-                    [&](std::int64_t m, auto count) { store_first(load_first(context + m, count), count, cells.read(r) + m); });
-      }
+      asked.step(step, rows.going(step), cells, of_queries, looking, [&](std::int64_t r) { return cells.read(r); });
       cells.step(step, panels);
     }
   });
@@ -81,30 +134,58 @@ void go_back(const Cells<T>& all, const HiddenLayerAttention& attention, const f
   panels.by_inputs(all.weight, kGates * all.hidden, width);
   of_queries.by_inputs(asking, attention.units, all.hidden);
   in_threads(attention, all.offsets, all.batch, true, [&](Looking& looking, const OwnRows& rows) {
-    const std::int64_t wide = round_up(width, 16), stride = whole_words<T>(attention.units);
     Regretting<T> cells(all, rows);
-    Floats of_read(rows.count() * wide);
-    std::vector<T> asked(rows.count() * stride);
+    Answering<T> answered(attention, rows, all.hidden);
+    for (std::int64_t step = rows.longest() - 1; step >= 0; --step)
+      answered.step(step, rows.going(step), cells.step(step), panels, of_queries, looking, [&](std::int64_t r) { return cells.of_state(r); });
+    cells.finish();
+  });
+}
+
+// Two cells in a step (Sennrich et al. 2017): the first one's state asks, and the second goes on from it and reads the context.
+template <typename T>
+void read_rows_twice(const Cells<T>& one, const Cells<T>& other, const HiddenLayerAttention& attention, const float* asking) {
+  static thread_local Panels<T> room[3];
+  Panels<T>&first_panels = room[0], &second_panels = room[1], &of_queries = room[2];
+  first_panels.by_gates(one.weight, one.hidden, one.hidden);
+  second_panels.by_gates(other.weight, one.hidden, attention.memory + one.hidden);
+  of_queries.by_outputs(asking, attention.units, one.hidden);
+  in_threads(attention, one.offsets, one.batch, false, [&](Looking& looking, const OwnRows& rows) {
+    Remembering<T> first(one, rows, one.hidden), second(other, rows, attention.memory + one.hidden);
+    Asking<T> asked(attention, rows, one.hidden);
+    for (std::int64_t step = 0; step < rows.longest(); ++step) {
+      const std::int64_t n = rows.going(step);
+      first.step(step, first_panels);
+      asked.step(step, n, first, of_queries, looking, [&](std::int64_t r) { return second.read(r); });
+      first.hand_over(n, second);
+      second.step(step, second_panels);
+      second.hand_over(n, first);
+    }
+  });
+}
+
+template <typename T>
+void go_back_twice(const Cells<T>& one, const Cells<T>& other, const HiddenLayerAttention& attention, const float* asking) {
+  static thread_local Panels<T> room[3];
+  Panels<T>&first_panels = room[0], &second_panels = room[1], &of_queries = room[2];
+  first_panels.by_inputs(one.weight, kGates * one.hidden, one.hidden);
+  second_panels.by_inputs(other.weight, kGates * one.hidden, attention.memory + one.hidden);
+  of_queries.by_inputs(asking, attention.units, one.hidden);
+  in_threads(attention, one.offsets, one.batch, true, [&](Looking& looking, const OwnRows& rows) {
+    Regretting<T> first(one, rows), second(other, rows);
+    Answering<T> answered(attention, rows, one.hidden);
     for (std::int64_t step = rows.longest() - 1; step >= 0; --step) {
       const std::int64_t n = rows.going(step);
-      panels.multiply(cells.step(step), kGates * all.hidden, n,
-                      [&](std::int64_t r, std::int64_t c, Sixteen sums) { store_sixteen(sums, &of_read[r * wide + c]); });
-      for (std::int64_t r = 0; r < n; ++r) {
-        const std::int64_t token = rows.token(r, step);
-        float *of_context = &of_read[r * wide], *of_query = attention.of_queries + token * attention.units;
-        const float* received = attention.of_contexts + token * attention.memory;
-        for (std::int64_t m = 0; m < attention.memory; ++m) of_context[m] += received[m];
-        looking.look_back(rows[r], attention.queries + token * attention.units, attention.weights + token * attention.columns, of_context,
-                          of_query);
-        by_sixteens(attention.units, [&](std::int64_t u, auto count) {
-          store_first(load_first(of_query + u, count), count, asked.data() + r * stride + u);
-        });
-      }
-      of_queries.multiply(asked.data(), stride, n, [&](std::int64_t r, std::int64_t c, Sixteen sums) {
-        store_first(sums + load_first(&of_read[r * wide + attention.memory + c], all.hidden - c), all.hidden - c, cells.of_state(r) + c);
+      first.hand_over(second);
+      const T* of_gates = second.step(step, [&](std::int64_t r) { return one.memories + rows.token(r, step) * one.hidden; });
+      answered.step(step, n, of_gates, second_panels, of_queries, looking, [&](std::int64_t r) { return first.of_state(r); });
+      second.hand_over_memories(first);
+      of_gates = first.step(step, [&](std::int64_t r) { return first.before(r, step, other.memories); });
+      first_panels.multiply(of_gates, kGates * one.hidden, n, [&](std::int64_t r, std::int64_t c, Sixteen sums) {
+        store_first(sums, one.hidden - c, first.of_state(r) + c);
       });
     }
-    cells.finish();
+    first.finish();
   });
 }
 
@@ -133,4 +214,22 @@ TRANSDUCE_EXPORT attending_lstm_backward_float32(const Cells<float>* all, const 
 }
 TRANSDUCE_EXPORT attending_lstm_backward_bfloat16(const Cells<Bfloat16>* all, const HiddenLayerAttention* attention, const float* asking) {
   return guarded([=] { go_back(*all, *attention, asking); });
+}
+
+// The same of two cells in each step: `one` reads what is known, asks with its state, and `other` reads [c; h] of that state.
+TRANSDUCE_EXPORT conditional_lstm_float32(const Cells<float>* one, const Cells<float>* other, const HiddenLayerAttention* attention,
+                                          const float* asking) {
+  return guarded([=] { read_rows_twice(*one, *other, *attention, asking); });
+}
+TRANSDUCE_EXPORT conditional_lstm_bfloat16(const Cells<Bfloat16>* one, const Cells<Bfloat16>* other, const HiddenLayerAttention* attention,
+                                           const float* asking) {
+  return guarded([=] { read_rows_twice(*one, *other, *attention, asking); });
+}
+TRANSDUCE_EXPORT conditional_lstm_backward_float32(const Cells<float>* one, const Cells<float>* other, const HiddenLayerAttention* attention,
+                                                   const float* asking) {
+  return guarded([=] { go_back_twice(*one, *other, *attention, asking); });
+}
+TRANSDUCE_EXPORT conditional_lstm_backward_bfloat16(const Cells<Bfloat16>* one, const Cells<Bfloat16>* other,
+                                                    const HiddenLayerAttention* attention, const float* asking) {
+  return guarded([=] { go_back_twice(*one, *other, *attention, asking); });
 }

@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from transduce.config import RecurrentConfig
 from transduce.config.recurrent import Cell
-from transduce.kernels import RaggedLayout, Sources, attending_lstm, has_lstm, linear_maps, lstm
+from transduce.kernels import RaggedLayout, Sources, attending_lstm, conditional_lstm, has_lstm, linear_maps, lstm
 from transduce.layers.cells import CellState, LoopProduct, advance_cell
 from transduce.layers.dropout import Dropout
 from transduce.layers.feed_forward import FeedForwardShape, mixture_of_experts
@@ -149,9 +149,18 @@ class RecurrentLayer(nn.Module):
         sources: Sources,
         layout: RaggedLayout,
         start: CellState,
+        second: "RecurrentLayer | None" = None,
     ) -> tuple[Rows, Rows, Rows]:
-        """States, contexts and attention's weights of cells that read [x; c]: ``attending_lstm``."""
+        """States, contexts and attention's weights of cells that read [x; c] (``attending_lstm``).
+
+        With a second cell in each step, that reads the context (``conditional_lstm``).
+        """
         weights = self.weights()
+        if second is not None:
+            of_context, of_state, *biases = second.weights()
+            joined = torch.cat([of_context, of_state], dim=1)
+            own = self.known(known), weights.of_state, biases[0] + biases[1], joined
+            return conditional_lstm(*own, asking, sources, layout, (start[0], start[1]))
         weight = torch.cat([weights.of_input[:, known.shape[-1] :], weights.of_state], dim=1)
         return attending_lstm(self.known(known), weight, asking, sources, layout, (start[0], start[1]))
 

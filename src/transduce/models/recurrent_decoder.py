@@ -156,8 +156,6 @@ class RecurrentDecoder(nn.Module):
         match self.config.attention:
             case "none":
                 return True
-            case "conditional":
-                return False
             case "luong" if self.config.input_feeding:
                 return False
             case _:
@@ -271,10 +269,11 @@ class RecurrentDecoder(nn.Module):
         assert self.attention is not None
         layer = self._layers[0]
         below = layer.read(flow)
-        if self.second is None and layer.layer.in_kernels(below):
+        if layer.layer.in_kernels(below):
             sources = self.attention.sources(memory.hidden, memory.layout)
             if sources is not None:
-                hidden, context, looked = layer.layer.attend(below, self.attention.asking, sources, layout, cell)
+                asked = self.attention.asking, sources
+                hidden, context, looked = layer.layer.attend(below, *asked, layout, cell, self.second)
                 return layer.connect(flow, below, hidden, layout.seeds), context, layout.pad(looked)
         attended = self._attend(memory)
         alignment = self.attention.start(attended, 1)
