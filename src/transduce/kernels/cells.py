@@ -162,7 +162,7 @@ class _AttendingLstm(torch.autograd.Function):
         _: Tensor,
     ) -> tuple[Tensor | None, ...]:
         gates, weight, asking, start, memory, _, values, _, states, queries, *rest = ctx.saved_tensors
-        looked, made, sources = rest[:2], rest[2:], ctx.sources
+        looked, made, sources = (rest[0], rest[1]), rest[2:], ctx.sources
         cells = _lay_down(gates, weight, (start, memory), ctx.layout, states, made)
         of_states = of_states.contiguous()
         of_gates, of_start = _lay_down_gradients(cells, gates, start, of_states)
@@ -230,7 +230,8 @@ class _ConditionalLstm(torch.autograd.Function):
         _: Tensor,
     ) -> tuple[Tensor | None, ...]:
         gates, known, weight, second, asking, start, memory, *rest = ctx.saved_tensors
-        _, values, _, between, states, queries, *looked = rest[:8]
+        _, values, _, between, states, queries, contexts, weights = rest[:8]
+        looked = contexts, weights
         made, sources, layout = rest[8:], ctx.sources, ctx.layout
         one = _lay_down(gates, weight, (start, memory), layout, between, made[:3])
         other = _lay_down(known, second, (None, None), layout, states, made[3:])

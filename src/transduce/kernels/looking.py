@@ -105,10 +105,10 @@ class _Look(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, of_contexts: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
-        queries, _, _, _, *looked = ctx.saved_tensors
+        queries, _, _, _, contexts, weights = ctx.saved_tensors
         sources, layout, batch = ctx.sources, ctx.layout, len(ctx.layout.lengths)
         of_queries, of_contexts = torch.empty_like(queries), of_contexts.contiguous()
-        attention = sources.lay_down(queries, looked)
+        attention = sources.lay_down(queries, (contexts, weights))
         of_sources = sources.lay_down_gradients(attention, of_queries, of_contexts)
         call("look_backward", None, attention, address(layout.offsets, torch.int64, batch + 1), batch)
         return of_queries, *of_sources, None, None
