@@ -29,14 +29,14 @@ _NEEDS: Final = {
 }
 _FOLDER: Final = "src/transduce/kernels"
 _SOURCES: Final = (
+    "additive",
     "attention",
-    "cells",
     "interface",
     "linear_maps",
-    "looking",
     "native",
     "products",
     "ranking",
+    "recurrence",
     "rounds",
     "searching",
     "sublayers",
@@ -45,18 +45,18 @@ _SOURCES: Final = (
 )
 _HEADERS: Final = (
     "activation",
+    "additive",
     "attending",
-    "cells",
     "dropping",
     "guard",
     "helpers",
-    "looking",
     "maps",
     "numbers",
     "panels",
     "products",
     "ranking",
     "reading",
+    "recurrence",
     "sixteen",
     "stack",
     "structures",

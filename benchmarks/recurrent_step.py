@@ -30,8 +30,8 @@ BATCH_TOKENS: Final = 1280
 VOCABULARY: Final = 4000
 VARIANTS: Final[dict[str, Variant]] = {
     "as shipped": nullcontext,
-    "recurrences by PyTorch": partial(without_native, "cells", "looking"),
-    "without C++": partial(without_native, *ALL, "cells", "looking"),
+    "recurrences by PyTorch": partial(without_native, "recurrence", "additive"),
+    "without C++": partial(without_native, *ALL, "recurrence", "additive"),
 }
 
 

@@ -208,7 +208,7 @@ def test_the_kernels_learn_what_torch_s_cells_do(recurrent_variant, monkeypatch)
     found = learn(model, [0, 1, 2, 3])
     with torch.autocast("cpu", torch.bfloat16):
         rounded = learn(model, [0, 1, 2, 3])
-    for kernels in ("cells", "looking"):
+    for kernels in ("recurrence", "additive"):
         monkeypatch.setattr(f"transduce.kernels.{kernels}.has_native", lambda *_: False)
     expected, gradients = learn(model, [0, 1, 2, 3])
     assert found[0] == pytest.approx(expected, rel=1e-5)

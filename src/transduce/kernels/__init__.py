@@ -1,15 +1,14 @@
 """The operations worth writing by hand, each with its plain formula."""
 
 from transduce.kernels.add_norm import add_norm
+from transduce.kernels.additive import Sources, attend_additively, has_additive
 from transduce.kernels.allocator import KeptMemory, give_back_memory, keep_freed_memory, trim
 from transduce.kernels.allowed import AllowedTokens, Choices, LogitColumns, join_allowed
 from transduce.kernels.attention import attend, attention_weights
-from transduce.kernels.cells import attending_lstm, conditional_lstm, has_lstm, lstm
 from transduce.kernels.device import is_out_of_memory, send
 from transduce.kernels.dropout import WHOLE, Dropped, dropout, seeds_at
 from transduce.kernels.feed_forward import activate, feed_forward
 from transduce.kernels.linear_maps import Maps, linear_maps, maps_rows
-from transduce.kernels.looking import Sources, has_looking, look
 from transduce.kernels.loss import projected_cross_entropy, smoothed_cross_entropy
 from transduce.kernels.mask import Mask
 from transduce.kernels.native import has_native, kind_of_kernels
@@ -18,6 +17,7 @@ from transduce.kernels.products import Format, PrepackedMatrix, linear, prepack,
 from transduce.kernels.ragged import RaggedLayout
 from transduce.kernels.ragged_attention import Heads, RaggedAttention, attend_between, attend_ragged, ragged_way
 from transduce.kernels.ranking import rank_continuations
+from transduce.kernels.recurrence import attending_lstm, conditional_lstm, has_lstm, lstm
 from transduce.kernels.rounds import Asked, FlatBeams, Output, can_advance
 from transduce.kernels.scores import Relative, Scoring
 from transduce.kernels.searching import search
@@ -79,6 +79,7 @@ __all__ = [
     "activate",
     "add_norm",
     "attend",
+    "attend_additively",
     "attend_between",
     "attend_ragged",
     "attending_lstm",
@@ -92,7 +93,7 @@ __all__ = [
     "encode",
     "feed_forward",
     "give_back_memory",
-    "has_looking",
+    "has_additive",
     "has_lstm",
     "has_native",
     "is_out_of_memory",
@@ -101,7 +102,6 @@ __all__ = [
     "kind_of_kernels",
     "linear",
     "linear_maps",
-    "look",
     "lstm",
     "make_seed",
     "maps_rows",

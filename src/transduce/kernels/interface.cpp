@@ -21,7 +21,7 @@ TRANSDUCE_EXPORT interface(std::int64_t* to, std::int64_t count) {
                                   sizeof(Norm),  sizeof(Layer),   sizeof(Stack),     sizeof(Past), sizeof(Memory), sizeof(Step), sizeof(Lists),
                                   sizeof(Ranking), sizeof(Searched), sizeof(Ended), sizeof(Written), sizeof(Round), sizeof(Pace), sizeof(AddNorm<float>),
                                   sizeof(AddNormBackward<float>), sizeof(Sublayer), sizeof(Sublayers), sizeof(SublayersBackward),
-                                  sizeof(Cells<float>), sizeof(HiddenLayerAttention)};
+                                  sizeof(Cells<float>), sizeof(AdditiveAttention)};
   const std::int64_t all = sizeof numbers / sizeof *numbers;
   if (count != all) return kOutOfRange;
   for (std::int64_t i = 0; i < all; ++i) to[i] = numbers[i];

@@ -276,7 +276,7 @@ class CellsAddress(ctypes.Structure):
 
 
 @final
-class HiddenLayerAddress(ctypes.Structure):
+class AdditiveAttentionAddress(ctypes.Structure):
     """An attention whose scores have a hidden layer: what it reads and makes, and the gradients."""
 
     _fields_ = (
@@ -292,7 +292,7 @@ STRUCTURES: Final[tuple[type[ctypes.Structure], ...]] = (
     *(Chance, Sequences, MapsAddress, MatrixAddress, NormAddress, LayerAddress, StackAddress),
     *(PastAddress, MemoryAddress, StepAddress, ListsAddress, RankingAddress),
     *(Searched, Ended, Written, RoundAddress, Pace, AddNormAddress, AddNormBackwardAddress),
-    *(SublayerAddress, SublayersAddress, SublayersBackwardAddress, CellsAddress, HiddenLayerAddress),
+    *(SublayerAddress, SublayersAddress, SublayersBackwardAddress, CellsAddress, AdditiveAttentionAddress),
 )
 
 
@@ -305,7 +305,7 @@ _MATRIX, _STACK, _STEP, _LISTS = map(_by_reference, (MatrixAddress, StackAddress
 _RANKING, _ROUND, _PACE = map(_by_reference, (RankingAddress, RoundAddress, Pace))
 _ADD_NORM, _BACKWARD = map(_by_reference, (AddNormAddress, AddNormBackwardAddress))
 _SUBLAYERS, _SUBLAYERS_BACKWARD = map(_by_reference, (SublayersAddress, SublayersBackwardAddress))
-_CELLS, _HIDDEN_LAYER = map(_by_reference, (CellsAddress, HiddenLayerAddress))
+_CELLS, _ADDITIVE = map(_by_reference, (CellsAddress, AdditiveAttentionAddress))
 
 # What every kernel is called with; those of BOTH are there for float32 and for bfloat16.
 ONE: Final[dict[str, Sequence[Any]]] = {
@@ -326,8 +326,8 @@ ONE: Final[dict[str, Sequence[Any]]] = {
     "read_outputs": (_ROUND, _ARRAY, _WHOLE, _WHOLE, _WHOLE, _ARRAY),
     "activate": (_ARRAY, _ARRAY, *[_WHOLE] * 4),
     "activate_backward": (*[_ARRAY] * 3, *[_WHOLE] * 4),
-    "look": (_HIDDEN_LAYER, _ARRAY, _WHOLE),
-    "look_backward": (_HIDDEN_LAYER, _ARRAY, _WHOLE),
+    "additive_attention": (_ADDITIVE, _ARRAY, _WHOLE),
+    "additive_attention_backward": (_ADDITIVE, _ARRAY, _WHOLE),
     "encode": (_STACK, _ARRAY, _WHOLE, _ARRAY, _ARRAY, _WHOLE, _ARRAY),
 }
 BOTH: Final[dict[str, Sequence[Any]]] = {
@@ -342,10 +342,10 @@ BOTH: Final[dict[str, Sequence[Any]]] = {
     "search": (_STACK, _MATRIX, _STEP, _ROUND, _LISTS, _PACE),
     "lstm": (_CELLS,),
     "lstm_backward": (_CELLS,),
-    "attending_lstm": (_CELLS, _HIDDEN_LAYER, _ARRAY),
-    "attending_lstm_backward": (_CELLS, _HIDDEN_LAYER, _ARRAY),
-    "conditional_lstm": (_CELLS, _CELLS, _HIDDEN_LAYER, _ARRAY),
-    "conditional_lstm_backward": (_CELLS, _CELLS, _HIDDEN_LAYER, _ARRAY),
+    "attending_lstm": (_CELLS, _ADDITIVE, _ARRAY),
+    "attending_lstm_backward": (_CELLS, _ADDITIVE, _ARRAY),
+    "conditional_lstm": (_CELLS, _CELLS, _ADDITIVE, _ARRAY),
+    "conditional_lstm_backward": (_CELLS, _CELLS, _ADDITIVE, _ARRAY),
 }
 # activation.h's Activation; None: what is left as it is.
 ACTIVATIONS: Final[dict[Activation | None, int]] = {None: 0, "relu": 1, "gelu": 2, "gelu_tanh": 3, "silu": 4}

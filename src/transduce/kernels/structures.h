@@ -160,7 +160,7 @@ struct Cells {
 // An attention with a hidden layer of `units` (e_j = v tanh(q + k_j), weights softmax(sharpness e)): the query of each symbol of row b looks at
 // the rows sources[b] to sources[b + 1] of keys and values. Made are the contexts, `memory` wide, and each symbol's weights, `columns` of them,
 // zeros behind its source. Gradients are those of contexts, which are given, and the others, those of keys and values added to what is there.
-struct HiddenLayerAttention {
+struct AdditiveAttention {
   std::int64_t units, memory, columns;
   const std::int64_t* sources;
   const float *keys, *values, *vector;

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transduce.config.recurrent import RecurrentConfig
-from transduce.kernels import RaggedLayout, Sources, has_looking
+from transduce.kernels import RaggedLayout, Sources, has_additive
 from transduce.layers.attention_windows import TrainableWindow, around_median, normalize
 from transduce.layers.recurrent_scores import HiddenLayerScore, make_score
 
@@ -104,7 +104,7 @@ class RecurrentAttention(nn.Module):
     def sources(self, values: Float[Tensor, "tokens hidden"], layout: RaggedLayout) -> Sources | None:
         """What ``attend`` computes, for the C++ kernels; None where these are missing or do not know this attention."""
         score = self.score
-        if not (self.is_plain and isinstance(score, HiddenLayerScore) and has_looking(values, *score.parameters())):
+        if not (self.is_plain and isinstance(score, HiddenLayerScore) and has_additive(values, *score.parameters())):
             return None
         keys = score.keys(values).float().contiguous()
         return Sources(keys, values.float().contiguous(), score.vector, layout, self.config.attention_sharpness)

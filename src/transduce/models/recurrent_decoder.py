@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from transduce.config import RecurrentConfig
-from transduce.kernels import RaggedLayout, look
+from transduce.kernels import RaggedLayout, attend_additively
 from transduce.layers import Dropout, Routing
 from transduce.layers.cells import CellState, LoopProduct
 from transduce.layers.linear import make_linear
@@ -245,7 +245,7 @@ class RecurrentDecoder(nn.Module):
         assert self.attention is not None
         sources = self.attention.sources(memory.hidden, memory.layout)
         if sources is not None:
-            contexts, weights = look(self.attention.ask(query), sources, layout)
+            contexts, weights = attend_additively(self.attention.ask(query), sources, layout)
             return contexts, layout.pad(weights)
         attended = self._attend(memory)
         contexts, weights, _ = self.attention(layout.pad(query), attended, self.attention.start(attended, 1))
@@ -273,8 +273,8 @@ class RecurrentDecoder(nn.Module):
             sources = self.attention.sources(memory.hidden, memory.layout)
             if sources is not None:
                 asked = self.attention.asking, sources
-                hidden, context, looked = layer.layer.attend(below, *asked, layout, cell, self.second)
-                return layer.connect(flow, below, hidden, layout.seeds), context, layout.pad(looked)
+                hidden, context, attended_to = layer.layer.attend(below, *asked, layout, cell, self.second)
+                return layer.connect(flow, below, hidden, layout.seeds), context, layout.pad(attended_to)
         attended = self._attend(memory)
         alignment = self.attention.start(attended, 1)
         loop = LoopLayer(layer.layer, below, layout)
@@ -283,11 +283,11 @@ class RecurrentDecoder(nn.Module):
         for column in range(layout.longest):
             if second is not None:
                 cell = loop.step(column, cell[0][:, :0], cell)  # all that it reads is known
-            context, looked, alignment = self.attention(cell[0].unsqueeze(1), attended, alignment)
+            context, attended_to, alignment = self.attention(cell[0].unsqueeze(1), attended, alignment)
             cell = (loop if second is None else second).step(column, context.squeeze(1), cell)
             states.append(cell[0])
             contexts.append(context)
-            weights.append(looked)
+            weights.append(attended_to)
         hidden = layout.flatten(torch.stack(states, dim=1))
         flow = layer.connect(flow, below, hidden, layout.seeds)
         return flow, layout.flatten(torch.cat(contexts, dim=1)), torch.cat(weights, dim=1)
@@ -319,11 +319,11 @@ class RecurrentDecoder(nn.Module):
                 read = layer.read(up) if number else padded[1][:, column]
                 states[number] = loop.step(column, read if number else fed, states[number])
                 up = layer.connect(up, read, states[number][0], now)
-            context, looked, alignment = self.attention(up.hidden.unsqueeze(1), attended, alignment)
+            context, attended_to, alignment = self.attention(up.hidden.unsqueeze(1), attended, alignment)
             made = combine(torch.cat([up.join(), context.squeeze(1)], dim=-1))
             fed = self.readout.dropout(self.readout.activate(made), now)
             outputs.append(fed)
-            weights.append(looked)
+            weights.append(attended_to)
         joined = [Choice.of_columns(columns, layout) if columns else None for columns in choices]
         found = [layer.routing(choice, layout) for layer, choice in zip(self._layers, joined, strict=True)]
         routings = [routing for routing in found if routing is not None]

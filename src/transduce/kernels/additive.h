@@ -1,17 +1,17 @@
 // One query of an attention whose scores have a hidden layer, and back.
 #pragma once
 #include "attending.h"
-#include "cells.h"
+#include "recurrence.h"
 
 namespace transduce {
 
-class Looking {
+class Additive {
  public:
   // What the gradients of `vector` are added to is the caller's.
-  explicit Looking(const HiddenLayerAttention& all) : all_(all), of_vector_(all.units) {}
+  explicit Additive(const AdditiveAttention& all) : all_(all), of_vector_(all.units) {}
 
-  // The context of a query that looks at row b's source, and the weights.
-  void look(std::int64_t b, const float* query, float* weights, float* context) {
+  // The context of a query of row b, and its weights.
+  void forward(std::int64_t b, const float* query, float* weights, float* context) {
     const std::int64_t first = all_.sources[b], count = all_.sources[b + 1] - first, width = columns_of(count);
     float* scores = at_least(scores_, width);
     for (std::int64_t j = 0; j < count; ++j) {
@@ -33,7 +33,7 @@ class Looking {
   }
 
   // From a context's gradient to the query's; those of keys, values and vector are added up.
-  void look_back(std::int64_t b, const float* query, const float* weights, const float* of_context, float* of_query) {
+  void backward(std::int64_t b, const float* query, const float* weights, const float* of_context, float* of_query) {
     const std::int64_t first = all_.sources[b], count = all_.sources[b + 1] - first;
     float* of_scores = at_least(scores_, count);
     float mean = 0;
@@ -72,7 +72,7 @@ class Looking {
   }
 
  private:
-  const HiddenLayerAttention& all_;
+  const AdditiveAttention& all_;
   Floats scores_, of_vector_;
 };
 

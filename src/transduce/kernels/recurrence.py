@@ -10,9 +10,9 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from transduce.kernels.additive import Sources
 from transduce.kernels.interface import CellsAddress
 from transduce.kernels.linear_maps import has_map_rows, lay_down, map_rows_backward
-from transduce.kernels.looking import Sources
 from transduce.kernels.native import address, call, has_native
 from transduce.kernels.ragged import RaggedLayout
 
@@ -144,14 +144,14 @@ class _AttendingLstm(torch.autograd.Function):
         states = gates.new_empty(len(gates), hidden, dtype=torch.float32)
         made = _kept(gates, weight) if learns else (None, None, None)
         queries = states.new_empty(len(gates), len(asking))
-        looked = sources.make_room(len(gates))
+        attended = sources.make_room(len(gates))
         cells = _lay_down(gates, weight, (start, memory), layout, states, made)
-        attention = sources.lay_down(queries, looked)
+        attention = sources.lay_down(queries, attended)
         call("attending_lstm", gates.dtype, cells, attention, address(asking, torch.float32, *asking.shape))
-        ctx.save_for_backward(gates, weight, asking, start, memory, *sources.tensors, states, queries, *looked, *made)
+        ctx.save_for_backward(gates, weight, asking, start, memory, *sources.tensors, states, queries, *attended, *made)
         ctx.sources, ctx.layout = sources, layout
-        ctx.mark_non_differentiable(looked[1])
-        return states, *looked
+        ctx.mark_non_differentiable(attended[1])
+        return states, *attended
 
     @staticmethod
     @once_differentiable
@@ -162,12 +162,13 @@ class _AttendingLstm(torch.autograd.Function):
         _: Tensor,
     ) -> tuple[Tensor | None, ...]:
         gates, weight, asking, start, memory, _, values, _, states, queries, *rest = ctx.saved_tensors
-        looked, made, sources = (rest[0], rest[1]), rest[2:], ctx.sources
+        attended, made, sources = (rest[0], rest[1]), rest[2:], ctx.sources
         cells = _lay_down(gates, weight, (start, memory), ctx.layout, states, made)
         of_states = of_states.contiguous()
         of_gates, of_start = _lay_down_gradients(cells, gates, start, of_states)
         of_queries, of_contexts = torch.empty_like(queries), of_contexts.contiguous()
-        of_sources = sources.lay_down_gradients(attention := sources.lay_down(queries, looked), of_queries, of_contexts)
+        attention = sources.lay_down(queries, attended)
+        of_sources = sources.lay_down_gradients(attention, of_queries, of_contexts)
         call("attending_lstm_backward", gates.dtype, cells, attention, address(asking, torch.float32, *asking.shape))
         of_weight = _of_weight(of_gates, made[2], weight)
         asked = made[2][:, values.shape[1] :].contiguous()
@@ -199,27 +200,14 @@ class _ConditionalLstm(torch.autograd.Function):
         made = (*_kept(gates, weight), *_kept(known, second)) if learns else (None,) * 6
         one = _lay_down(gates, weight, (start, memory), layout, between, made[:3])
         other = _lay_down(known, second, (None, None), layout, states, made[3:])
-        queries, looked = states.new_empty(len(gates), len(asking)), sources.make_room(len(gates))
+        queries, attended = states.new_empty(len(gates), len(asking)), sources.make_room(len(gates))
         place = address(asking, torch.float32, *asking.shape)
-        call("conditional_lstm", gates.dtype, one, other, sources.lay_down(queries, looked), place)
-        ctx.save_for_backward(
-            gates,
-            known,
-            weight,
-            second,
-            asking,
-            start,
-            memory,
-            *sources.tensors,
-            between,
-            states,
-            queries,
-            *looked,
-            *made,
-        )
+        call("conditional_lstm", gates.dtype, one, other, sources.lay_down(queries, attended), place)
+        given = gates, known, weight, second, asking, start, memory, *sources.tensors
+        ctx.save_for_backward(*given, between, states, queries, *attended, *made)
         ctx.sources, ctx.layout = sources, layout
-        ctx.mark_non_differentiable(looked[1])
-        return states, *looked
+        ctx.mark_non_differentiable(attended[1])
+        return states, *attended
 
     @staticmethod
     @once_differentiable
@@ -231,7 +219,7 @@ class _ConditionalLstm(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         gates, known, weight, second, asking, start, memory, *rest = ctx.saved_tensors
         _, values, _, between, states, queries, contexts, weights = rest[:8]
-        looked = contexts, weights
+        attended = contexts, weights
         made, sources, layout = rest[8:], ctx.sources, ctx.layout
         one = _lay_down(gates, weight, (start, memory), layout, between, made[:3])
         other = _lay_down(known, second, (None, None), layout, states, made[3:])
@@ -239,7 +227,8 @@ class _ConditionalLstm(torch.autograd.Function):
         of_gates, of_start = _lay_down_gradients(one, gates, start, None)
         of_known = _lay_down_gradients(other, known, None, of_states)[0]
         of_queries, of_contexts = torch.empty_like(queries), of_contexts.contiguous()
-        of_sources = sources.lay_down_gradients(attention := sources.lay_down(queries, looked), of_queries, of_contexts)
+        attention = sources.lay_down(queries, attended)
+        of_sources = sources.lay_down_gradients(attention, of_queries, of_contexts)
         place = address(asking, torch.float32, *asking.shape)
         call("conditional_lstm_backward", gates.dtype, one, other, attention, place)
         of_weights = _of_weight(of_gates, made[2], weight), _of_weight(of_known, made[5], second)

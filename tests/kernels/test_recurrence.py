@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from transduce.kernels import RaggedLayout, Sources, attending_lstm, conditional_lstm, has_lstm, look, lstm
-from transduce.kernels.cells import _of_weight
+from transduce.kernels import RaggedLayout, Sources, attend_additively, attending_lstm, conditional_lstm, has_lstm, lstm
+from transduce.kernels.recurrence import _of_weight
 from transduce.layers.cells import advance_cell
 
 pytestmark = pytest.mark.usefixtures("compiled")
@@ -104,7 +104,7 @@ def test_queries_look_as_they_do_by_hand(lengths, units, memory):
     torch.manual_seed(5)
     sources, layout = draw_sources([1 + 3 * n % 11 for n in lengths], units, memory), layout_of(lengths)
     queries = draw(layout.tokens, units)
-    contexts, weights = look(queries, sources, layout)
+    contexts, weights = attend_additively(queries, sources, layout)
     asked, *others = in_double(queries, *sources.tensors)
     expected = []
     for number, (rows, row) in enumerate(zip(asked.split(lengths), rows_of(sources, others), strict=True)):

@@ -8,11 +8,11 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from transduce.kernels.interface import HiddenLayerAddress
+from transduce.kernels.interface import AdditiveAttentionAddress
 from transduce.kernels.native import address, call, has_native
 from transduce.kernels.ragged import RaggedLayout
 
-_Looked = tuple[Float[Tensor, "tokens memory"], Float[Tensor, "tokens source"]]  # contexts and weights
+_Attended = tuple[Float[Tensor, "tokens memory"], Float[Tensor, "tokens source"]]  # contexts and weights
 
 
 @final
@@ -34,16 +34,16 @@ class Sources:
         """What has gradients."""
         return self.keys, self.values, self.vector
 
-    def make_room(self, tokens: int) -> _Looked:
+    def make_room(self, tokens: int) -> _Attended:
         """For the contexts and weights of so many queries."""
         contexts = self.values.new_empty(tokens, self.values.shape[1])
         return contexts, self.values.new_empty(tokens, self.layout.longest)
 
-    def lay_down(self, queries: Tensor, looked: _Looked) -> HiddenLayerAddress:
+    def lay_down(self, queries: Tensor, made: _Attended) -> AdditiveAttentionAddress:
         """Where a kernel finds all of it, the queries, and the room for what it makes."""
         (tokens, units), memory = queries.shape, self.values.shape[1]
         single, symbols, batch = torch.float32, self.layout.tokens, len(self.layout.lengths)
-        attention = HiddenLayerAddress(
+        attention = AdditiveAttentionAddress(
             units,
             memory,
             self.layout.longest,
@@ -52,14 +52,14 @@ class Sources:
             address(self.values, single, symbols, memory),
             address(self.vector, single, units),
             address(queries, single, tokens, units),
-            address(looked[0], single, tokens, memory),
-            address(looked[1], single, tokens, self.layout.longest),
+            address(made[0], single, tokens, memory),
+            address(made[1], single, tokens, self.layout.longest),
         )
         attention.sharpness = self.sharpness
         return attention
 
     def lay_down_gradients(
-        self, attention: HiddenLayerAddress, of_queries: Tensor, of_contexts: Tensor
+        self, attention: AdditiveAttentionAddress, of_queries: Tensor, of_contexts: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Room for the gradients of keys, values and vector; the other two have to live as long as the kernel's use."""
         of_all = torch.zeros_like(self.keys), torch.zeros_like(self.values), torch.zeros_like(self.vector)
@@ -70,21 +70,21 @@ class Sources:
         return of_all
 
 
-def has_looking(*tensors: Tensor) -> bool:
-    """Whether ``look`` is there for such tensors."""
+def has_additive(*tensors: Tensor) -> bool:
+    """Whether ``attend_additively`` is there for such tensors."""
     return has_native(*tensors) and all(len(each) > 0 for each in tensors)
 
 
-def look(queries: Float[Tensor, "tokens units"], sources: Sources, layout: RaggedLayout) -> _Looked:
+def attend_additively(queries: Float[Tensor, "tokens units"], sources: Sources, layout: RaggedLayout) -> _Attended:
     """The contexts of queries that are all known, and the weights, which have no gradient."""
-    found: _Looked = _Look.apply(  # type: ignore[no-untyped-call]
+    found: _Attended = _AdditiveAttention.apply(  # type: ignore[no-untyped-call]
         queries.float().contiguous(), *sources.tensors, sources, layout
     )
     return found
 
 
 @final
-class _Look(torch.autograd.Function):
+class _AdditiveAttention(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,  # noqa: ANN401 - torch gives the context no type
@@ -94,13 +94,14 @@ class _Look(torch.autograd.Function):
         vector: Tensor,
         sources: Sources,
         layout: RaggedLayout,
-    ) -> _Looked:
-        looked, batch = sources.make_room(len(queries)), len(layout.lengths)
-        call("look", None, sources.lay_down(queries, looked), address(layout.offsets, torch.int64, batch + 1), batch)
-        ctx.save_for_backward(queries, *sources.tensors, *looked)
+    ) -> _Attended:
+        made, batch = sources.make_room(len(queries)), len(layout.lengths)
+        offsets = address(layout.offsets, torch.int64, batch + 1)
+        call("additive_attention", None, sources.lay_down(queries, made), offsets, batch)
+        ctx.save_for_backward(queries, *sources.tensors, *made)
         ctx.sources, ctx.layout = sources, layout
-        ctx.mark_non_differentiable(looked[1])
-        return looked
+        ctx.mark_non_differentiable(made[1])
+        return made
 
     @staticmethod
     @once_differentiable
@@ -110,5 +111,5 @@ class _Look(torch.autograd.Function):
         of_queries, of_contexts = torch.empty_like(queries), of_contexts.contiguous()
         attention = sources.lay_down(queries, (contexts, weights))
         of_sources = sources.lay_down_gradients(attention, of_queries, of_contexts)
-        call("look_backward", None, attention, address(layout.offsets, torch.int64, batch + 1), batch)
+        call("additive_attention_backward", None, attention, address(layout.offsets, torch.int64, batch + 1), batch)
         return of_queries, *of_sources, None, None

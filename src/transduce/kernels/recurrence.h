@@ -137,10 +137,10 @@ class OwnRows {
 
 // The cells of this thread's rows, forwards: what each remembers.
 template <typename T>
-class Remembering {
+class LstmForward {
  public:
   // `inputs` are the numbers that gates are made of beside what is known of them; the state is the last ones.
-  Remembering(const Cells<T>& all, const OwnRows& rows, std::int64_t inputs)
+  LstmForward(const Cells<T>& all, const OwnRows& rows, std::int64_t inputs)
       : all_(all), rows_(rows), stride_(whole_words<T>(inputs)), state_(inputs - all.hidden), read_(rows.count() * stride_),
         next_(rows.count() * stride_), memories_(rows.count() * all.hidden), sums_(rows.count() * kAcross) {
     for (std::int64_t r = 0; r < rows.count(); ++r)
@@ -155,7 +155,7 @@ class Remembering {
   T* state(std::int64_t r) { return read(r) + state_; }
 
   // The first n rows go on in other cells.
-  void hand_over(std::int64_t n, Remembering& other) {
+  void hand_over(std::int64_t n, LstmForward& other) {
     for (std::int64_t r = 0; r < n; ++r) std::copy_n(state(r), all_.hidden, other.state(r));
     memories_.swap(other.memories_);
   }
@@ -209,9 +209,9 @@ class Remembering {
 
 // The same cells backwards: the gradients of what they remember.
 template <typename T>
-class Regretting {
+class LstmBackward {
  public:
-  Regretting(const Cells<T>& all, const OwnRows& rows)
+  LstmBackward(const Cells<T>& all, const OwnRows& rows)
       : all_(all), rows_(rows), of_memories_(rows.count() * all.hidden), of_states_(rows.count() * all.hidden),
         of_gates_(rows.count() * kGates * all.hidden) {}
 
@@ -240,11 +240,11 @@ class Regretting {
   }
 
   // What is known so far goes on in other cells.
-  void hand_over(Regretting& other) {
+  void hand_over(LstmBackward& other) {
     of_states_.swap(other.of_states_);
     of_memories_.swap(other.of_memories_);
   }
-  void hand_over_memories(Regretting& other) { of_memories_.swap(other.of_memories_); }
+  void hand_over_memories(LstmBackward& other) { of_memories_.swap(other.of_memories_); }
 
   // Behind the first step.
   void finish() {

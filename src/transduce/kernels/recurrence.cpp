@@ -1,5 +1,5 @@
 // LSTM layers of training: all symbols of a ragged batch in one call. The plain form is PyTorch's LSTM (layers/recurrent.py).
-#include "cells.h"
+#include "recurrence.h"
 
 namespace transduce {
 namespace {
@@ -13,7 +13,7 @@ void read_rows(const Cells<T>& all) {
 #pragma omp parallel
   caught([&] {
     const OwnRows rows(all.offsets, all.batch, all.backwards != 0);
-    Remembering<T> cells(all, rows, all.hidden);
+    LstmForward<T> cells(all, rows, all.hidden);
     for (std::int64_t step = 0; step < rows.longest(); ++step) cells.step(step, panels);
   });
   caught.rethrow();
@@ -28,7 +28,7 @@ void go_back(const Cells<T>& all) {
 #pragma omp parallel
   caught([&] {
     const OwnRows rows(all.offsets, all.batch, all.backwards != 0);
-    Regretting<T> cells(all, rows);
+    LstmBackward<T> cells(all, rows);
     for (std::int64_t step = rows.longest() - 1; step >= 0; --step) {
       const T* of_gates = cells.step(step);
       panels.multiply(of_gates, kGates * all.hidden, rows.going(step), [&](std::int64_t r, std::int64_t c, Sixteen sums) {
