@@ -89,11 +89,11 @@ def attend_by_hand(query, keys, values, vector, sharpness):
 def draw_sources(lengths, units, memory):
     layout = layout_of(lengths)
     keys, values = draw(layout.tokens, units), draw(layout.tokens, memory)
-    return Sources(keys, values, draw(units), layout, 1.5)
+    return Sources.ragged(keys, values, draw(units), layout, 1.5)
 
 
 def rows_of(sources, tensors):
-    lengths = sources.layout.lengths.tolist()
+    lengths = (sources.ends - sources.begins).tolist()
     keys, values, vector = tensors
     return [(*row, vector, 1.5) for row in zip(keys.split(lengths), values.split(lengths), strict=True)]
 
@@ -104,7 +104,7 @@ def test_queries_look_as_they_do_by_hand(lengths, units, memory):
     torch.manual_seed(5)
     sources, layout = draw_sources([1 + 3 * n % 11 for n in lengths], units, memory), layout_of(lengths)
     queries = draw(layout.tokens, units)
-    contexts, weights = attend_additively(queries, sources, layout)
+    contexts, weights = attend_additively(queries, sources, layout.offsets)
     asked, *others = in_double(queries, *sources.tensors)
     expected = []
     for number, (rows, row) in enumerate(zip(asked.split(lengths), rows_of(sources, others), strict=True)):

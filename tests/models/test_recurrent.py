@@ -8,9 +8,10 @@ from tests.recurrent_variants import SOURCE_ROWS, TARGET_ROWS, VARIANTS, make, t
 from transduce.config import RecurrentConfig
 from transduce.kernels import derive
 from transduce.layers import Dropout, MixtureOfExperts
-from transduce.layers.recurrent import ExpertsBetween
+from transduce.layers.recurrent import ExpertsBetween, RecurrentLayer
 from transduce.models import LAST_CROSS, AttentionRequest, build, heads_of
 from transduce.models.contract import choose_counted
+from transduce.models.quantize import quantize
 from transduce.models.recurrent import RecurrentModel
 
 pytest_plugins = ["recurrent_variants"]
@@ -217,6 +218,26 @@ def test_the_kernels_learn_what_torch_s_cells_do(recurrent_variant, monkeypatch)
     assert rounded[0] != found[0]
     for name, gradient in gradients.items():
         assert (rounded[1][name] - gradient).norm() < 0.1 * gradient.norm() + 1e-3, name
+
+
+@torch.no_grad()
+def test_int8_is_near_at_known_targets_and_step_by_step(recurrent_variant):
+    plain = make(recurrent_variant).float().eval()
+    small = quantize(make(recurrent_variant).float().eval(), "int8")
+    layers = [each for each in small.modules() if isinstance(each, RecurrentLayer)]
+    assert all(layer.prepacked and {each.format for each in layer.prepacked} == {"bfloat16"} for layer in layers)
+    source, target = tokens(*SOURCE_ROWS), tokens(*TARGET_ROWS)
+    expected = plain.project(plain.decode(plain.encode(source), target).hidden)
+    memory = small.encode(source)
+    found = small.project(small.decode(memory, target).hidden)
+    state, logits = small.start(memory, 1), []
+    for column in target.ids.T:
+        step = small.step(state, column)
+        state = step.state
+        logits.append(step.logits)
+    scale = expected.std()
+    for each in (found, target.layout().flatten(torch.stack(logits, dim=1))):
+        assert (each - expected).std() < 0.1 * scale
 
 
 def test_a_step_has_no_attention_but_the_source_s():

@@ -12,7 +12,7 @@ class Additive {
 
   // The context of a query of row b, and its weights.
   void forward(std::int64_t b, const float* query, float* weights, float* context) {
-    const std::int64_t first = all_.sources[b], count = all_.sources[b + 1] - first, width = columns_of(count);
+    const std::int64_t first = all_.begins[b], count = all_.ends[b] - first, width = columns_of(count);
     float* scores = at_least(scores_, width);
     for (std::int64_t j = 0; j < count; ++j) {
       const float* key = all_.keys + (first + j) * all_.units;
@@ -34,7 +34,7 @@ class Additive {
 
   // From a context's gradient to the query's; those of keys, values and vector are added up.
   void backward(std::int64_t b, const float* query, const float* weights, const float* of_context, float* of_query) {
-    const std::int64_t first = all_.sources[b], count = all_.sources[b + 1] - first;
+    const std::int64_t first = all_.begins[b], count = all_.ends[b] - first;
     float* of_scores = at_least(scores_, count);
     float mean = 0;
     for (std::int64_t j = 0; j < count; ++j) {

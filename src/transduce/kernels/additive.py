@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -20,14 +20,22 @@ _Attended = tuple[Float[Tensor, "tokens memory"], Float[Tensor, "tokens source"]
 class Sources:
     """What queries of a ragged batch look at: e_j = v tanh(q + k_j), weights softmax(beta e), contexts of the values.
 
-    All is in float32; ``layout`` is that of the sources' symbols.
+    The queries of row b look at the symbols from ``begins[b]`` to ``ends[b]``, ``longest`` of them at most. All numbers
+    are float32's.
     """
 
     keys: Float[Tensor, "memory_tokens units"]
     values: Float[Tensor, "memory_tokens memory"]
     vector: Float[Tensor, " units"]
-    layout: RaggedLayout
+    begins: Int[Tensor, " batch"]
+    ends: Int[Tensor, " batch"]
+    longest: int
     sharpness: float = 1.0
+
+    @classmethod
+    def ragged(cls, keys: Tensor, values: Tensor, vector: Tensor, layout: RaggedLayout, sharpness: float) -> "Sources":
+        """Those whose symbols lie as ``layout`` says."""
+        return cls(keys, values, vector, layout.offsets[:-1], layout.offsets[1:], layout.longest, sharpness)
 
     @property
     def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -37,23 +45,24 @@ class Sources:
     def make_room(self, tokens: int) -> _Attended:
         """For the contexts and weights of so many queries."""
         contexts = self.values.new_empty(tokens, self.values.shape[1])
-        return contexts, self.values.new_empty(tokens, self.layout.longest)
+        return contexts, self.values.new_empty(tokens, self.longest)
 
     def lay_down(self, queries: Tensor, made: _Attended) -> AdditiveAttentionAddress:
         """Where a kernel finds all of it, the queries, and the room for what it makes."""
         (tokens, units), memory = queries.shape, self.values.shape[1]
-        single, symbols, batch = torch.float32, self.layout.tokens, len(self.layout.lengths)
+        single, symbols, batch = torch.float32, len(self.keys), len(self.begins)
         attention = AdditiveAttentionAddress(
             units,
             memory,
-            self.layout.longest,
-            address(self.layout.offsets, torch.int64, batch + 1),
+            self.longest,
+            address(self.begins, torch.int64, batch),
+            address(self.ends, torch.int64, batch),
             address(self.keys, single, symbols, units),
             address(self.values, single, symbols, memory),
             address(self.vector, single, units),
             address(queries, single, tokens, units),
             address(made[0], single, tokens, memory),
-            address(made[1], single, tokens, self.layout.longest),
+            address(made[1], single, tokens, self.longest),
         )
         attention.sharpness = self.sharpness
         return attention
@@ -72,13 +81,18 @@ class Sources:
 
 def has_additive(*tensors: Tensor) -> bool:
     """Whether ``attend_additively`` is there for such tensors."""
-    return has_native(*tensors) and all(len(each) > 0 for each in tensors)
+    return has_native(*tensors) and all(len(each) > 0 and each.dtype == torch.float32 for each in tensors)
 
 
-def attend_additively(queries: Float[Tensor, "tokens units"], sources: Sources, layout: RaggedLayout) -> _Attended:
-    """The contexts of queries that are all known, and the weights, which have no gradient."""
+def attend_additively(
+    queries: Float[Tensor, "tokens units"], sources: Sources, offsets: Int[Tensor, " ends"]
+) -> _Attended:
+    """The contexts of queries that are all known, and the weights, which have no gradient.
+
+    Row b's queries are those from ``offsets[b]`` to ``offsets[b + 1]``.
+    """
     found: _Attended = _AdditiveAttention.apply(  # type: ignore[no-untyped-call]
-        queries.float().contiguous(), *sources.tensors, sources, layout
+        queries.float().contiguous(), *sources.tensors, sources, offsets
     )
     return found
 
@@ -93,13 +107,13 @@ class _AdditiveAttention(torch.autograd.Function):
         values: Tensor,
         vector: Tensor,
         sources: Sources,
-        layout: RaggedLayout,
+        offsets: Tensor,
     ) -> _Attended:
-        made, batch = sources.make_room(len(queries)), len(layout.lengths)
-        offsets = address(layout.offsets, torch.int64, batch + 1)
-        call("additive_attention", None, sources.lay_down(queries, made), offsets, batch)
+        made, batch = sources.make_room(len(queries)), len(sources.begins)
+        place = address(offsets, torch.int64, batch + 1)
+        call("additive_attention", None, sources.lay_down(queries, made), place, batch)
         ctx.save_for_backward(queries, *sources.tensors, *made)
-        ctx.sources, ctx.layout = sources, layout
+        ctx.sources, ctx.offsets = sources, offsets
         ctx.mark_non_differentiable(made[1])
         return made
 
@@ -107,9 +121,9 @@ class _AdditiveAttention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, of_contexts: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
         queries, _, _, _, contexts, weights = ctx.saved_tensors
-        sources, layout, batch = ctx.sources, ctx.layout, len(ctx.layout.lengths)
+        sources, batch = ctx.sources, len(ctx.sources.begins)
         of_queries, of_contexts = torch.empty_like(queries), of_contexts.contiguous()
         attention = sources.lay_down(queries, (contexts, weights))
         of_sources = sources.lay_down_gradients(attention, of_queries, of_contexts)
-        call("additive_attention_backward", None, attention, address(layout.offsets, torch.int64, batch + 1), batch)
+        call("additive_attention_backward", None, attention, address(ctx.offsets, torch.int64, batch + 1), batch)
         return of_queries, *of_sources, None, None

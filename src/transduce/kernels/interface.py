@@ -281,7 +281,7 @@ class AdditiveAttentionAddress(ctypes.Structure):
 
     _fields_ = (
         *((name, _WHOLE) for name in ("units", "memory", "columns")),
-        *((name, _ARRAY) for name in ("sources", "keys", "values", "vector", "queries", "contexts", "weights")),
+        *((name, _ARRAY) for name in ("begins", "ends", "keys", "values", "vector", "queries", "contexts", "weights")),
         *((name, _ARRAY) for name in ("of_contexts", "of_queries", "of_keys", "of_values", "of_vector")),
         ("sharpness", _REAL),
     )

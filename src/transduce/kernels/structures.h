@@ -158,11 +158,11 @@ struct Cells {
 };
 
 // An attention with a hidden layer of `units` (e_j = v tanh(q + k_j), weights softmax(sharpness e)): the query of each symbol of row b looks at
-// the rows sources[b] to sources[b + 1] of keys and values. Made are the contexts, `memory` wide, and each symbol's weights, `columns` of them,
+// the rows begins[b] to ends[b] of keys and values. Made are the contexts, `memory` wide, and each symbol's weights, `columns` of them,
 // zeros behind its source. Gradients are those of contexts, which are given, and the others, those of keys and values added to what is there.
 struct AdditiveAttention {
   std::int64_t units, memory, columns;
-  const std::int64_t* sources;
+  const std::int64_t *begins, *ends;
   const float *keys, *values, *vector;
   float *queries, *contexts, *weights;
   const float* of_contexts;

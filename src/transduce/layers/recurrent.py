@@ -14,7 +14,19 @@ from torch.nn.utils.rnn import PackedSequence
 
 from transduce.config import RecurrentConfig
 from transduce.config.recurrent import Cell
-from transduce.kernels import RaggedLayout, Sources, attending_lstm, conditional_lstm, has_lstm, linear_maps, lstm
+from transduce.kernels import (
+    Format,
+    PrepackedMatrix,
+    RaggedLayout,
+    Sources,
+    attending_lstm,
+    conditional_lstm,
+    has_lstm,
+    linear,
+    linear_maps,
+    lstm,
+    prepack,
+)
 from transduce.layers.cells import CellState, LoopProduct, advance_cell
 from transduce.layers.dropout import Dropout
 from transduce.layers.feed_forward import FeedForwardShape, mixture_of_experts
@@ -114,6 +126,8 @@ class RecurrentLayer(nn.Module):
     def __init__(self, cell: Cell, inputs: int, hidden: int, begin: Direction = "left") -> None:
         super().__init__()
         self.cell, self.begin = cell, begin
+        # Where a low-precision format was asked for: an LSTM's [W U] with the biases' sum; a GRU's W and U with theirs.
+        self.prepacked: tuple[PrepackedMatrix, ...] = ()
         self.cells = (nn.LSTM if cell == "lstm" else nn.GRU)(inputs, hidden)
         weights = self.weights()
         for matrix in (weights.of_input, weights.of_state):
@@ -172,9 +186,23 @@ class RecurrentLayer(nn.Module):
 
     def step(self, x: Float[Tensor, "rows inputs"], state: CellState) -> CellState:
         """One more symbol of every row."""
+        match self.prepacked:
+            case (joined,):
+                return advance_cell(self.cell, linear(torch.cat([x, state[0]], dim=-1), joined), None, state)
+            case (of_input, of_state):
+                return advance_cell(self.cell, linear(x, of_input), linear(state[0], of_state), state)
         weights = self.weights()
         from_input = F.linear(x, weights.of_input, weights.input_bias)
         return advance_cell(self.cell, from_input, F.linear(state[0], weights.of_state, weights.state_bias), state)
+
+    @torch.no_grad()
+    def prepack(self, format_: Format) -> None:
+        """Multiply in a number format where symbols are read one by one; never train it again."""
+        of_input, of_state, bias, state_bias = self.weights()
+        if self.cell == "gru":
+            self.prepacked = prepack(of_input, bias, format_), prepack(of_state, state_bias, format_)
+        else:
+            self.prepacked = (prepack(torch.cat([of_input, of_state], dim=1), bias + state_bias, format_),)
 
     def weights(self) -> CellWeights:
         """W, U, b and b' of all gates."""

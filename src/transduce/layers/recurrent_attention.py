@@ -1,6 +1,7 @@
 """The attention of a recurrent decoder: in each step its state gathers from the encoder's outputs."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import final
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transduce.config.recurrent import RecurrentConfig
-from transduce.kernels import RaggedLayout, Sources, has_additive
+from transduce.kernels import RaggedLayout, Sources, attend_additively, has_additive
 from transduce.layers.attention_windows import TrainableWindow, around_median, normalize
 from transduce.layers.recurrent_scores import HiddenLayerScore, make_score
 
@@ -25,6 +26,12 @@ class Attended:
     values: Float[Tensor, "sentences source hidden"]
     keys: Float[Tensor, "sentences source size"]
     real: Bool[Tensor, "sentences source"]
+
+    @cached_property
+    def bounds(self) -> tuple[Int[Tensor, " sentences"], Int[Tensor, " sentences"]]:
+        """Where each source's symbols begin and end in the flattened batch."""
+        begins = torch.arange(len(self.real)) * self.real.shape[1]
+        return begins, begins + self.real.sum(dim=1)
 
     def select(self, sentences: Int[Tensor, " chosen"]) -> "Attended":
         """Only these sentences, in this order."""
@@ -104,18 +111,19 @@ class RecurrentAttention(nn.Module):
     def sources(self, values: Float[Tensor, "tokens hidden"], layout: RaggedLayout) -> Sources | None:
         """What ``attend`` computes, for the C++ kernels; None where these are missing or do not know this attention."""
         score = self.score
-        if not (self.is_plain and isinstance(score, HiddenLayerScore) and has_additive(values, *score.parameters())):
+        if not (self.is_plain and isinstance(score, HiddenLayerScore) and has_additive(values, score.vector)):
             return None
         keys = score.keys(values).float().contiguous()
-        return Sources(keys, values.float().contiguous(), score.vector, layout, self.config.attention_sharpness)
+        return Sources.ragged(keys, values.contiguous(), score.vector, layout, self.config.attention_sharpness)
 
     @property
-    def asking(self) -> Float[Tensor, "units queries"]:
-        """W, which makes a state a query of ``sources``."""
+    def asking(self) -> Float[Tensor, "units queries"] | None:
+        """W, which makes a state a query of ``sources``; None where it is prepacked."""
         assert isinstance(self.score, HiddenLayerScore)
-        return self.score.query.weight
+        query = self.score.query
+        return query.weight if isinstance(query, nn.Linear) else None
 
-    def ask(self, query: Float[Tensor, "tokens size"]) -> Float[Tensor, "tokens units"]:
+    def ask(self, query: Float[Tensor, "*positions size"]) -> Float[Tensor, "*positions units"]:
         """W s: the states as queries of ``sources``."""
         assert isinstance(self.score, HiddenLayerScore)
         asked: Tensor = self.score.query(query)
@@ -154,7 +162,8 @@ class RecurrentAttention(nn.Module):
         """
         sentences, queries, _ = query.shape
         if previous.rows == sentences * queries:
-            return self._look(query, attended, previous, beam=queries)
+            found = self._look_in_kernels(query, attended)
+            return self._look(query, attended, previous, beam=queries) if found is None else (*found, previous)
         if previous.rows != sentences:
             raise ValueError(
                 f"{queries} queries for each of {sentences} sentences, after a step of {previous.rows} rows: give a "
@@ -168,6 +177,23 @@ class RecurrentAttention(nn.Module):
             contexts.append(context)
             weights.append(looked)
         return torch.cat(contexts, dim=1), torch.cat(weights, dim=1), previous
+
+    def _look_in_kernels(
+        self, query: Float[Tensor, "sentences queries size"], attended: Attended
+    ) -> tuple[Float[Tensor, "sentences queries hidden"], Float[Tensor, "sentences queries source"]] | None:
+        """Contexts and weights by the C++ kernels; None where these are missing or do not know this attention."""
+        score = self.score
+        if not (self.is_plain and isinstance(score, HiddenLayerScore)):
+            return None
+        if not has_additive(attended.values, attended.keys, score.vector):
+            return None
+        sentences, queries, _ = query.shape
+        begins, ends = attended.bounds
+        flat = attended.keys.flatten(0, 1), attended.values.flatten(0, 1), score.vector
+        sources = Sources(*flat, begins, ends, attended.real.shape[1], self.config.attention_sharpness)
+        asked = self.ask(query).flatten(0, 1)
+        contexts, weights = attend_additively(asked, sources, torch.arange(sentences + 1) * queries)
+        return contexts.view(sentences, queries, -1), weights.view(sentences, queries, -1)
 
     def _look(
         self, query: Float[Tensor, "sentences queries size"], attended: Attended, previous: Alignment, *, beam: int

@@ -6,7 +6,9 @@ import torch
 
 from transduce.kernels import Format, prepack
 from transduce.layers import fold_normalization, prepack_linears
+from transduce.layers.recurrent import RecurrentLayer
 from transduce.models.contract import TrainableModel
+from transduce.models.recurrent import RecurrentModel
 from transduce.models.transformer import Transformer
 
 Model = TypeVar("Model", bound=TrainableModel)
@@ -22,6 +24,10 @@ def quantize(model: Model, format_: Format) -> Model:
             return model.to(torch.bfloat16)
         case "int8":
             prepack_linears(model, format_)
-            if isinstance(model, Transformer):  # an embedding scores its outputs, which is no linear map
+            for layer in model.modules():
+                if isinstance(layer, RecurrentLayer):
+                    layer.prepack("bfloat16")
+            # An embedding scores the outputs, which is no linear map.
+            if isinstance(model, Transformer | RecurrentModel):
                 model.output.prepacked = prepack(model.output.weight.detach(), model.output_bias, format_)
             return model

@@ -245,7 +245,7 @@ class RecurrentDecoder(nn.Module):
         assert self.attention is not None
         sources = self.attention.sources(memory.hidden, memory.layout)
         if sources is not None:
-            contexts, weights = attend_additively(self.attention.ask(query), sources, layout)
+            contexts, weights = attend_additively(self.attention.ask(query), sources, layout.offsets)
             return contexts, layout.pad(weights)
         attended = self._attend(memory)
         contexts, weights, _ = self.attention(layout.pad(query), attended, self.attention.start(attended, 1))
@@ -269,12 +269,12 @@ class RecurrentDecoder(nn.Module):
         assert self.attention is not None
         layer = self._layers[0]
         below = layer.read(flow)
-        if layer.layer.in_kernels(below):
+        asking = self.attention.asking if self.attention.is_plain else None
+        if asking is not None and layer.layer.in_kernels(below):
             sources = self.attention.sources(memory.hidden, memory.layout)
             if sources is not None:
-                asked = self.attention.asking, sources
-                hidden, context, attended_to = layer.layer.attend(below, *asked, layout, cell, self.second)
-                return layer.connect(flow, below, hidden, layout.seeds), context, layout.pad(attended_to)
+                hidden, context, found = layer.layer.attend(below, asking, sources, layout, cell, self.second)
+                return layer.connect(flow, below, hidden, layout.seeds), context, layout.pad(found)
         attended = self._attend(memory)
         alignment = self.attention.start(attended, 1)
         loop = LoopLayer(layer.layer, below, layout)
