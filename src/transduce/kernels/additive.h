@@ -18,7 +18,7 @@ class Additive {
       const float* key = all_.keys + (first + j) * all_.units;
       Sixteen sum = {};
       by_sixteens(all_.units, [&](std::int64_t u, auto n) {
-        sum += load_first(all_.vector + u, n) * tangent(load_first(query + u, n) + load_first(key + u, n));
+        sum += load_first(all_.vector + u, n) * hyperbolic_tangent(load_first(query + u, n) + load_first(key + u, n));
       });
       scores[j] = sum_sixteen(sum);
     }
@@ -55,7 +55,7 @@ class Additive {
       Sixteen of_asked = {}, of_vector = load_first(&of_vector_[u], n);
       for (std::int64_t j = 0; j < count; ++j) {
         float* of_key = all_.of_keys + (first + j) * all_.units + u;
-        const Sixteen hidden = tangent(asked + load_first(all_.keys + (first + j) * all_.units + u, n));
+        const Sixteen hidden = hyperbolic_tangent(asked + load_first(all_.keys + (first + j) * all_.units + u, n));
         const Sixteen of_sum = of_scores[j] * vector * (1.0f - hidden * hidden);
         of_asked += of_sum;
         of_vector += of_scores[j] * hidden;

@@ -14,7 +14,7 @@ namespace transduce {
 constexpr std::int64_t kAcross = 64;  // outputs of a panel
 constexpr int kGates = 4;             // input, forget, new, output: PyTorch's order
 
-inline Sixteen tangent(Sixteen x) {
+inline Sixteen hyperbolic_tangent(Sixteen x) {
   const Sixteen e = exponential(-2.0f * choose(x < 0.0f, -x, x)), size = (1.0f - e) / (1.0f + e);
   return choose(x < 0.0f, -size, size);
 }
@@ -188,9 +188,9 @@ class LstmForward {
     const auto given = [&](int gate) {
       return load_sixteen(sums + 16 * gate) + load_first(all_.gates + (token * kGates + gate) * width + cell, n);
     };
-    const Sixteen in = sigmoid(given(0)), forget = sigmoid(given(1)), fresh = tangent(given(2)), out = sigmoid(given(3));
+    const Sixteen in = sigmoid(given(0)), forget = sigmoid(given(1)), fresh = hyperbolic_tangent(given(2)), out = sigmoid(given(3));
     float* memory = &memories_[r * width + cell];
-    const Sixteen kept = forget * load_first(memory, n) + in * fresh, state = out * tangent(kept);
+    const Sixteen kept = forget * load_first(memory, n) + in * fresh, state = out * hyperbolic_tangent(kept);
     store_first(kept, n, memory);
     store_first(state, n, all_.states + place);
     store_first(state, n, next_.data() + r * stride_ + state_ + cell);
@@ -260,7 +260,7 @@ class LstmBackward {
   void go_back(std::int64_t r, std::int64_t token, const float* before, std::int64_t cell, Count n) {
     const std::int64_t width = all_.hidden, place = token * width + cell;
     const auto gate = [&](int number) { return load_first(all_.activated + (token * kGates + number) * width + cell, n); };
-    const Sixteen in = gate(0), forget = gate(1), fresh = gate(2), out = gate(3), shown = tangent(load_first(all_.memories + place, n));
+    const Sixteen in = gate(0), forget = gate(1), fresh = gate(2), out = gate(3), shown = hyperbolic_tangent(load_first(all_.memories + place, n));
     const Sixteen given_out = all_.of_states ? load_first(all_.of_states + place, n) : Sixteen{};
     const Sixteen of_shown = given_out + load_first(of_state(r) + cell, n);
     float* of_memory = &of_memories_[r * width + cell];
