@@ -207,7 +207,7 @@ def try_layers(draw):
 
 
 def try_recurrences(draw):
-    attention = draw.choice(["none", "bahdanau", "gnmt"])
+    attention = draw.choice(["none", "bahdanau", "conditional", "gnmt"])
     config = RecurrentConfig(
         encoder_layers=draw.randint(1, 2),
         decoder_layers=2 if attention == "gnmt" else draw.randint(1, 2),
