@@ -11,7 +11,7 @@ from transduce.kernels.feed_forward import activate, feed_forward
 from transduce.kernels.linear_maps import Maps, linear_maps, maps_rows
 from transduce.kernels.loss import projected_cross_entropy, smoothed_cross_entropy
 from transduce.kernels.mask import Mask
-from transduce.kernels.native import has_native, kind_of_kernels
+from transduce.kernels.native import has_low_precision_products, has_native, kind_of_kernels
 from transduce.kernels.precision import resolve_format, resolve_precision
 from transduce.kernels.products import Format, PrepackedMatrix, linear, prepack, select_outputs, weights_of
 from transduce.kernels.ragged import RaggedLayout
@@ -94,6 +94,7 @@ __all__ = [
     "feed_forward",
     "give_back_memory",
     "has_additive",
+    "has_low_precision_products",
     "has_lstm",
     "has_native",
     "is_out_of_memory",

@@ -68,15 +68,15 @@ class Sources:
         return attention
 
     def lay_down_gradients(
-        self, attention: AdditiveAttentionAddress, of_queries: Tensor, of_contexts: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Room for the gradients of keys, values and vector; the other two have to live as long as the kernel's use."""
+        self, queries: Tensor, made: _Attended, of_contexts: Tensor
+    ) -> tuple[AdditiveAttentionAddress, Tensor, tuple[Tensor, Tensor, Tensor]]:
+        """The same with room for the gradients of queries, and of keys, values and vector; all must outlive its use."""
+        attention, of_queries = self.lay_down(queries, made), torch.empty_like(queries)
         of_all = torch.zeros_like(self.keys), torch.zeros_like(self.values), torch.zeros_like(self.vector)
-        single = torch.float32
-        attention.of_contexts = address(of_contexts, single, *of_contexts.shape)
-        attention.of_queries = address(of_queries, single, *of_queries.shape)
+        attention.of_contexts = address(of_contexts, torch.float32, *of_contexts.shape)
+        attention.of_queries = of_queries.data_ptr()
         attention.of_keys, attention.of_values, attention.of_vector = (each.data_ptr() for each in of_all)
-        return of_all
+        return attention, of_queries, of_all
 
 
 def has_additive(*tensors: Tensor) -> bool:
@@ -122,8 +122,7 @@ class _AdditiveAttention(torch.autograd.Function):
     def backward(ctx: Any, of_contexts: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
         queries, _, _, _, contexts, weights = ctx.saved_tensors
         sources, batch = ctx.sources, len(ctx.sources.begins)
-        of_queries, of_contexts = torch.empty_like(queries), of_contexts.contiguous()
-        attention = sources.lay_down(queries, (contexts, weights))
-        of_sources = sources.lay_down_gradients(attention, of_queries, of_contexts)
+        of_contexts = of_contexts.contiguous()
+        attention, of_queries, of_sources = sources.lay_down_gradients(queries, (contexts, weights), of_contexts)
         call("additive_attention_backward", None, attention, address(ctx.offsets, torch.int64, batch + 1), batch)
         return of_queries, *of_sources, None, None

@@ -110,31 +110,24 @@ class RecurrentAttention(nn.Module):
 
     def sources(self, values: Float[Tensor, "tokens hidden"], layout: RaggedLayout) -> Sources | None:
         """What ``attend`` computes, for the C++ kernels; None where these are missing or do not know this attention."""
-        score = self.score
-        if not (self.is_plain and isinstance(score, HiddenLayerScore) and has_additive(values, score.vector)):
+        score = self.plain_score
+        if score is None or not has_additive(values, score.vector):
             return None
         keys = score.keys(values).float().contiguous()
         return Sources.ragged(keys, values.contiguous(), score.vector, layout, self.config.attention_sharpness)
 
     @property
     def asking(self) -> Float[Tensor, "units queries"] | None:
-        """W, which makes a state a query of ``sources``; None where it is prepacked."""
-        assert isinstance(self.score, HiddenLayerScore)
-        query = self.score.query
-        return query.weight if isinstance(query, nn.Linear) else None
-
-    def ask(self, query: Float[Tensor, "*positions size"]) -> Float[Tensor, "*positions units"]:
-        """W s: the states as queries of ``sources``."""
-        assert isinstance(self.score, HiddenLayerScore)
-        asked: Tensor = self.score.query(query)
-        return asked
+        """W, which makes a state a query of ``sources``; None where there are none, or it is prepacked."""
+        score = self.plain_score
+        return score.query.weight if score is not None and isinstance(score.query, nn.Linear) else None
 
     @property
-    def is_plain(self) -> bool:
-        """Whether weights are the softmax of scores of a query and keys, which have a hidden layer."""
+    def plain_score(self) -> HiddenLayerScore | None:
+        """The score that the C++ kernels know: one with a hidden layer, whose softmax is the weights; else None."""
         config, score = self.config, self.score
         every = not config.attention_smoothing and config.attention_window == "none" and config.attention_top_k is None
-        return every and isinstance(score, HiddenLayerScore) and score.location is None
+        return score if every and isinstance(score, HiddenLayerScore) and score.location is None else None
 
     def start(self, attended: Attended, beam: int) -> Alignment:
         """Nothing has been looked at yet, in ``beam`` rows for each sentence."""
@@ -182,16 +175,14 @@ class RecurrentAttention(nn.Module):
         self, query: Float[Tensor, "sentences queries size"], attended: Attended
     ) -> tuple[Float[Tensor, "sentences queries hidden"], Float[Tensor, "sentences queries source"]] | None:
         """Contexts and weights by the C++ kernels; None where these are missing or do not know this attention."""
-        score = self.score
-        if not (self.is_plain and isinstance(score, HiddenLayerScore)):
-            return None
-        if not has_additive(attended.values, attended.keys, score.vector):
+        score = self.plain_score
+        if score is None or not has_additive(attended.values, attended.keys, score.vector):
             return None
         sentences, queries, _ = query.shape
         begins, ends = attended.bounds
         flat = attended.keys.flatten(0, 1), attended.values.flatten(0, 1), score.vector
         sources = Sources(*flat, begins, ends, attended.real.shape[1], self.config.attention_sharpness)
-        asked = self.ask(query).flatten(0, 1)
+        asked = score.query(query).flatten(0, 1)
         contexts, weights = attend_additively(asked, sources, torch.arange(sentences + 1) * queries)
         return contexts.view(sentences, queries, -1), weights.view(sentences, queries, -1)
 

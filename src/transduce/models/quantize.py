@@ -4,7 +4,7 @@ from typing import TypeVar
 
 import torch
 
-from transduce.kernels import Format, prepack
+from transduce.kernels import Format, has_low_precision_products, prepack
 from transduce.layers import fold_normalization, prepack_linears
 from transduce.layers.recurrent import RecurrentLayer
 from transduce.models.contract import TrainableModel
@@ -24,8 +24,10 @@ def quantize(model: Model, format_: Format) -> Model:
             return model.to(torch.bfloat16)
         case "int8":
             prepack_linears(model, format_)
+            # A state is rounded again at every step, so cells have more digits; where these are emulated, PyTorch's
+            # products in float32 are faster (79 sentences a second and 62, recipes/multi30k-recurrent.toml with AVX2).
             for layer in model.modules():
-                if isinstance(layer, RecurrentLayer):
+                if isinstance(layer, RecurrentLayer) and has_low_precision_products():
                     layer.prepack("bfloat16")
             # An embedding scores the outputs, which is no linear map.
             if isinstance(model, Transformer | RecurrentModel):

@@ -159,7 +159,7 @@ class RecurrentDecoder(nn.Module):
             case "luong" if self.config.input_feeding:
                 return False
             case _:
-                return self.attention is not None and self.attention.is_plain
+                return self.attention is not None and self.attention.plain_score is not None
 
     def begin_state(self, memory: Memory, beam: int) -> RecurrentState:
         """Nothing has been read yet, in ``beam`` rows for each sentence."""
@@ -243,9 +243,9 @@ class RecurrentDecoder(nn.Module):
     ) -> tuple[Float[Tensor, "tokens memory"], Weights]:
         """The contexts of all positions."""
         assert self.attention is not None
-        sources = self.attention.sources(memory.hidden, memory.layout)
-        if sources is not None:
-            contexts, weights = attend_additively(self.attention.ask(query), sources, layout.offsets)
+        score, sources = self.attention.plain_score, self.attention.sources(memory.hidden, memory.layout)
+        if score is not None and sources is not None:
+            contexts, weights = attend_additively(score.query(query), sources, layout.offsets)
             return contexts, layout.pad(weights)
         attended = self._attend(memory)
         contexts, weights, _ = self.attention(layout.pad(query), attended, self.attention.start(attended, 1))
@@ -269,7 +269,7 @@ class RecurrentDecoder(nn.Module):
         assert self.attention is not None
         layer = self._layers[0]
         below = layer.read(flow)
-        asking = self.attention.asking if self.attention.is_plain else None
+        asking = self.attention.asking
         if asking is not None and layer.layer.in_kernels(below):
             sources = self.attention.sources(memory.hidden, memory.layout)
             if sources is not None:
@@ -283,11 +283,11 @@ class RecurrentDecoder(nn.Module):
         for column in range(layout.longest):
             if second is not None:
                 cell = loop.step(column, cell[0][:, :0], cell)  # all that it reads is known
-            context, attended_to, alignment = self.attention(cell[0].unsqueeze(1), attended, alignment)
+            context, looked, alignment = self.attention(cell[0].unsqueeze(1), attended, alignment)
             cell = (loop if second is None else second).step(column, context.squeeze(1), cell)
             states.append(cell[0])
             contexts.append(context)
-            weights.append(attended_to)
+            weights.append(looked)
         hidden = layout.flatten(torch.stack(states, dim=1))
         flow = layer.connect(flow, below, hidden, layout.seeds)
         return flow, layout.flatten(torch.cat(contexts, dim=1)), torch.cat(weights, dim=1)
@@ -319,11 +319,11 @@ class RecurrentDecoder(nn.Module):
                 read = layer.read(up) if number else padded[1][:, column]
                 states[number] = loop.step(column, read if number else fed, states[number])
                 up = layer.connect(up, read, states[number][0], now)
-            context, attended_to, alignment = self.attention(up.hidden.unsqueeze(1), attended, alignment)
+            context, looked, alignment = self.attention(up.hidden.unsqueeze(1), attended, alignment)
             made = combine(torch.cat([up.join(), context.squeeze(1)], dim=-1))
             fed = self.readout.dropout(self.readout.activate(made), now)
             outputs.append(fed)
-            weights.append(attended_to)
+            weights.append(looked)
         joined = [Choice.of_columns(columns, layout) if columns else None for columns in choices]
         found = [layer.routing(choice, layout) for layer, choice in zip(self._layers, joined, strict=True)]
         routings = [routing for routing in found if routing is not None]
