@@ -52,9 +52,9 @@ class AttentionForward {
 
   // Of the first n rows; `cells` have the states, and `read(r)` is where a row's context goes, rounded.
   template <typename Read>
-  void step(std::int64_t at, std::int64_t n, LstmForward<T>& cells, const Panels<T>& asking, Additive& additive, Read read) {
+  void step(std::int64_t at, std::int64_t n, LstmForward<T>& cells, const Weights<T>& asking, Additive& additive, Read read) {
     for (std::int64_t r = 0; r < n; ++r) std::copy_n(cells.state(r), hidden_, states_.data() + r * stride_);
-    asking.multiply(states_.data(), stride_, n, [&](std::int64_t r, std::int64_t c, Sixteen sums) {
+    multiply(states_.data(), stride_, n, asking, [&](std::int64_t r, std::int64_t c, Sixteen sums) {
       store_first(sums, attention_.units - c, attention_.queries + rows_.token(r, at) * attention_.units + c);
     });
     for (std::int64_t r = 0; r < n; ++r) {
@@ -82,9 +82,10 @@ class AttentionBackward {
         stride_(whole_words<T>(attention.units)), of_read_(rows.count() * wide_), asked_(rows.count() * stride_) {}
 
   template <typename OfState>
-  void step(std::int64_t at, std::int64_t n, const T* of_gates, const Panels<T>& panels, const Panels<T>& asking, Additive& additive,
+  void step(std::int64_t at, std::int64_t n, const T* of_gates, const Weights<T>& weights, const Weights<T>& asking, Additive& additive,
             OfState of_state) {
-    panels.multiply(of_gates, kGates * hidden_, n, [&](std::int64_t r, std::int64_t c, Sixteen sums) { store_sixteen(sums, &of_read_[r * wide_ + c]); });
+    multiply(of_gates, kGates * hidden_, n, weights,
+             [&](std::int64_t r, std::int64_t c, Sixteen sums) { store_sixteen(sums, &of_read_[r * wide_ + c]); });
     for (std::int64_t r = 0; r < n; ++r) {
       const std::int64_t token = rows_.token(r, at);
       float *of_context = &of_read_[r * wide_], *of_query = attention_.of_queries + token * attention_.units;
@@ -95,7 +96,7 @@ class AttentionBackward {
       by_sixteens(attention_.units,
                   [&](std::int64_t u, auto count) { store_first(load_first(of_query + u, count), count, asked_.data() + r * stride_ + u); });
     }
-    asking.multiply(asked_.data(), stride_, n, [&](std::int64_t r, std::int64_t c, Sixteen sums) {
+    multiply(asked_.data(), stride_, n, asking, [&](std::int64_t r, std::int64_t c, Sixteen sums) {
       store_first(sums + load_first(&of_read_[r * wide_ + attention_.memory + c], hidden_ - c), hidden_ - c, of_state(r) + c);
     });
   }
@@ -111,33 +112,33 @@ class AttentionBackward {
 // Bahdanau's loop: the state before a step asks, and the cells read the context beside what is known.
 template <typename T>
 void read_rows(const Cells<T>& all, const AdditiveAttention& attention, const float* asking) {
-  static thread_local Panels<T> room, asking_room;
-  Panels<T>&panels = room, &of_queries = asking_room;
+  static thread_local Weights<T> room, asking_room;
+  Weights<T>&weights = room, &of_queries = asking_room;
   const std::int64_t width = attention.memory + all.hidden;
-  panels.by_gates(all.weight, all.hidden, width);
-  of_queries.by_outputs(asking, attention.units, all.hidden);
+  lay_out_gates(all.weight, all.hidden, width, weights);
+  lay_out(asking, attention.units, all.hidden, of_queries);
   in_threads(attention, all.offsets, all.batch, false, [&](Additive& additive, const OwnRows& rows) {
     LstmForward<T> cells(all, rows, width);
     AttentionForward<T> attending(attention, rows, all.hidden);
     for (std::int64_t step = 0; step < rows.longest(); ++step) {
       attending.step(step, rows.going(step), cells, of_queries, additive, [&](std::int64_t r) { return cells.read(r); });
-      cells.step(step, panels);
+      cells.step(step, weights);
     }
   });
 }
 
 template <typename T>
 void go_back(const Cells<T>& all, const AdditiveAttention& attention, const float* asking) {
-  static thread_local Panels<T> room, asking_room;
-  Panels<T>&panels = room, &of_queries = asking_room;
+  static thread_local Weights<T> room, asking_room;
+  Weights<T>&weights = room, &of_queries = asking_room;
   const std::int64_t width = attention.memory + all.hidden;
-  panels.by_inputs(all.weight, kGates * all.hidden, width);
-  of_queries.by_inputs(asking, attention.units, all.hidden);
+  lay_out_to_go_back(all.weight, kGates * all.hidden, width, weights);
+  lay_out_to_go_back(asking, attention.units, all.hidden, of_queries);
   in_threads(attention, all.offsets, all.batch, true, [&](Additive& additive, const OwnRows& rows) {
     LstmBackward<T> cells(all, rows);
     AttentionBackward<T> attending(attention, rows, all.hidden);
     for (std::int64_t step = rows.longest() - 1; step >= 0; --step)
-      attending.step(step, rows.going(step), cells.step(step), panels, of_queries, additive, [&](std::int64_t r) { return cells.of_state(r); });
+      attending.step(step, rows.going(step), cells.step(step), weights, of_queries, additive, [&](std::int64_t r) { return cells.of_state(r); });
     cells.finish();
   });
 }
@@ -145,20 +146,20 @@ void go_back(const Cells<T>& all, const AdditiveAttention& attention, const floa
 // Two cells in a step (Sennrich et al. 2017): the first one's state asks, and the second goes on from it and reads the context.
 template <typename T>
 void read_rows_twice(const Cells<T>& one, const Cells<T>& other, const AdditiveAttention& attention, const float* asking) {
-  static thread_local Panels<T> room[3];
-  Panels<T>&first_panels = room[0], &second_panels = room[1], &of_queries = room[2];
-  first_panels.by_gates(one.weight, one.hidden, one.hidden);
-  second_panels.by_gates(other.weight, one.hidden, attention.memory + one.hidden);
-  of_queries.by_outputs(asking, attention.units, one.hidden);
+  static thread_local Weights<T> room[3];
+  Weights<T>&of_first = room[0], &of_second = room[1], &of_queries = room[2];
+  lay_out_gates(one.weight, one.hidden, one.hidden, of_first);
+  lay_out_gates(other.weight, one.hidden, attention.memory + one.hidden, of_second);
+  lay_out(asking, attention.units, one.hidden, of_queries);
   in_threads(attention, one.offsets, one.batch, false, [&](Additive& additive, const OwnRows& rows) {
     LstmForward<T> first(one, rows, one.hidden), second(other, rows, attention.memory + one.hidden);
     AttentionForward<T> attending(attention, rows, one.hidden);
     for (std::int64_t step = 0; step < rows.longest(); ++step) {
       const std::int64_t n = rows.going(step);
-      first.step(step, first_panels);
+      first.step(step, of_first);
       attending.step(step, n, first, of_queries, additive, [&](std::int64_t r) { return second.read(r); });
       first.hand_over(n, second);
-      second.step(step, second_panels);
+      second.step(step, of_second);
       second.hand_over(n, first);
     }
   });
@@ -166,11 +167,11 @@ void read_rows_twice(const Cells<T>& one, const Cells<T>& other, const AdditiveA
 
 template <typename T>
 void go_back_twice(const Cells<T>& one, const Cells<T>& other, const AdditiveAttention& attention, const float* asking) {
-  static thread_local Panels<T> room[3];
-  Panels<T>&first_panels = room[0], &second_panels = room[1], &of_queries = room[2];
-  first_panels.by_inputs(one.weight, kGates * one.hidden, one.hidden);
-  second_panels.by_inputs(other.weight, kGates * one.hidden, attention.memory + one.hidden);
-  of_queries.by_inputs(asking, attention.units, one.hidden);
+  static thread_local Weights<T> room[3];
+  Weights<T>&of_first = room[0], &of_second = room[1], &of_queries = room[2];
+  lay_out_to_go_back(one.weight, kGates * one.hidden, one.hidden, of_first);
+  lay_out_to_go_back(other.weight, kGates * one.hidden, attention.memory + one.hidden, of_second);
+  lay_out_to_go_back(asking, attention.units, one.hidden, of_queries);
   in_threads(attention, one.offsets, one.batch, true, [&](Additive& additive, const OwnRows& rows) {
     LstmBackward<T> first(one, rows), second(other, rows);
     AttentionBackward<T> attending(attention, rows, one.hidden);
@@ -178,10 +179,10 @@ void go_back_twice(const Cells<T>& one, const Cells<T>& other, const AdditiveAtt
       const std::int64_t n = rows.going(step);
       first.hand_over(second);
       const T* of_gates = second.step(step, [&](std::int64_t r) { return one.memories + rows.token(r, step) * one.hidden; });
-      attending.step(step, n, of_gates, second_panels, of_queries, additive, [&](std::int64_t r) { return first.of_state(r); });
+      attending.step(step, n, of_gates, of_second, of_queries, additive, [&](std::int64_t r) { return first.of_state(r); });
       second.hand_over_memories(first);
       of_gates = first.step(step, [&](std::int64_t r) { return first.before(r, step, other.memories); });
-      first_panels.multiply(of_gates, kGates * one.hidden, n, [&](std::int64_t r, std::int64_t c, Sixteen sums) {
+      multiply(of_gates, kGates * one.hidden, n, of_first, [&](std::int64_t r, std::int64_t c, Sixteen sums) {
         store_first(sums, one.hidden - c, first.of_state(r) + c);
       });
     }

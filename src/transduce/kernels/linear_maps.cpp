@@ -4,55 +4,19 @@
 
 #include "maps.h"
 #include "training.h"
-#include "words.h"
+#include "weights.h"
 
 namespace transduce {
 namespace {
 
 constexpr int kHigh = 6, kAcross = 4;  // rows and vectors of a block whose sums stay in registers
 constexpr std::int64_t kPanel = 16 * kAcross;
+using Weights = Panels<Bfloat16, kPanel>;
 constexpr std::int64_t kTall = 8 * kHigh;   // outputs of a tile where rows are added up: whole vectors, and whole blocks
 constexpr std::int64_t kSlab = 8 * kTall;   // outputs that one thread lays out at a time
 constexpr std::int64_t kDeep = 256;         // pairs of rows that it lays out at a time: with a slab, half of the second-level cache
 constexpr std::int64_t kAhead = 8;          // rows that are called into the cache before they are needed
 constexpr std::int64_t kNear = 256 * 1024;  // bytes of rows that meet all panels before the next rows do
-
-// Panels of 64 outputs: for every pair of inputs the outputs' words, one after the other; zeros behind the last of either.
-void lay_out_by_outputs(const Maps& maps, std::uint32_t* panels) {
-  const std::int64_t width = maps.width(), groups = words_of<Bfloat16>(maps.inputs);
-#pragma omp parallel for schedule(static)
-  for (std::int64_t o = 0; o < round_up(width, kPanel); o += 16)
-    for (std::int64_t g = 0; g < groups; g += 16) {
-      Sixteen tile[16] = {};
-      for (std::int64_t i = 0; i < std::min<std::int64_t>(16, width - o); ++i) {
-        const float* row = maps.of(maps.weights, o + i, maps.inputs) + 2 * g;
-        const std::int64_t left = maps.inputs - 2 * g;
-        const Sixteen two[2] = {load_first(row, left), left > 16 ? load_first(row + 16, left - 16) : Sixteen{}};
-        Bfloat16 narrowed[32];
-        store_sixteen(two[0], narrowed);
-        store_sixteen(two[1], narrowed + 16);
-        std::memcpy(&tile[i], narrowed, sizeof tile[i]);
-      }
-      transpose_sixteen(tile);
-      std::uint32_t* to = panels + o / kPanel * groups * kPanel + o % kPanel;
-      for (std::int64_t i = 0; i < std::min<std::int64_t>(16, groups - g); ++i) store_words(as<Words>(tile[i]), to + (g + i) * kPanel);
-    }
-}
-
-// Panels of 64 inputs: for every pair of outputs the inputs' words.
-void lay_out_by_inputs(const Maps& maps, std::uint32_t* panels) {
-  const std::int64_t width = maps.width(), groups = words_of<Bfloat16>(width);
-#pragma omp parallel for schedule(static)
-  for (std::int64_t g = 0; g < groups; ++g) {
-    const float* one = maps.of(maps.weights, 2 * g, maps.inputs);
-    const float* other = 2 * g + 1 < width ? maps.of(maps.weights, 2 * g + 1, maps.inputs) : nullptr;
-    for (std::int64_t i = 0; i < round_up(maps.inputs, kPanel); i += 16) {
-      const std::int64_t left = maps.inputs - i;
-      const Sixteen two[2] = {left > 0 ? load_first(one + i, left) : Sixteen{}, other && left > 0 ? load_first(other + i, left) : Sixteen{}};
-      store_words(join_words(two), panels + i / kPanel * groups * kPanel + g * kPanel + i % kPanel);
-    }
-  }
-}
 
 // A block of so many rows, kHigh at most, with a panel: what is less than a block goes row by row, which costs little and compiles soon.
 template <typename Finish>
@@ -65,12 +29,11 @@ inline void multiply_block(std::int64_t rows, const void* a, std::int64_t row_by
                                         [&](int, int j, Sixteen sums) { finish(i, j, sums); });
 }
 
-// Rows of `depth` numbers by a matrix in panels: y[r][c] is what finish(sum, r, c, n) makes of the sum, for sixteen columns from c on, of
-// which the first n are there.
+// Rows of `depth` numbers by weights: y[r][c] is what finish(sum, r, c, n) makes of the sum, for sixteen columns from c on, of which the
+// first n are there.
 template <typename Finish>
-void multiply_rows(const Bfloat16* x, std::int64_t depth, const std::uint32_t* panels, Bfloat16* y, std::int64_t width, std::int64_t rows,
-                   Finish finish) {
-  const std::int64_t groups = words_of<Bfloat16>(depth), row_bytes = depth * sizeof(Bfloat16);
+void multiply_rows(const Bfloat16* x, std::int64_t depth, const Weights& weights, Bfloat16* y, std::int64_t rows, Finish finish) {
+  const std::int64_t width = weights.columns(), row_bytes = depth * sizeof(Bfloat16);
 #pragma omp parallel
   {
     // A last number without a twin has a word of its own, beside a zero.
@@ -81,7 +44,7 @@ void multiply_rows(const Bfloat16* x, std::int64_t depth, const std::uint32_t* p
       const std::int64_t end = std::min(mine.to, c + near);
       for (std::int64_t n = 0; n < width; n += kPanel)
         for (std::int64_t r = c; r < end; r += kHigh) {
-          const std::uint32_t* panel = panels + n * groups;
+          const std::uint32_t* panel = weights.at(n);
           const Bfloat16* from = x + r * depth;
           const std::int64_t count = std::min<std::int64_t>(kHigh, end - r);
           Bfloat16* to = y + r * width + n;
@@ -97,7 +60,7 @@ void multiply_rows(const Bfloat16* x, std::int64_t depth, const std::uint32_t* p
           multiply([&](int i, int j, Sixteen sums) {
             const std::int64_t left = width - n - j;
             if (left <= 0) return;
-            if (depth % 2) sums = multiply_add<Bfloat16>(sums, last[i] + Words{}, load_words(panel + (groups - 1) * kPanel + j));
+            if (depth % 2) sums = multiply_add<Bfloat16>(sums, last[i] + Words{}, load_words(panel + depth / 2 * kPanel + j));
             store_first(finish(sums, r + i, n + j, left), left, to + i * width + j);
           });
         }
@@ -187,14 +150,13 @@ void multiply_columns(const Bfloat16* gradient, const Bfloat16* x, const Maps& m
 
 void map(const Bfloat16* x, const Maps& maps, Bfloat16* y, std::int64_t rows, Activation activation) {
   require_fused(activation);
-  static thread_local std::vector<std::uint32_t> room;
+  static thread_local Weights weights;
   static thread_local std::vector<float> biases;
   const std::int64_t width = maps.width(), padded = round_up(width, kPanel);
-  std::uint32_t* panels = at_least(room, padded * words_of<Bfloat16>(maps.inputs));
-  lay_out_by_outputs(maps, panels);
+  weights.by_outputs([&](std::int64_t o) { return maps.of(maps.weights, o, maps.inputs); }, width, maps.inputs);
   float* bias = at_least(biases, padded);
   for (std::int64_t o = 0; o < padded; ++o) bias[o] = o < width && maps.biases[0] ? *maps.of(maps.biases, o, 1) : 0.0f;
-  const auto multiply = [&](auto finish) { multiply_rows(x, maps.inputs, panels, y, width, rows, finish); };
+  const auto multiply = [&](auto finish) { multiply_rows(x, maps.inputs, weights, y, rows, finish); };
   if (activation == kRelu) {
     multiply([=](Sixteen sums, std::int64_t, std::int64_t c, std::int64_t) {
       return value_of<kRelu>(sums + load_sixteen(bias + c));
@@ -207,11 +169,10 @@ void map(const Bfloat16* x, const Maps& maps, Bfloat16* y, std::int64_t rows, Ac
 // The gradient of the rows; `activation` made them.
 void map_back(const Bfloat16* gradient, const Bfloat16* x, const Maps& maps, Bfloat16* of_x, std::int64_t rows, Activation activation) {
   require_fused(activation);
-  static thread_local std::vector<std::uint32_t> room;
+  static thread_local Weights weights;
   const std::int64_t width = maps.inputs;
-  std::uint32_t* panels = at_least(room, round_up(width, kPanel) * words_of<Bfloat16>(maps.width()));
-  lay_out_by_inputs(maps, panels);
-  const auto multiply = [&](auto finish) { multiply_rows(gradient, maps.width(), panels, of_x, width, rows, finish); };
+  weights.by_inputs([&](std::int64_t o) { return maps.of(maps.weights, o, width); }, maps.width(), width);
+  const auto multiply = [&](auto finish) { multiply_rows(gradient, maps.width(), weights, of_x, rows, finish); };
   if (activation == kRelu) {
     multiply([=](Sixteen sums, std::int64_t r, std::int64_t c, std::int64_t n) {
       return choose(load_first(x + r * width + c, n) <= 0.0f, Sixteen{}, sums);

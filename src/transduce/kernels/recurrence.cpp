@@ -6,24 +6,24 @@ namespace {
 
 template <typename T>
 void read_rows(const Cells<T>& all) {
-  static thread_local Panels<T> room;
-  Panels<T>& panels = room;  // the caller's, for all threads
-  panels.by_gates(all.weight, all.hidden, all.hidden);
+  static thread_local Weights<T> room;
+  Weights<T>& weights = room;  // the caller's, for all threads
+  lay_out_gates(all.weight, all.hidden, all.hidden, weights);
   Caught caught;
 #pragma omp parallel
   caught([&] {
     const OwnRows rows(all.offsets, all.batch, all.backwards != 0);
     LstmForward<T> cells(all, rows, all.hidden);
-    for (std::int64_t step = 0; step < rows.longest(); ++step) cells.step(step, panels);
+    for (std::int64_t step = 0; step < rows.longest(); ++step) cells.step(step, weights);
   });
   caught.rethrow();
 }
 
 template <typename T>
 void go_back(const Cells<T>& all) {
-  static thread_local Panels<T> room;
-  Panels<T>& panels = room;
-  panels.by_inputs(all.weight, kGates * all.hidden, all.hidden);
+  static thread_local Weights<T> room;
+  Weights<T>& weights = room;
+  lay_out_to_go_back(all.weight, kGates * all.hidden, all.hidden, weights);
   Caught caught;
 #pragma omp parallel
   caught([&] {
@@ -31,7 +31,7 @@ void go_back(const Cells<T>& all) {
     LstmBackward<T> cells(all, rows);
     for (std::int64_t step = rows.longest() - 1; step >= 0; --step) {
       const T* of_gates = cells.step(step);
-      panels.multiply(of_gates, kGates * all.hidden, rows.going(step), [&](std::int64_t r, std::int64_t c, Sixteen sums) {
+      multiply(of_gates, kGates * all.hidden, rows.going(step), weights, [&](std::int64_t r, std::int64_t c, Sixteen sums) {
         store_first(sums, all.hidden - c, cells.of_state(r) + c);
       });
     }

@@ -8,10 +8,10 @@
 #include "activation.h"
 #include "guard.h"
 #include "structures.h"
+#include "weights.h"
 
 namespace transduce {
 
-constexpr std::int64_t kAcross = 64;  // outputs of a panel
 constexpr int kGates = 4;             // input, forget, new, output: PyTorch's order
 
 inline Sixteen hyperbolic_tangent(Sixteen x) {
@@ -19,82 +19,46 @@ inline Sixteen hyperbolic_tangent(Sixteen x) {
   return choose(x < 0.0f, -size, size);
 }
 
-// Of sixteen rows, the first n of which are there, word w of each, side by side; the next words are kAcross behind.
+// As many columns as a block of product_of_words has: it reads a panel from end to end.
+constexpr std::int64_t kAcross = 16 * kWide;
 template <typename T>
-void lay_out_sixteen(const float* rows, std::int64_t n, std::int64_t inputs, std::uint32_t* to) {
-  constexpr std::int64_t kNumbers = 16 * kGroup<T>;
-  for (std::int64_t first = 0; first < inputs; first += kNumbers) {
-    Sixteen tile[16] = {};
-    for (std::int64_t i = 0; i < n; ++i)
-      for (std::int64_t k = 0; k < kNumbers && first + k < inputs; k += 16) {
-        T numbers[16];
-        store_sixteen(load_first(rows + i * inputs + first + k, inputs - first - k), numbers);
-        std::memcpy(reinterpret_cast<char*>(&tile[i]) + k * sizeof(T), numbers, sizeof numbers);
-      }
-    transpose_sixteen(tile);
-    const std::int64_t words = std::min<std::int64_t>(16, words_of<T>(inputs - first));
-    for (std::int64_t i = 0; i < words; ++i, to += kAcross) store_words(as<Words>(tile[i]), to);
-  }
+using Weights = Panels<T, kAcross>;
+
+// A matrix of (outputs, inputs), for products with rows of its inputs, and with rows of its outputs: those that gradients go back through.
+template <typename T>
+void lay_out(const float* weight, std::int64_t outputs, std::int64_t inputs, Weights<T>& to) {
+  to.by_outputs([=](std::int64_t o) { return weight + o * inputs; }, outputs, inputs);
+}
+template <typename T>
+void lay_out_to_go_back(const float* weight, std::int64_t outputs, std::int64_t inputs, Weights<T>& to) {
+  to.by_inputs([=](std::int64_t o) { return weight + o * inputs; }, outputs, inputs);
+}
+// The input gates of sixteen cells are columns side by side, then come their forget gates ...
+constexpr std::int64_t kColumnsOfCells = 16 * kGates;
+template <typename T>
+void lay_out_gates(const float* weight, std::int64_t hidden, std::int64_t inputs, Weights<T>& to) {
+  const auto row_of = [=](std::int64_t c) {
+    const std::int64_t cell = c / kColumnsOfCells * 16 + c % 16, gate = c / 16 % kGates;
+    return cell < hidden ? weight + (gate * hidden + cell) * inputs : nullptr;
+  };
+  to.by_outputs(row_of, round_up(hidden, 16) * kGates, inputs);
 }
 
-// A matrix of (outputs, inputs), laid out for products with rows of its inputs. What columns of panels are is told by whoever lays it out.
-template <typename T>
-class Panels {
- public:
-  // Column c is output c.
-  void by_outputs(const float* weight, std::int64_t outputs, std::int64_t inputs) {
-    std::uint32_t* to = begin(outputs, inputs);
-#pragma omp parallel for schedule(static)
-    for (std::int64_t o = 0; o < outputs; o += 16)
-      lay_out_sixteen<T>(weight + o * inputs, std::min<std::int64_t>(16, outputs - o), inputs, place(to, o));
-  }
-
-  // A panel has sixteen cells' input gates, then their forget gates ...
-  void by_gates(const float* weight, std::int64_t hidden, std::int64_t inputs) {
-    std::uint32_t* to = begin(round_up(hidden, 16) * kGates, inputs);
-#pragma omp parallel for schedule(static)
-    for (std::int64_t cell = 0; cell < hidden; cell += 16)
-      for (int gate = 0; gate < kGates; ++gate)
-        lay_out_sixteen<T>(weight + (gate * hidden + cell) * inputs, std::min<std::int64_t>(16, hidden - cell), inputs,
-                           place(to, kGates * cell + 16 * gate));
-  }
-
-  // Column c is input c, and rows are of outputs: the product that gradients go back through.
-  void by_inputs(const float* weight, std::int64_t outputs, std::int64_t inputs) {
-    std::uint32_t* to = begin(inputs, outputs);
-#pragma omp parallel for schedule(static)
-    for (std::int64_t w = 0; w < words_; ++w)
-      for (std::int64_t c = 0; c < inputs; c += 16) {
-        Sixteen rows[kGroup<T>] = {};
-        for (std::int64_t i = 0; i < kGroup<T> && w * kGroup<T> + i < outputs; ++i)
-          rows[i] = load_first(weight + (w * kGroup<T> + i) * inputs + c, inputs - c);
-        store_words(join_words(rows), place(to, c) + w * kAcross);
-      }
-  }
-
-  // finish(r, c, sums) for rows r, each `stride` numbers behind the one before, and sixteen columns from c on, of one panel.
-  template <typename Finish>
-  void multiply(std::int64_t panel, const T* rows, std::int64_t stride, std::int64_t n, Finish finish) const {
-    product_of_words<T>(reinterpret_cast<const char*>(rows), stride * sizeof(T), 4, panels_.data() + panel * words_ * kAcross, kAcross, n,
-                        std::min(kAcross, round_up(columns_ - panel * kAcross, 16)), words_, finish);
-  }
-  // The same of all.
-  template <typename Finish>
-  void multiply(const T* rows, std::int64_t stride, std::int64_t n, Finish finish) const {
-    for (std::int64_t c = 0; c < columns_; c += kAcross)
-      multiply(c / kAcross, rows, stride, n, [&](std::int64_t r, std::int64_t j, Sixteen sums) { finish(r, c + j, sums); });
-  }
-
- private:
-  std::uint32_t* begin(std::int64_t columns, std::int64_t depth) {
-    columns_ = columns, words_ = words_of<T>(depth);
-    return at_least(panels_, round_up(columns, kAcross) * words_);
-  }
-  std::uint32_t* place(std::uint32_t* to, std::int64_t column) const { return to + column / kAcross * words_ * kAcross + column % kAcross; }
-
-  std::vector<std::uint32_t> panels_;
-  std::int64_t columns_ = 0, words_ = 0;
-};
+// finish(r, c, sums) for rows r, each `stride` numbers behind the one before, and sixteen columns from c on: so many from `first`, where a
+// panel begins.
+template <typename T, typename Finish>
+void multiply(const T* rows, std::int64_t stride, std::int64_t n, const Weights<T>& weights, std::int64_t first, std::int64_t columns,
+              Finish finish) {
+  for (std::int64_t c = first; c < first + columns; c += kAcross)
+    product_of_words<T>(reinterpret_cast<const char*>(rows), stride * sizeof(T), 4, weights.at(c), kAcross, n,
+                        std::min(kAcross, round_up(first + columns - c, 16)), weights.words(),
+                        [&](std::int64_t r, std::int64_t j, Sixteen sums) { finish(r, c + j, sums); });
+}
+// The same of all columns.
+template <typename T, typename Finish>
+void multiply(const T* rows, std::int64_t stride, std::int64_t n, const Weights<T>& weights, Finish finish) {
+  multiply(rows, stride, n, weights, 0, weights.columns(), finish);
+}
 
 // How many numbers a row of so many takes, whole words.
 template <typename T>
@@ -142,7 +106,7 @@ class LstmForward {
   // `inputs` are the numbers that gates are made of beside what is known of them; the state is the last ones.
   LstmForward(const Cells<T>& all, const OwnRows& rows, std::int64_t inputs)
       : all_(all), rows_(rows), stride_(whole_words<T>(inputs)), state_(inputs - all.hidden), read_(rows.count() * stride_),
-        next_(rows.count() * stride_), memories_(rows.count() * all.hidden), sums_(rows.count() * kAcross) {
+        next_(rows.count() * stride_), memories_(rows.count() * all.hidden), sums_(rows.count() * kColumnsOfCells) {
     for (std::int64_t r = 0; r < rows.count(); ++r)
       if (all.start) {
         put(all.start + rows[r] * all.hidden, all.hidden, state(r));
@@ -160,14 +124,16 @@ class LstmForward {
     memories_.swap(other.memories_);
   }
 
-  void step(std::int64_t at, const Panels<T>& panels) {
+  void step(std::int64_t at, const Weights<T>& weights) {
     const std::int64_t n = rows_.going(at), width = all_.hidden;
     if (all_.previous)
       for (std::int64_t r = 0; r < n; ++r)
         std::copy_n(read(r), state_ + width, all_.previous + rows_.token(r, at) * (state_ + width));
     for (std::int64_t cell = 0; cell < width; cell += 16) {
-      panels.multiply(cell / 16, read_.data(), stride_, n,
-                      [&](std::int64_t r, std::int64_t c, Sixteen sums) { store_sixteen(sums, &sums_[r * kAcross + c]); });
+      const std::int64_t first = kGates * cell;
+      multiply(read_.data(), stride_, n, weights, first, kColumnsOfCells, [&](std::int64_t r, std::int64_t c, Sixteen sums) {
+        store_sixteen(sums, &sums_[r * kColumnsOfCells + c - first]);
+      });
       for (std::int64_t r = 0; r < n; ++r)
         if (width - cell >= 16) advance(r, rows_.token(r, at), cell, std::integral_constant<std::int64_t, 16>{});
         else advance(r, rows_.token(r, at), cell, width - cell);
@@ -184,7 +150,7 @@ class LstmForward {
   template <typename Count>
   void advance(std::int64_t r, std::int64_t token, std::int64_t cell, Count n) {
     const std::int64_t width = all_.hidden, place = token * width + cell;
-    const float* sums = &sums_[r * kAcross];
+    const float* sums = &sums_[r * kColumnsOfCells];
     const auto given = [&](int gate) {
       return load_sixteen(sums + 16 * gate) + load_first(all_.gates + (token * kGates + gate) * width + cell, n);
     };
