@@ -28,8 +28,8 @@ def test_blanks_are_filled_in():
         ({"directions": "first"}, 14, 14),
         ({"directions": "first", "encoder_layers": 2}, 7, 7),
         ({"directions": "all", "encoder_layers": 2}, 14, 14),
-        ({"directions": "all", "fast_forward": True}, 14, 21),
-        ({"directions": "interleaved", "fast_forward": True}, 14, 28),
+        ({"directions": "all", "fast_forward": True}, 14, 42),
+        ({"directions": "interleaved", "fast_forward": True, "cell": "gru"}, 14, 34),
     ],
 )
 def test_the_encoder_s_widths_follow_from_its_directions(changes, summary, memory):

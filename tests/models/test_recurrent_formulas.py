@@ -59,6 +59,13 @@ class ByHand:
         update = torch.sigmoid(iz + hz)
         return ((1 - update) * torch.tanh(new + torch.sigmoid(ir + hr) * hn) + update * state[0],)
 
+    def handed_on(self, name, x):
+        """The last half of what gates add up of an input."""
+        biases = ("bias_ih", "bias_hh") if self.config.cell == "lstm" else ("bias_ih",)
+        cells = f"{name}.cells"
+        gates = self.weights[f"{cells}.weight_ih_l0"] @ x + sum(self.weights[f"{cells}.{each}_l0"] for each in biases)
+        return gates[len(gates) - len(gates) // 2 :]
+
     def begin(self, number, begun):
         hidden = self.config.hidden_size
         start = self.map("decoder.begin", begun)[number * hidden : (number + 1) * hidden]
@@ -211,9 +218,9 @@ def fed_experts(hand, source, target):
         for number in range(2):
             if number:
                 hidden = [hand.experts(f"encoder.{stack}.1.between.mixture", x) for x in hidden]
-            below = [torch.cat(pair) for pair in zip(hidden, forwarded, strict=True)] if forwarded else hidden
-            forwarded = [hand.map(f"encoder.{stack}.{number}.connection", x) for x in below]
-            hidden, end = hand.layer(stack, number, forwarded, turned=(number + stack) % 2 == 1)
+            read = [torch.cat(pair) for pair in zip(hidden, forwarded, strict=True)] if forwarded else hidden
+            forwarded = [hand.handed_on(f"encoder.{stack}.{number}.directions.0", x) for x in read]
+            hidden, end = hand.layer(stack, number, read, turned=(number + stack) % 2 == 1)
         memory.append([torch.cat(pair) for pair in zip(hidden, forwarded, strict=True)])
         last.append(end)
     memory = [torch.cat(pair) for pair in zip(*memory, strict=True)]
@@ -224,22 +231,23 @@ def fed_experts(hand, source, target):
         for number, state in enumerate(states):
             layer = f"decoder.layers.{number}"
             x = hand.experts(f"{layer}.between.mixture", x) if number else x
-            f = hand.map(f"{layer}.connection", x if f is None else torch.cat([x, f]))
-            states[number] = hand.cell(f"{layer}.directions.0", f if number else torch.cat([f, fed]), state)
+            read = torch.cat([x, fed if f is None else f])
+            f = hand.handed_on(f"{layer}.directions.0", read)
+            states[number] = hand.cell(f"{layer}.directions.0", read, state)
             x = states[number][0]
         fed = hand.read_out(x, f, hand.general(x, memory))
         yield fed
 
 
 def deep_att(hand, source, target):
-    """Zhou et al. 2016: f_k = W_k [f_{k-1}; h_{k-1}], two stacks that read from the left and the right by turns."""
+    """Zhou et al. 2016: half of f_k = W_k [h_{k-1}; half of f_{k-1}] goes on, in stacks that turn at each layer."""
     memory, last = [], []
     for stack in range(2):
         hidden, forwarded = list(map(hand.embed, source)), None
         for number in range(3):
-            below = [torch.cat(pair) for pair in zip(hidden, forwarded, strict=True)] if forwarded else hidden
-            forwarded = [hand.map(f"encoder.{stack}.{number}.connection", x) for x in below]
-            hidden, end = hand.layer(stack, number, forwarded, turned=(number + stack) % 2 == 1)
+            read = [torch.cat(pair) for pair in zip(hidden, forwarded, strict=True)] if forwarded else hidden
+            forwarded = [hand.handed_on(f"encoder.{stack}.{number}.directions.0", x) for x in read]
+            hidden, end = hand.layer(stack, number, read, turned=(number + stack) % 2 == 1)
         memory.append([torch.cat(pair) for pair in zip(hidden, forwarded, strict=True)])
         last.append(end)
     memory = [torch.cat(pair) for pair in zip(*memory, strict=True)]
@@ -247,11 +255,12 @@ def deep_att(hand, source, target):
     for symbol in target:
         y = hand.embed(symbol)
         context = hand.additive(states[0][0], memory)
-        f = hand.map("decoder.layers.0.connection", y)
-        states[0] = hand.cell("decoder.layers.0.directions.0", torch.cat([f, context]), states[0])
-        f = hand.map("decoder.layers.1.connection", torch.cat([states[0][0], f]))
-        states[1] = hand.cell("decoder.layers.1.directions.0", f, states[1])
-        yield hand.read_out(states[1][0], f, context, y)
+        first, second = (f"decoder.layers.{number}.directions.0" for number in range(2))
+        read = torch.cat([y, context])
+        states[0] = hand.cell(first, read, states[0])
+        read = torch.cat([states[0][0], hand.handed_on(first, read)])
+        states[1] = hand.cell(second, read, states[1])
+        yield hand.read_out(states[1][0], hand.handed_on(second, read), context, y)
 
 
 FORMULAS = {

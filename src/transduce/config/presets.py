@@ -217,9 +217,8 @@ PUBLISHED: Final[Mapping[str, Published]] = MappingProxyType(
             "Zhou et al. 2016, Deep-Att, WMT'14 English-French: fast-forward connections, an interleaved encoder of "
             "two times 9 layers, a decoder of 7, embeddings of 256, 512 LSTM units, dropout 0.1, attention as "
             "Bahdanau et al.'s, no label smoothing. Chosen here: an attention of 512 units and 30,000 words a side. "
-            "Its f is what the gates add up, four times as wide as the state, of which half goes on upwards, and its "
-            "attention reads the encoder's outputs through a map to a quarter, 1,280 numbers; here f is as wide as "
-            "the state, the cells read it by matrices of their own, and attention sees all 2,048 numbers",
+            "Its attention reads the encoder's outputs, with all of f, through a map to a quarter, 1,280 numbers; here "
+            "it sees half of f, 3,072 numbers",
             {
                 **{"architecture": "recurrent", "encoder_layers": 9, "decoder_layers": 7, "embedding_size": 256},
                 **{"hidden_size": 512, "directions": "interleaved", "fast_forward": True, "attention_size": 512},

@@ -71,8 +71,8 @@ class RecurrentConfig(Section):
     )
     fast_forward: Annotated[bool, REFUSED] = Field(
         False,
-        description="fast-forward connections between layers (Zhou et al. 2016): f_k = W_k [f_(k-1); h_(k-1)], which "
-        "layer k reads",
+        description="fast-forward connections between layers (Zhou et al. 2016): half of f_k, what layer k's gates add "
+        "up of its input [h_(k-1); half of f_(k-1)], is handed on",
     )
 
     feed_forward: Annotated[RecurrentFeedForward, REFUSED] = Field(
@@ -298,8 +298,13 @@ class RecurrentConfig(Section):
     @property
     def memory_size(self) -> int:
         """Width of the encoder's output at each position: its top layer's, and what is handed on beside it."""
-        beside = self.hidden_size * (2 if self.directions == "interleaved" else 1) if self.fast_forward else 0
-        return self.summary_size + beside
+        return self.summary_size + self.handed_on * (self.summary_size // self.hidden_size)
+
+    @property
+    def handed_on(self) -> int:
+        """What a fast-forward connection hands on of a layer in one direction: half of what its gates add up."""
+        gates = 4 if self.cell == "lstm" else 3
+        return gates * self.hidden_size // 2 if self.fast_forward else 0
 
     @property
     def longest(self) -> int | None:

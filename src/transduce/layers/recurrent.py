@@ -30,7 +30,6 @@ from transduce.kernels import (
 from transduce.layers.cells import CellState, LoopProduct, advance_cell
 from transduce.layers.dropout import Dropout
 from transduce.layers.feed_forward import FeedForwardShape, mixture_of_experts
-from transduce.layers.linear import make_linear
 from transduce.layers.mixture_of_experts import Choice, Routing
 
 Rows = Float[Tensor, "tokens _"]  # of any width
@@ -121,12 +120,15 @@ class RecurrentLayer(nn.Module):
 
     A gate's matrices begin uniform up to sqrt(6 / (inputs + outputs)) (Glorot and Bengio 2010), its biases at zero, but
     for the LSTM's forget gate, which begins open with a bias of 1 (Gers et al. 2000).
+
+    Beside its states it gives the last ``handed_on`` numbers of what gates add up of its input (W x and biases), which
+    fast-forward connections hand on; None where these are none.
     """
 
-    def __init__(self, cell: Cell, inputs: int, hidden: int, begin: Direction = "left") -> None:
+    def __init__(self, cell: Cell, inputs: int, hidden: int, begin: Direction = "left", *, handed_on: int = 0) -> None:
         super().__init__()
-        self.cell, self.begin = cell, begin
-        # Where a low-precision format was asked for: an LSTM's [W U] with the biases' sum; a GRU's W and U with theirs.
+        self.cell, self.begin, self.handed_on = cell, begin, handed_on
+        # Where a low-precision format was asked for: an LSTM's [W U], or W and U, each with its biases.
         self.prepacked: tuple[PrepackedMatrix, ...] = ()
         self.cells = (nn.LSTM if cell == "lstm" else nn.GRU)(inputs, hidden)
         weights = self.weights()
@@ -140,17 +142,21 @@ class RecurrentLayer(nn.Module):
 
     def forward(
         self, x: Rows, order: ReadingOrder, start: CellState | None = None
-    ) -> tuple[Rows, Float[Tensor, "batch hidden"]]:
-        """The states behind every symbol, and the last one of every row; a row starts from zeros where not told."""
+    ) -> tuple[Rows, Float[Tensor, "batch hidden"], Rows | None]:
+        """The states behind every symbol, the last one of every row, and what is handed on.
+
+        A row starts from zeros where not told.
+        """
         if self.in_kernels(x):
             begun, weight = None if start is None else (start[0], start[1]), self.weights().of_state
-            states = lstm(self.known(x), weight, order.layout, begun, backwards=self.begin == "right")
-            return states, states.index_select(0, order.ends(self.begin))
+            gates = self.known(x)
+            states = lstm(gates, weight, order.layout, begun, backwards=self.begin == "right")
+            return states, states.index_select(0, order.ends(self.begin)), self.hand_on(gates)
         begins = None if start is None else [order.sort_rows(each).unsqueeze(0) for each in start]
         given = None if begins is None else begins[0] if self.cell == "gru" else tuple(begins)
         states, last = self.cells(order.read(x, self.begin), given)
         last = last if self.cell == "gru" else last[0]
-        return order.lay_back(states, self.begin), order.restore_rows(last.squeeze(0))
+        return order.lay_back(states, self.begin), order.restore_rows(last.squeeze(0)), self._hand_on_of(x)
 
     def in_kernels(self, x: Rows) -> bool:
         """Whether the C++ kernels compute all symbols at once."""
@@ -164,50 +170,78 @@ class RecurrentLayer(nn.Module):
         layout: RaggedLayout,
         start: CellState,
         second: "RecurrentLayer | None" = None,
-    ) -> tuple[Rows, Rows, Rows]:
-        """States, contexts and attention's weights of cells that read [x; c] (``attending_lstm``).
+    ) -> tuple[Rows, Rows, Rows, Rows | None]:
+        """States, contexts, attention's weights and what is handed on, of cells that read [x; c] (``attending_lstm``).
 
         With a second cell in each step, that reads the context (``conditional_lstm``).
         """
-        weights = self.weights()
+        (of_input, of_state, *_), gates, begun = self.weights(), self.known(known), (start[0], start[1])
         if second is not None:
-            of_context, of_state, *biases = second.weights()
-            joined = torch.cat([of_context, of_state], dim=1)
-            own = self.known(known), weights.of_state, biases[0] + biases[1], joined
-            return conditional_lstm(*own, asking, sources, layout, (start[0], start[1]))
-        weight = torch.cat([weights.of_input[:, known.shape[-1] :], weights.of_state], dim=1)
-        return attending_lstm(self.known(known), weight, asking, sources, layout, (start[0], start[1]))
+            others = second.weights()
+            joined = torch.cat([others.of_input, others.of_state], dim=1)
+            own = gates, of_state, second.biases()[0], joined
+            return *conditional_lstm(*own, asking, sources, layout, begun), self.hand_on(gates)
+        of_context = of_input[:, known.shape[-1] :]
+        joined = torch.cat([of_context, of_state], dim=1)
+        states, contexts, found = attending_lstm(gates, joined, asking, sources, layout, begun)
+        forwarded = self.hand_on(gates)
+        if forwarded is not None:
+            forwarded = forwarded + linear_maps(contexts, [of_context[-self.handed_on :].contiguous()], [None])
+        return states, contexts, found, forwarded
 
     def known(self, x: Rows) -> Float[Tensor, "tokens gates"]:
         """What an LSTM's gates are made of beside the state: W x + b + b', x being all inputs or the first ones."""
-        weights = self.weights()
-        of_input = weights.of_input[:, : x.shape[-1]].contiguous()
-        return linear_maps(x, [of_input], [weights.input_bias + weights.state_bias])
+        of_input = self.weights().of_input[:, : x.shape[-1]].contiguous()
+        return linear_maps(x, [of_input], [self.biases()[0]])
 
-    def step(self, x: Float[Tensor, "rows inputs"], state: CellState) -> CellState:
-        """One more symbol of every row."""
+    def step(
+        self, x: Float[Tensor, "rows inputs"], state: CellState
+    ) -> tuple[CellState, Float[Tensor, "rows handed_on"] | None]:
+        """One more symbol of every row, and what is handed on."""
         match self.prepacked:
             case (joined,):
-                return advance_cell(self.cell, linear(torch.cat([x, state[0]], dim=-1), joined), None, state)
+                return advance_cell(self.cell, linear(torch.cat([x, state[0]], dim=-1), joined), None, state), None
             case (of_input, of_state):
-                return advance_cell(self.cell, linear(x, of_input), linear(state[0], of_state), state)
-        weights = self.weights()
-        from_input = F.linear(x, weights.of_input, weights.input_bias)
-        return advance_cell(self.cell, from_input, F.linear(state[0], weights.of_state, weights.state_bias), state)
+                gates, from_state = linear(x, of_input), linear(state[0], of_state)
+            case _:
+                weights, (bias, state_bias) = self.weights(), self.biases()
+                gates = F.linear(x, weights.of_input, bias)
+                from_state = F.linear(state[0], weights.of_state, state_bias)
+        return advance_cell(self.cell, gates, from_state, state), self.hand_on(gates)
 
     @torch.no_grad()
     def prepack(self, format_: Format) -> None:
         """Multiply in a number format where symbols are read one by one; never train it again."""
-        of_input, of_state, bias, state_bias = self.weights()
-        if self.cell == "gru":
-            self.prepacked = prepack(of_input, bias, format_), prepack(of_state, state_bias, format_)
+        (of_input, of_state, *_), (bias, state_bias) = self.weights(), self.biases()
+        if self.joins:
+            self.prepacked = (prepack(torch.cat([of_input, of_state], dim=1), bias, format_),)
         else:
-            self.prepacked = (prepack(torch.cat([of_input, of_state], dim=1), bias + state_bias, format_),)
+            self.prepacked = prepack(of_input, bias, format_), prepack(of_state, state_bias, format_)
+
+    @property
+    def joins(self) -> bool:
+        """Whether one product [W U] [x; h] makes a step's gates: nobody asks what either adds."""
+        return self.cell == "lstm" and not self.handed_on
+
+    def hand_on(self, gates: Float[Tensor, "*positions gates"]) -> Float[Tensor, "*positions handed_on"] | None:
+        """Of what gates add up of the input."""
+        return gates[..., -self.handed_on :] if self.handed_on else None
+
+    def _hand_on_of(self, x: Rows) -> Rows | None:
+        """Of inputs, where PyTorch's layer does not tell what it made of them."""
+        if not self.handed_on:
+            return None
+        return F.linear(x, self.weights().of_input[-self.handed_on :], self.biases()[0][-self.handed_on :])
 
     def weights(self) -> CellWeights:
         """W, U, b and b' of all gates."""
         cells = self.cells
         return CellWeights(*(getattr(cells, f"{name}_l0") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")))
+
+    def biases(self) -> tuple[Float[Tensor, " gates"], Float[Tensor, " gates"] | None]:
+        """What is added to W x and to U h: an LSTM adds up both biases, a GRU has use for them apart."""
+        _, _, bias, state_bias = self.weights()
+        return (bias + state_bias, None) if self.cell == "lstm" else (bias, state_bias)
 
 
 @final
@@ -218,26 +252,28 @@ class LoopLayer:
     """
 
     def __init__(self, layer: RecurrentLayer, known: Rows | None, layout: RaggedLayout) -> None:
-        self.cell = layer.cell
+        self.layer = layer
         width = 0 if known is None else known.shape[-1]
-        matrix, recurrent, bias, state_bias = layer.weights()
-        if self.cell == "lstm":  # one product: [W U] [x; h]
+        (matrix, recurrent, *_), (bias, state_bias) = layer.weights(), layer.biases()
+        if layer.joins:
             matrix = torch.cat([matrix, recurrent], dim=1)
-            bias = bias + state_bias
         self.of_known = None
         if known is not None:
             self.of_known = layout.pad(F.linear(known, matrix[:, :width], bias)).unbind(1)
         size = {"steps": layout.longest, "rows": len(layout.lengths)}
         self.of_found = LoopProduct(matrix[:, width:], bias if known is None else None, **size)
-        self.of_state = None if self.cell == "lstm" else LoopProduct(recurrent, state_bias, **size)
+        self.of_state = None if layer.joins else LoopProduct(recurrent, state_bias, **size)
 
-    def step(self, column: int, found: Float[Tensor, "rows width"], state: CellState) -> CellState:
-        """The states behind one position of every row."""
+    def step(
+        self, column: int, found: Float[Tensor, "rows width"], state: CellState
+    ) -> tuple[CellState, Float[Tensor, "rows handed_on"] | None]:
+        """The states behind one position of every row, and what is handed on."""
         x = found if self.of_state is not None else torch.cat([found, state[0]], dim=-1)
         gates = self.of_found(x)
         if self.of_known is not None:
             gates = self.of_known[column] + gates
-        return advance_cell(self.cell, gates, None if self.of_state is None else self.of_state(state[0]), state)
+        from_state = None if self.of_state is None else self.of_state(state[0])
+        return advance_cell(self.layer.cell, gates, from_state, state), self.layer.hand_on(gates)
 
 
 @final
@@ -246,10 +282,10 @@ class Flow:
     """What goes up a stack: the layer's output, and what its fast-forward connection hands on."""
 
     hidden: Float[Tensor, "*positions width"]
-    forwarded: Float[Tensor, "*positions hidden"] | None = None
+    forwarded: Float[Tensor, "*positions handed_on"] | None = None
 
     def join(self) -> Float[Tensor, "*positions joined"]:
-        """[h; f], which the next layer's connection reads, and whoever reads the top of the stack."""
+        """[h; f], which the next layer reads, and whoever reads the top of the stack."""
         return self.hidden if self.forwarded is None else torch.cat([self.hidden, self.forwarded], dim=-1)
 
 
@@ -278,9 +314,10 @@ class RecurrentStackLayer(nn.Module):
     """Layer ``number``, from 1, of a stack: x_k = x_{k-1} + Dropout(RNN(x_{k-1})) from ``residual_from`` on.
 
     A mixture of experts, where there is one below it, makes x_{k-1} of what the layer below gives.
-    With fast-forward connections (Zhou et al. 2016, section 3.1) it reads f_k = W_k [f_{k-1}; x_{k-1}] in the place of
-    x_{k-1}, where f_1 = W_1 x_0: a path through all layers without a nonlinearity. ``also`` is the width of what
-    it reads beside that: a context, the attentional state. Several directions are concatenated.
+    With fast-forward connections (Zhou et al. 2016, section 3.1) half of what the gates add up of the input is handed
+    on, and read by the next layer beside h_k: a path through all layers without a nonlinearity. ``forwarded`` is the
+    width of what comes so from below, and ``also`` that of what else is read: a context, the attentional state. Several
+    directions are concatenated.
     """
 
     def __init__(
@@ -291,20 +328,17 @@ class RecurrentStackLayer(nn.Module):
         numbers: Iterator[int],
         *,
         layers: int,
+        forwarded: int = 0,
         also: int = 0,
         begins: Sequence[Direction] = ("left",),
     ) -> None:
         super().__init__()
-        hidden = config.hidden_size
-        self.connection = None
-        if config.fast_forward:
-            below = inputs + (hidden if number > 1 else 0)
-            self.connection = make_linear(below, hidden, bias=False, initializer="glorot_uniform")
+        hidden, handed_on = config.hidden_size, config.handed_on
         self.residual = config.residual_from is not None and number >= config.residual_from
-        self.outputs = hidden * len(begins)
-        self.known = hidden if config.fast_forward else inputs
+        self.outputs, self.forwarded = hidden * len(begins), handed_on * len(begins)
+        read = inputs + forwarded + also
         self.directions = nn.ModuleList(
-            RecurrentLayer(config.cell, self.known + also, hidden, begin) for begin in begins
+            RecurrentLayer(config.cell, read, hidden, begin, handed_on=handed_on) for begin in begins
         )
         self.dropout = Dropout(config.dropout, next(numbers))
         between = config.has_experts_below(number, layers)
@@ -320,20 +354,19 @@ class RecurrentStackLayer(nn.Module):
     ) -> tuple[Flow, Float[Tensor, "batch outputs"], Routing | None]:
         """All positions at once, the cells' last states, and where the mixture below it sent the symbols."""
         flow, choice = self.pass_experts(flow, order.layout.seeds)
-        below = self.read(flow)
-        x = below if also is None else torch.cat([below, also], dim=-1)
-        made = [layer(x, order, start) for layer in self._layers]
-        hidden, last = (parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1) for parts in zip(*made, strict=True))
-        return self.connect(flow, below, hidden, order.layout.seeds), last, self.routing(choice, order.layout)
+        x = flow.join() if also is None else torch.cat([flow.join(), also], dim=-1)
+        hidden, last, forwarded = zip(*(layer(x, order, start) for layer in self._layers), strict=True)
+        flow = self.connect(flow, _join(hidden), None if None in forwarded else _join(forwarded), order.layout.seeds)
+        return flow, _join(last), self.routing(choice, order.layout)
 
     def step(
         self, flow: Flow, state: CellState, also: Float[Tensor, "rows also"] | None = None
     ) -> tuple[Flow, CellState]:
         """One more position of every row."""
         flow, _ = self.pass_experts(flow, None)
-        below = self.read(flow)
-        after = self.layer.step(below if also is None else torch.cat([below, also], dim=-1), state)
-        return self.connect(flow, below, after[0], None), after
+        x = flow.join() if also is None else torch.cat([flow.join(), also], dim=-1)
+        after, forwarded = self.layer.step(x, state)
+        return self.connect(flow, after[0], forwarded, None), after
 
     def pass_experts(self, flow: Flow, seeds: Int[Tensor, " symbols"] | None) -> tuple[Flow, Choice | None]:
         """What comes from below, behind the mixture of experts where there is one; a connection's part goes by it."""
@@ -348,20 +381,16 @@ class RecurrentStackLayer(nn.Module):
             return None
         return self.between.mixture.routing(choice, layout)
 
-    def read(self, flow: Flow) -> Float[Tensor, "*positions known"]:
-        """What the cells read of what came from below."""
-        return flow.hidden if self.connection is None else self.connection(flow.join())
-
     def connect(
         self,
         flow: Flow,
-        below: Float[Tensor, "*positions known"],
         hidden: Float[Tensor, "*positions outputs"],
+        forwarded: Float[Tensor, "*positions handed_on"] | None,
         seeds: Int[Tensor, "*positions"] | None,
     ) -> Flow:
-        """What goes on upwards, from what came from below, what was read of it and the cells' states."""
+        """What goes on upwards, from what came from below, the cells' states and what they hand on."""
         hidden = self.dropout(hidden, seeds)
-        return Flow(flow.hidden + hidden if self.residual else hidden, None if self.connection is None else below)
+        return Flow(flow.hidden + hidden if self.residual else hidden, forwarded)
 
     @property
     def layer(self) -> RecurrentLayer:
@@ -372,3 +401,8 @@ class RecurrentStackLayer(nn.Module):
     @property
     def _layers(self) -> Iterator[RecurrentLayer]:
         return cast(Iterator[RecurrentLayer], iter(self.directions))  # nn.ModuleList is not generic
+
+
+def _join(parts: Sequence[Tensor]) -> Tensor:
+    """Of one direction, or of several."""
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts), dim=-1)

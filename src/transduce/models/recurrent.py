@@ -169,8 +169,9 @@ def _make_stack(
 ) -> nn.ModuleList:
     stack: list[RecurrentStackLayer] = []
     for number, begins in enumerate(directions, start=1):
-        below = stack[-1].outputs if stack else config.embedding_size
-        stack.append(RecurrentStackLayer(config, number, below, numbers, layers=config.encoder_layers, begins=begins))
+        below, forwarded = (stack[-1].outputs, stack[-1].forwarded) if stack else (config.embedding_size, 0)
+        sizes = {"layers": config.encoder_layers, "forwarded": forwarded}
+        stack.append(RecurrentStackLayer(config, number, below, numbers, **sizes, begins=begins))
     return nn.ModuleList(stack)
 
 

@@ -76,6 +76,7 @@ class RecurrentDecoder(nn.Module):
                 config.embedding_size if number == 1 else hidden,
                 numbers,
                 layers=config.decoder_layers,
+                forwarded=0 if number == 1 else config.handed_on,
                 also=_width_beside(config, number, context),
             )
             for number in range(1, config.decoder_layers + 1)
@@ -83,8 +84,7 @@ class RecurrentDecoder(nn.Module):
         self.second = RecurrentLayer(config.cell, memory, hidden) if place == "conditional" else None
         begun = context if place == "none" or config.decoder_start == "mean" else config.summary_size
         self.begin = make_linear(begun, config.decoder_layers * hidden, bias=True, initializer="glorot_uniform")
-        top = hidden * (2 if config.fast_forward else 1)
-        inputs = top + context + (0 if place == "luong" else config.embedding_size)
+        inputs = hidden + config.handed_on + context + (0 if place == "luong" else config.embedding_size)
         kind = "tanh" if place == "luong" else config.readout
         self.readout = ReadoutLayer(kind, inputs, config.readout_size, readout_dropout)
 
@@ -227,11 +227,11 @@ class RecurrentDecoder(nn.Module):
     ) -> tuple[Float[Tensor, "rows memory"], Float[Tensor, "rows source"], Flow, RecurrentState]:
         """The two cells of the conditional decoder's first layer, and the attention between them."""
         assert self.second is not None
-        layer, below = self._layers[0], self._layers[0].read(flow)
-        cell = layer.layer.step(below, state.cells[0])
+        layer = self._layers[0]
+        cell, forwarded = layer.layer.step(flow.join(), state.cells[0])
         context, weights, state = self._ask(cell[0], state)
-        cell = self.second.step(context, cell)
-        flow = layer.connect(flow, below, cell[0], None)
+        cell, _ = self.second.step(context, cell)
+        flow = layer.connect(flow, cell[0], forwarded, None)
         return context, weights, flow, replace(state, cells=(cell, *state.cells[1:]))
 
     def _attend(self, memory: Memory) -> Attended:
@@ -268,28 +268,33 @@ class RecurrentDecoder(nn.Module):
         """Bahdanau's loop: attention and the first layer; in the conditional one, between its two cells."""
         assert self.attention is not None
         layer = self._layers[0]
-        below = layer.read(flow)
-        asking = self.attention.asking
-        if asking is not None and layer.layer.in_kernels(below):
+        asking, known = self.attention.asking, flow.join()
+        if asking is not None and layer.layer.in_kernels(known):
             sources = self.attention.sources(memory.hidden, memory.layout)
             if sources is not None:
-                hidden, context, found = layer.layer.attend(below, asking, sources, layout, cell, self.second)
-                return layer.connect(flow, below, hidden, layout.seeds), context, layout.pad(found)
+                made = layer.layer.attend(known, asking, sources, layout, cell, self.second)
+                hidden, context, found, forwarded = made
+                return layer.connect(flow, hidden, forwarded, layout.seeds), context, layout.pad(found)
         attended = self._attend(memory)
         alignment = self.attention.start(attended, 1)
-        loop = LoopLayer(layer.layer, below, layout)
+        loop = LoopLayer(layer.layer, known, layout)
         second = None if self.second is None else LoopLayer(self.second, None, layout)
-        states, contexts, weights = [], [], []
+        states, handed_on, contexts, weights = [], [], [], []
         for column in range(layout.longest):
             if second is not None:
-                cell = loop.step(column, cell[0][:, :0], cell)  # all that it reads is known
+                cell, forwarded = loop.step(column, cell[0][:, :0], cell)  # all that it reads is known
             context, looked, alignment = self.attention(cell[0].unsqueeze(1), attended, alignment)
-            cell = (loop if second is None else second).step(column, context.squeeze(1), cell)
+            if second is not None:
+                cell, _ = second.step(column, context.squeeze(1), cell)
+            else:
+                cell, forwarded = loop.step(column, context.squeeze(1), cell)
             states.append(cell[0])
+            handed_on += [] if forwarded is None else [forwarded]
             contexts.append(context)
             weights.append(looked)
         hidden = layout.flatten(torch.stack(states, dim=1))
-        flow = layer.connect(flow, below, hidden, layout.seeds)
+        forwarded = layout.flatten(torch.stack(handed_on, dim=1)) if handed_on else None
+        flow = layer.connect(flow, hidden, forwarded, layout.seeds)
         return flow, layout.flatten(torch.cat(contexts, dim=1)), torch.cat(weights, dim=1)
 
     def _loop_through_all(
@@ -299,26 +304,26 @@ class RecurrentDecoder(nn.Module):
         assert self.attention is not None
         assert self.readout.map is not None
         alignment: Alignment = self.attention.start(attended, 1)
-        below = self._layers[0].read(flow)
-        loops = [LoopLayer(layer.layer, None if number else below, layout) for number, layer in enumerate(self._layers)]
+        loops = [
+            LoopLayer(layer.layer, None if number else flow.hidden, layout) for number, layer in enumerate(self._layers)
+        ]
         made_by = self.readout.map  # prepacked, it is none to learn
         combine: Callable[[Tensor], Tensor] = made_by
         if isinstance(made_by, nn.Linear):
             combine = LoopProduct(made_by.weight, made_by.bias, steps=layout.longest, rows=len(layout.lengths))
-        padded = Flow(layout.pad(flow.hidden)), layout.pad(below)
+        padded = layout.pad(flow.hidden)
         seeds = None if layout.seeds is None else layout.pad(layout.seeds)
         fed = flow.hidden.new_zeros(len(layout.lengths), self.config.readout_size)
         states, outputs, weights = list(cells), [], []
         choices: list[list[Choice]] = [[] for _ in cells]
         for column in range(layout.longest):
             now = None if seeds is None else seeds[:, column]
-            up = Flow(padded[0].hidden[:, column])
+            up = Flow(padded[:, column])
             for number, (layer, loop) in enumerate(zip(self._layers, loops, strict=True)):
                 up, choice = layer.pass_experts(up, now)
                 choices[number] += [] if choice is None else [choice]
-                read = layer.read(up) if number else padded[1][:, column]
-                states[number] = loop.step(column, read if number else fed, states[number])
-                up = layer.connect(up, read, states[number][0], now)
+                states[number], forwarded = loop.step(column, up.join() if number else fed, states[number])
+                up = layer.connect(up, states[number][0], forwarded, now)
             context, looked, alignment = self.attention(up.hidden.unsqueeze(1), attended, alignment)
             made = combine(torch.cat([up.join(), context.squeeze(1)], dim=-1))
             fed = self.readout.dropout(self.readout.activate(made), now)
