@@ -64,6 +64,7 @@ _HEADERS: Final = (
     "tiles",
     "training",
     "vectors",
+    "weights",
     "words",
 )
 _FLAGS: Final = [

@@ -169,7 +169,7 @@ def test_a_recurrent_preset_has_its_published_sizes():
     deep_att, moe = PRESETS["deep-att"], PRESETS["moe"]
     assert deep_att.summary == "9 + 7 layers of LSTM, hidden 512"
     # Of both stacks, the top layer's state and what its connection hands on.
-    assert (deep_att.readout_size, deep_att.memory_size, deep_att.embedding_dropout) == (512, 4 * 512, 0.1)
+    assert (deep_att.readout_size, deep_att.memory_size, deep_att.embedding_dropout) == (512, 6 * 512, 0.1)
     assert moe.summary == "3 + 2 layers of LSTM, hidden 512, 32 experts of 2,048"
     places = [number for number in (1, 2, 3) if moe.has_experts_below(number, 3)]
     assert (places, moe.has_experts_below(2, 2)) == ([3], True)

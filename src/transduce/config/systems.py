@@ -55,7 +55,8 @@ def _recurrent(size: int, **changes: object) -> Changes:
 
 def _deep_att(size: int) -> Changes:
     layers = {"encoder_layers": 4, "decoder_layers": 3, "fast_forward": True, "directions": "interleaved"}
-    return _recurrent(size, **layers, residual_from=None, attention="bahdanau", attention_size=size)
+    attention = {"attention": "bahdanau", "attention_size": size, "readout": "tanh"}
+    return _recurrent(size, **layers, residual_from=None, **attention)
 
 
 def _mixture(size: int) -> Changes:
@@ -84,7 +85,7 @@ SYSTEMS: Final = (
         "fast-forward connections, two times 4 layers of LSTM that read from the left and from the right by turns, 3 "
         "layers that write, additive attention by the lowest of these (Zhou et al. 2016)",
         _deep_att,
-        0.002,
+        0.004,
         "Deep-Att + PosUnk",
     ),
     System(
@@ -92,14 +93,14 @@ SYSTEMS: Final = (
         "4 + 4 layers of LSTM, the first of which reads both ways, residual connections from the third on, additive "
         "attention by the bottom layer of the decoder (Wu et al. 2016), trained by likelihood alone",
         lambda size: _recurrent(size, attention="gnmt", attention_size=size),
-        0.002,
+        0.004,
         "GNMT + RL",
     ),
     System(
         "no-attention",
         "the same without attention: the source as one vector (Cho et al. 2014)",
         lambda size: _recurrent(size, attention="none"),
-        0.002,
+        0.004,
     ),
     System(
         "convs2s",
@@ -113,7 +114,7 @@ SYSTEMS: Final = (
         "3 + 2 layers of LSTM, GNMT's attention, and in each stack a mixture of 8 experts below the top layer, two for "
         "each symbol (Shazeer et al. 2017)",
         _mixture,
-        0.002,
+        0.004,
         "MoE",
     ),
     System(

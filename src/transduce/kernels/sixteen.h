@@ -6,11 +6,7 @@
 
 namespace transduce {
 
-inline Sixteen load_sixteen(const float* x) {
-  Sixteen result;
-  std::memcpy(&result, x, sizeof result);
-  return result;
-}
+inline Sixteen load_sixteen(const float* x) { return load_vector<Sixteen>(x); }
 inline Sixteen load_sixteen(const Bfloat16* x) {
 #if defined(__AVX512F__)
   const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(x)));
@@ -29,7 +25,7 @@ inline Sixteen load_first(const T* x, std::int64_t n) {
   std::copy(x, x + std::max<std::int64_t>(n, 0), first);
   return load_sixteen(first);
 }
-inline void store_sixteen(Sixteen x, float* to) { std::memcpy(to, &x, sizeof x); }
+inline void store_sixteen(Sixteen x, float* to) { store_vector(x, to); }
 
 // The first n of sixteen, zeros behind them.
 inline Sixteen keep_first(Sixteen x, std::int64_t n) {
@@ -49,9 +45,13 @@ template <typename Join>
 inline float join_sixteen(Sixteen x, Join join) {
   using Eight = float __attribute__((vector_size(32)));
   using Four = float __attribute__((vector_size(16)));
+#if defined(__AVX512F__)
   Eight eight[2];
   std::memcpy(eight, &x, sizeof x);
   const Eight half = join(eight[0], eight[1]);
+#else
+  const Eight half = join(x.low, x.high);
+#endif
   Four four[2];
   std::memcpy(four, &half, sizeof half);
   const Four quarter = join(four[0], four[1]);

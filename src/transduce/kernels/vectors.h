@@ -29,6 +29,16 @@ inline To as(From x) {
   return (To)x;
 }
 
+// From memory and to it, wherever that begins.
+template <typename Vector>
+inline Vector load_vector(const void* from) {
+  return (Vector)_mm512_loadu_si512(from);
+}
+template <typename Vector>
+inline void store_vector(Vector x, void* to) {
+  _mm512_storeu_si512(to, (__m512i)x);
+}
+
 // For each number `yes` where the mask, a comparison's result, says so, else `no`.
 template <typename Mask>
 inline Sixteen choose(Mask mask, Sixteen yes, Sixteen no) {
@@ -102,12 +112,34 @@ using Words64 = Pair<std::uint64_t>;
 constexpr Numbers kPlaces = {{0, 1, 2, 3, 4, 5, 6, 7}, {8, 9, 10, 11, 12, 13, 14, 15}};
 constexpr Words64 kPlaces64 = {{0, 1, 2, 3}, {4, 5, 6, 7}};
 
+template <typename>
+constexpr bool kIsPair = false;
+template <typename Number>
+constexpr bool kIsPair<Pair<Number>> = true;
+
 template <typename To, typename From>
 inline To as(From x) {
-  static_assert(sizeof(To) == sizeof x);
-  To result;
-  std::memcpy(&result, &x, sizeof x);
-  return result;
+  if constexpr (kIsPair<To> && kIsPair<From>) {
+    return {(typename To::Half)x.low, (typename To::Half)x.high};
+  } else {
+    static_assert(sizeof(To) == sizeof x);
+    To result;
+    std::memcpy(&result, &x, sizeof x);
+    return result;
+  }
+}
+
+// Half by half: the compiler would copy a pair by pieces of 16 bytes, and a load of 32 bytes waits until these are in the cache.
+template <typename Vector>
+inline Vector load_vector(const void* from) {
+  const auto* halves = static_cast<const __m256i*>(from);
+  return {(typename Vector::Half)_mm256_loadu_si256(halves), (typename Vector::Half)_mm256_loadu_si256(halves + 1)};
+}
+template <typename Vector>
+inline void store_vector(Vector x, void* to) {
+  auto* halves = static_cast<__m256i*>(to);
+  _mm256_storeu_si256(halves, (__m256i)x.low);
+  _mm256_storeu_si256(halves + 1, (__m256i)x.high);
 }
 
 inline Sixteen choose(Numbers mask, Sixteen yes, Sixteen no) { return {mask.low ? yes.low : no.low, mask.high ? yes.high : no.high}; }

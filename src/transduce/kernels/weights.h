@@ -57,7 +57,7 @@ class Panels {
         T numbers[kNumbers] = {};
         for (std::int64_t j = 0; row && j < kNumbers && k + j < inputs; j += 16)
           store_sixteen(load_first(row + k + j, inputs - k - j), numbers + j);
-        std::memcpy(&tile[i], numbers, sizeof tile[i]);
+        tile[i] = load_vector<Sixteen>(numbers);
       }
       transpose_sixteen(tile);
       const std::int64_t words = std::min<std::int64_t>(16, words_of<T>(inputs - k));

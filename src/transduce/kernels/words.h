@@ -15,12 +15,8 @@ constexpr std::int64_t words_of(std::int64_t n) {
   return (n + kGroup<T> - 1) / kGroup<T>;
 }
 
-inline Words load_words(const std::uint32_t* x) {
-  Words result;
-  std::memcpy(&result, x, sizeof result);
-  return result;
-}
-inline void store_words(Words x, std::uint32_t* to) { std::memcpy(to, &x, sizeof x); }
+inline Words load_words(const std::uint32_t* x) { return load_vector<Words>(x); }
+inline void store_words(Words x, std::uint32_t* to) { store_vector(x, to); }
 
 template <typename T>
 inline Sixteen multiply_add(Sixteen sum, Words a, Words b);
@@ -82,7 +78,7 @@ inline void transpose_words(const T* x, std::int64_t stride, std::int64_t n, std
       for (std::int64_t i = 0; i < std::min<std::int64_t>(16, n - r); ++i) {
         const T* row = x + (r + i) * stride + first;
         if (count == 16 * kGroup<T>) {
-          std::memcpy(&tile[i], row, sizeof tile[i]);
+          tile[i] = load_vector<Sixteen>(row);
         } else {
           std::memcpy(&tile[i], row, count * sizeof(T));
         }
@@ -101,7 +97,7 @@ inline void join_rows(const T* x, std::int64_t stride, std::int64_t n, std::int6
     for (; c + 16 <= d; c += 16) {
       Words joined = {};
       if constexpr (kGroup<T> == 1) {
-        std::memcpy(&joined, x + r * stride + c, sizeof joined);
+        joined = load_vector<Words>(x + r * stride + c);
       } else {
         joined = join_words(x + r * stride + c, r + 1 < n ? x + (r + 1) * stride + c : nullptr);
       }
