@@ -77,7 +77,7 @@ SYSTEMS: Final = (
         "bytenet",
         "5 + 5 residual blocks of kernels of 3, dilations 1 to 16 (Kalchbrenner et al. 2017), one vocabulary of pieces",
         _bytenet,
-        0.003,
+        0.006,
         "ByteNet",
     ),
     System(
@@ -106,7 +106,7 @@ SYSTEMS: Final = (
         "convs2s",
         "4 + 3 gated convolutions of kernels of 3, attention in every decoder layer (Gehring et al. 2017)",
         _convs2s,
-        0.003,
+        0.006,
         "ConvS2S",
     ),
     System(
