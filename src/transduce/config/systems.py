@@ -77,7 +77,7 @@ SYSTEMS: Final = (
         "bytenet",
         "5 + 5 residual blocks of kernels of 3, dilations 1 to 16 (Kalchbrenner et al. 2017), one vocabulary of pieces",
         _bytenet,
-        0.006,
+        0.003,
         "ByteNet",
     ),
     System(
