@@ -356,7 +356,8 @@ class RecurrentStackLayer(nn.Module):
         flow, choice = self.pass_experts(flow, order.layout.seeds)
         x = flow.join() if also is None else torch.cat([flow.join(), also], dim=-1)
         hidden, last, forwarded = zip(*(layer(x, order, start) for layer in self._layers), strict=True)
-        flow = self.connect(flow, _join(hidden), None if None in forwarded else _join(forwarded), order.layout.seeds)
+        handed_on = [each for each in forwarded if each is not None]
+        flow = self.connect(flow, _join(hidden), _join(handed_on) if handed_on else None, order.layout.seeds)
         return flow, _join(last), self.routing(choice, order.layout)
 
     def step(
