@@ -12,7 +12,7 @@
 
 namespace transduce {
 
-constexpr int kGates = 4;             // input, forget, new, output: PyTorch's order
+constexpr int kGates = 4;  // input, forget, new, output: PyTorch's order
 
 inline Sixteen hyperbolic_tangent(Sixteen x) {
   const Sixteen e = exponential(-2.0f * choose(x < 0.0f, -x, x)), size = (1.0f - e) / (1.0f + e);

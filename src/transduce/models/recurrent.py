@@ -170,8 +170,9 @@ def _make_stack(
     stack: list[RecurrentStackLayer] = []
     for number, begins in enumerate(directions, start=1):
         below, forwarded = (stack[-1].outputs, stack[-1].forwarded) if stack else (config.embedding_size, 0)
-        sizes = {"layers": config.encoder_layers, "forwarded": forwarded}
-        stack.append(RecurrentStackLayer(config, number, below, numbers, **sizes, begins=begins))
+        layers = config.encoder_layers
+        layer = RecurrentStackLayer(config, number, below, numbers, layers=layers, forwarded=forwarded, begins=begins)
+        stack.append(layer)
     return nn.ModuleList(stack)
 
 
