@@ -216,13 +216,14 @@ PUBLISHED: Final[Mapping[str, Published]] = MappingProxyType(
         "deep-att": Published(
             "Zhou et al. 2016, Deep-Att, WMT'14 English-French: fast-forward connections, an interleaved encoder of "
             "two times 9 layers, a decoder of 7, embeddings of 256, 512 LSTM units, dropout 0.1, attention as "
-            "Bahdanau et al.'s, no label smoothing. Chosen here: an attention of 512 units and 30,000 words a side. "
+            "Bahdanau et al.'s, no label smoothing. Chosen here: an attention of 512 units, a readout of 512 that sees "
+            "what the top layer hands on, and 30,000 words a side. "
             "Its attention reads the encoder's outputs, with all of f, through a map to a quarter, 1,280 numbers; here "
             "it sees half of f, 3,072 numbers",
             {
                 **{"architecture": "recurrent", "encoder_layers": 9, "decoder_layers": 7, "embedding_size": 256},
                 **{"hidden_size": 512, "directions": "interleaved", "fast_forward": True, "attention_size": 512},
-                **{"readout": "state", "tied_projection": False, "dropout": 0.1, "label_smoothing": 0.0},
+                **{"readout_size": 512, "tied_projection": False, "dropout": 0.1, "label_smoothing": 0.0},
                 **{"vocab_size": 30_000, "source_vocab_size": 30_000},
             },
             {"tokenizer": {"kind": "words", "vocab_size": 30_000, "source": {}, "target": {}}},
