@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from transduce.config.architectures import ModelConfig, read_model
+from transduce.config.corpora import DataConfig
 from transduce.config.presets import PUBLISHED, Changes
 
 
@@ -39,7 +40,9 @@ def _transformer(size: int, **changes: object) -> Changes:
 def _convs2s(size: int) -> Changes:
     widths = {"embedding_width": size, "output_width": size, "shared_embedding": True, "tied_projection": True}
     layers = {"encoder_convolutions": [[size, 3, 4]], "decoder_convolutions": [[size, 3, 3]]}
-    return {"architecture": "convolutional", "network": "convs2s", **widths, **layers}
+    # As many positions as a side of a pair may have symbols: more would be parameters that nothing trains.
+    positions = {"max_positions": DataConfig.model_fields["max_length"].default}
+    return {"architecture": "convolutional", "network": "convs2s", **widths, **layers, **positions}
 
 
 def _bytenet(size: int) -> Changes:
