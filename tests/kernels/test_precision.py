@@ -3,6 +3,7 @@ import time
 import pytest
 import torch
 
+from transduce.config import BadInputError
 from transduce.kernels import has_native, precision, resolve_format, resolve_precision
 
 CPU = torch.device("cpu")
@@ -18,6 +19,11 @@ def test_named_formats_of_products():
     for name in ("float32", "bfloat16", "int8"):
         assert resolve_format(name, native=True, device=CPU) == name
         assert resolve_format(name, native=False, device=CPU) == name
+
+
+def test_int8_is_for_cpus():
+    with pytest.raises(BadInputError, match=r"precision int8 is for CPUs, and the model is to run on cuda:0: take b"):
+        resolve_format("int8", native=False, device=torch.device("cuda", 0))
 
 
 def test_auto_looks_at_no_clock(monkeypatch):

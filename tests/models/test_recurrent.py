@@ -8,7 +8,8 @@ from tests.recurrent_variants import SOURCE_ROWS, TARGET_ROWS, VARIANTS, make, t
 from transduce.config import RecurrentConfig
 from transduce.kernels import derive, has_low_precision_products
 from transduce.layers import Dropout, MixtureOfExperts
-from transduce.layers.recurrent import ExpertsBetween, RecurrentLayer
+from transduce.layers.recurrent import RecurrentLayer
+from transduce.layers.recurrent_stack import ExpertsBetween
 from transduce.models import LAST_CROSS, AttentionRequest, build, heads_of
 from transduce.models.contract import choose_counted
 from transduce.models.quantize import quantize
@@ -222,11 +223,13 @@ def test_the_kernels_learn_what_torch_s_cells_do(recurrent_variant, monkeypatch)
 
 @torch.no_grad()
 @pytest.mark.parametrize("emulated", [False, True])
-def test_int8_is_near_at_known_targets_and_step_by_step(recurrent_variant, emulated, monkeypatch):
+@pytest.mark.parametrize("format_", ["bfloat16", "int8"])
+def test_a_narrow_format_is_near_at_known_targets_and_step_by_step(recurrent_variant, format_, emulated, monkeypatch):
     if emulated:
         monkeypatch.setattr("transduce.models.quantize.has_low_precision_products", lambda: True)
     plain = make(recurrent_variant).float().eval()
-    small = quantize(make(recurrent_variant).float().eval(), "int8")
+    small = quantize(make(recurrent_variant).float().eval(), format_)
+    assert {weight.dtype for weight in small.parameters()} == {torch.float32}
     layers = [each for each in small.modules() if isinstance(each, RecurrentLayer)]
     formats = {each.format for layer in layers for each in layer.prepacked}
     assert formats == ({"bfloat16"} if emulated or has_low_precision_products() else set())
@@ -238,6 +241,7 @@ def test_int8_is_near_at_known_targets_and_step_by_step(recurrent_variant, emula
     for column in target.ids.T:
         step = small.step(state, column)
         state = step.state
+        assert {part.dtype for layer in state.cells for part in layer} == {torch.float32}
         logits.append(step.logits)
     scale = expected.std()
     for each in (found, target.layout().flatten(torch.stack(logits, dim=1))):

@@ -213,7 +213,8 @@ class Engine:
         """Search for what is put into a queue, by any thread and at any time, until it is closed and all is done.
 
         ``finish`` is told each request's outcome as soon as that is certain, in a thread of the searches. An outcome is
-        the same, bit for bit, whatever else is searched for, in any order and with any settings. Where the queue has
+        the same, bit for bit where kernels run the model, whatever else is searched for, in any order and with any
+        settings. Where the queue has
         several searches, they have threads of their own, so that other calls of this engine go on beside.
 
         Raises:

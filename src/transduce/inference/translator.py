@@ -122,6 +122,11 @@ class Translator:
         """How the model writes where a call says nothing else."""
         return self._defaults
 
+    @property
+    def precision(self) -> Precision:
+        """The number format that it computes in, also where that was left to ``auto``."""
+        return self._engine.format
+
     def __repr__(self) -> str:
         """What is loaded: from where, of which size, in which number format, on which device."""
         models = [

@@ -11,7 +11,7 @@ namespace {
 template <typename Body>
 void in_threads(const AdditiveAttention& attention, const std::int64_t* offsets, std::int64_t batch, bool back, Body body) {
   Caught caught;
-#pragma omp parallel
+#pragma omp parallel if (batch > 1)
   {
     std::optional<Additive> additive;
     caught([&] {

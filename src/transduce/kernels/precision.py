@@ -8,7 +8,7 @@ from typing import Final
 
 import torch
 
-from transduce.config import Precision, TrainingPrecision
+from transduce.config import BadInputError, Precision, TrainingPrecision
 from transduce.kernels.native import has_low_precision_products, has_matrix_units, has_native
 from transduce.kernels.products import Format
 
@@ -31,7 +31,15 @@ def resolve_format(precision: Precision, *, native: bool, device: torch.device) 
     """The format that a setting means for a model that runs on a device, in the C++ kernels or in PyTorch's operations.
 
     ``auto`` follows from what the processor can do: int8 only where its C++ kernel is fast.
+
+    Raises:
+        BadInputError: int8, whose kernels are for CPUs, is asked for on another device.
     """
+    if precision == "int8" and device.type != "cpu":
+        raise BadInputError(
+            f"precision int8 is for CPUs, and the model is to run on {device}: take bfloat16 or float32, or the CPU "
+            f"(--device cpu)"
+        )
     if precision != "auto":
         return precision
     if native:

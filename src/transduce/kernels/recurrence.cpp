@@ -10,7 +10,7 @@ void read_rows(const Cells<T>& all) {
   Weights<T>& weights = room;  // the caller's, for all threads
   lay_out_gates(all.weight, all.hidden, all.hidden, weights);
   Caught caught;
-#pragma omp parallel
+#pragma omp parallel if (all.batch > 1)
   caught([&] {
     const OwnRows rows(all.offsets, all.batch, all.backwards != 0);
     LstmForward<T> cells(all, rows, all.hidden);
@@ -25,7 +25,7 @@ void go_back(const Cells<T>& all) {
   Weights<T>& weights = room;
   lay_out_to_go_back(all.weight, kGates * all.hidden, all.hidden, weights);
   Caught caught;
-#pragma omp parallel
+#pragma omp parallel if (all.batch > 1)
   caught([&] {
     const OwnRows rows(all.offsets, all.batch, all.backwards != 0);
     LstmBackward<T> cells(all, rows);

@@ -15,17 +15,22 @@ Model = TypeVar("Model", bound=TrainableModel)
 
 
 def quantize(model: Model, format_: Format) -> Model:
-    """The same model, which is used up: bfloat16 throughout, or with linear maps of int8."""
+    """The same model, which is used up: linear maps in that format, or bfloat16 throughout.
+
+    A recurrent model on a CPU has no more than its maps in bfloat16: its states, which are rounded again at every step,
+    stay float32, which its C++ kernels take.
+    """
     fold_normalization(model)
+    on_cpu = next(model.parameters()).device.type == "cpu"
     match format_:
         case "float32":
             return model
-        case "bfloat16":
+        case "bfloat16" if not (isinstance(model, RecurrentModel) and on_cpu):
             return model.to(torch.bfloat16)
-        case "int8":
+        case "bfloat16" | "int8":
             prepack_linears(model, format_)
-            # A state is rounded again at every step, so cells have more digits; where these are emulated, PyTorch's
-            # products in float32 are faster (79 sentences a second and 62, recipes/multi30k-recurrent.toml with AVX2).
+            # For the states' sake, cells have more digits than int8; where these are emulated, PyTorch's products in
+            # float32 are faster (79 sentences a second and 62, recipes/multi30k-recurrent.toml with AVX2).
             for layer in model.modules():
                 if isinstance(layer, RecurrentLayer) and has_low_precision_products():
                     layer.prepack("bfloat16")

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from transduce.config import RecurrentConfig
 from transduce.kernels import AllowedTokens, LogitColumns, has_lstm, maps_rows
 from transduce.layers import Dropout, Embedding, Routing, append_bias, join_routings
-from transduce.layers.recurrent import Direction, Flow, ReadingOrder, RecurrentStackLayer
+from transduce.layers.reading_order import Direction, ReadingOrder
+from transduce.layers.recurrent_stack import Flow, RecurrentStackLayer
 from transduce.models.contract import (
     NO_ATTENTION,
     AttentionRequest,
@@ -36,8 +37,8 @@ class RecurrentModel(TrainableModel):
     """Layers of LSTM or GRU cells that read the source, and layers that write the target; it keeps the contract.
 
     Its attention, where it has one, is one layer with one head. Under autocast, the C++ kernels multiply numbers of the
-    shorter format, and sum up and remember in the weights' own. What these do not compute is in that alone, but for the
-    scores of the next symbol.
+    shorter format where their products of it are the fastest, and sum up and remember in the weights' own. What these
+    do not compute is in that alone, but for the scores of the next symbol.
     """
 
     config: RecurrentConfig

@@ -14,9 +14,11 @@ from transduce.layers import Dropout, Routing
 from transduce.layers.cells import CellState, LoopProduct
 from transduce.layers.linear import make_linear
 from transduce.layers.mixture_of_experts import Choice
+from transduce.layers.reading_order import ReadingOrder
 from transduce.layers.readout import ReadoutLayer
-from transduce.layers.recurrent import Flow, LoopLayer, ReadingOrder, RecurrentLayer, RecurrentStackLayer
+from transduce.layers.recurrent import LoopLayer, RecurrentLayer
 from transduce.layers.recurrent_attention import Alignment, Attended, RecurrentAttention
+from transduce.layers.recurrent_stack import Flow, RecurrentStackLayer
 from transduce.models.recurrent_state import RecurrentState
 
 Hidden = Float[Tensor, "tokens readout"]
