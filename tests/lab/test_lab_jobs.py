@@ -1,5 +1,7 @@
 """Trainings of a table at the same time, each in a process of its own: what they come to, fail of, and stop at."""
 
+import io
+import json
 import os
 import shutil
 import signal
@@ -10,8 +12,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from transduce.config import VARIATIONS, StoppedError, TransduceError
-from transduce.lab import jobs, measurement, reproduce, table3_trainings
+from transduce.config import VARIATIONS, StoppedError, TransduceError, read_run
+from transduce.lab import jobs, measurement, reproduce, table3_trainings, worker
 from transduce.lab.measurement import read_jobs, read_measurements
 from transduce.lab.regime import make_regime
 from transduce.lab.table3_trainings import Plan, reproduce_table3
@@ -56,6 +58,35 @@ def in_turn(plan, tmp_path_factory):
 def runs(out, name):
     """Measurements without what company changes."""
     return [run.model_copy(update=OTHER) for run in read_measurements(out, name)]
+
+
+def test_one_that_fails_in_turn_ends_no_other_either(plan, in_turn, tmp_path):
+    """Base's first seed is in the way of nothing but itself, and the same command tries it again."""
+    out, said = tmp_path / "out", []
+    plan = replace(plan, rows=[], seeds=2)
+    shutil.copytree(in_turn, out)
+    shutil.rmtree(out / "base-seed2")
+    (out / "base-seed1" / "measured.json").unlink()
+    newest = list_checkpoints(RunDirectory(out / "base-seed1").checkpoints)[-1][1]
+    kept = (newest / "model.safetensors").read_bytes()
+    (newest / "model.safetensors").write_bytes(b"damaged")
+    with pytest.raises(TransduceError, match=r"out: 1 of 2 trainings failed: base-seed1: the reasons are above"):
+        reproduce_table3(plan, out, said.append)
+    assert any(line.startswith("training 1 of 2: base-seed1: failed: ") for line in said)
+    assert said[-1] == f"{out / 'table3.md'}: 1 of 2 trainings"
+    assert runs(out, "base") == runs(in_turn, "base")[1:]
+    (newest / "model.safetensors").write_bytes(kept)
+    reproduce_table3(plan, out, silent)
+    assert runs(out, "base") == runs(in_turn, "base")
+
+
+def test_a_signal_in_turn_ends_all(plan, tmp_path, monkeypatch):
+    def stop(*_):
+        raise StoppedError("stopped by SIGTERM", signal.SIGTERM)
+
+    monkeypatch.setattr(reproduce, "finish", stop)
+    with pytest.raises(StoppedError, match="stopped by SIGTERM"):
+        reproduce_table3(plan, tmp_path, silent)
 
 
 def test_one_that_fails_ends_no_other_and_all_come_to_what_they_do_in_turn(plan, in_turn, tmp_path):
@@ -121,6 +152,31 @@ def test_a_signal_stops_all_at_a_checkpoint_and_the_same_command_goes_on(plan, i
     )
     reproduce_table3(plan, tmp_path, silent)
     assert began == [(name, True) for name in names]
+
+
+def test_what_is_not_begun_where_the_input_ends_is_not_begun(monkeypatch):
+    """An interrupt while a process still starts: its first job and the end are there before it looks."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("a job\n"))
+    lines = worker.Input()
+    end = time.monotonic() + PATIENCE
+    while not lines.ended and time.monotonic() < end:
+        time.sleep(0.01)
+    assert lines.take() is None
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_signal_from_elsewhere_is_no_end_of_the_budget(ended, in_turn, tmp_path, monkeypatch):
+    def stop(*_):
+        raise StoppedError("stopped by SIGTERM", signal.SIGTERM)
+
+    monkeypatch.setattr(worker, "finish", stop)
+    lines = object.__new__(worker.Input)
+    lines.ended = ended
+    config = read_run(RunDirectory(in_turn / "base-seed1").config)
+    job = json.loads(jobs.Job("a title", config, tmp_path / "run").to_line())
+    session = reproduce.Session.begin(PATIENCE, silent, device="cpu")
+    failure = {} if ended else {"failure": "stopped by SIGTERM"}
+    assert worker._work(job, RunDirectory(in_turn / "base-seed1"), session, lines) == {"finished": False, **failure}
 
 
 def test_where_the_time_is_over_nothing_is_begun(plan, tmp_path, monkeypatch):

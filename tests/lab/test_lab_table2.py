@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from transduce.config import SYSTEMS, TABLE2, DataConfig, RunConfig, TrainConfig, read_run
-from transduce.lab import reproduce, table2_trainings
+from transduce.config import SYSTEMS, TABLE2, DataConfig, RunConfig, TrainConfig, TransduceError, read_run
+from transduce.lab import reproduce, table2_plot, table2_trainings
 from transduce.lab.figure import Figure
 from transduce.lab.measurement import LengthScore, Measurement, read_measurements
 from transduce.lab.table2 import make_lines
@@ -50,7 +50,13 @@ def by_length(*bleus):
 RUNS = {
     "transformer": [
         measured(
-            1, 30.0, by_length=by_length(33, 32, 29), flops_counted=1.5e12, flops_by_time=6e12, decoded_sentences=23.0
+            1,
+            30.0,
+            by_length=by_length(33, 32, 29),
+            flops_counted=1.5e12,
+            flops_by_time=6e12,
+            decoded_sentences=23.0,
+            decoding_precision="int8",
         ),
         measured(
             2, 32.0, by_length=by_length(35, 32, 31), flops_counted=1.5e12, flops_by_time=8e12, decoded_sentences=25.0
@@ -166,6 +172,24 @@ def test_a_clock_that_ran_beside_others_decides_no_length(plan, finished, traine
     assert trained_names == NAMES[2:]
 
 
+def test_without_a_clock_there_is_no_equal_time(plan, finished, tmp_path, monkeypatch):
+    out, said = shutil.copytree(finished[0], tmp_path / "out"), []
+    for name in NAMES[1:]:
+        shutil.rmtree(out / name)
+
+    def fail(*_):
+        raise TransduceError("it diverged")
+
+    monkeypatch.setattr(reproduce, "finish", fail)
+    with pytest.raises(TransduceError, match="2 of 3 trainings failed: single-head-seed1, single-head-time-seed1: "):
+        reproduce_table2(plan, out, said.append)
+    assert [line for line in said if ": failed: " in line] == [
+        "training 2 of 3: single-head-seed1: failed: it diverged",
+        "training 3 of 3: single-head-time-seed1: failed: equal time needs the clock of single-head-seed1, which is "
+        "not trained",
+    ]
+
+
 def test_seeds_come_one_after_the_other(plan):
     order = table2_trainings._order(replace(plan, seeds=2, systems=[SYSTEMS[0], ONE]))
     assert [(system.name, equal, seed) for system, equal, seed in order] == [
@@ -221,7 +245,7 @@ def test_the_page(folder, config):
     assert len({len(row) for row in cells(parameters) + cells(time)}) == 1
     assert transformer == [
         *("transformer", "Transformer (base model)", "2", "2.34", "30", "1.5", "20", "7.0e12", "1.5e12"),
-        *("7.00 ± 0.00", "31.0 ± 1.4", "", "24", ""),
+        *("7.00 ± 0.00", "31.0 ± 1.4", "", "24", "", "int8"),
     ]
     assert (one[head.index("Δ BLEU")], one[head.index("minutes")]) == ("-4.0", "0.8")
     assert [row[head.index("BLEU")] for row in cells(time)[2:] if row[2] != "not run"] == ["31.0 ± 1.4", "28.5"]
@@ -270,6 +294,11 @@ def test_the_data_hold_every_training(folder, config):
         "mean": 28.5,
         "spread": None,
     }
+
+
+def test_every_system_has_a_look_of_its_own():
+    looks = [table2_plot.look(number) for number in range(len(SYSTEMS))]
+    assert len(set(looks)) == len(SYSTEMS)
 
 
 def test_the_picture(folder, config):

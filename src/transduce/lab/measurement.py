@@ -62,7 +62,8 @@ class Measurement(BaseModel):
     perplexity: float
     bleu: float
     signature: str  # of the BLEU
-    precision: str
+    precision: str  # that it was trained in
+    decoding_precision: str | None = None  # that dev was translated and scored in
     machine: str
     versions: dict[str, str]
     flops_counted: float | None = None
@@ -102,6 +103,7 @@ def measure(run: RunDirectory, device: torch.device | None = None) -> Measuremen
         bleu=bleu.value,
         signature=bleu.signature,
         precision=precision,
+        decoding_precision=translator.precision,
         machine=_name_machine(device),
         versions={"transduce": transduce.__version__, "python": platform.python_version(), "torch": torch.__version__},
         flops_counted=float(count_training(bundle.model.config, progress.work)),

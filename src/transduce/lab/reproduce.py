@@ -86,15 +86,12 @@ def train_all(planned: Sequence[Planned], page: Path, write: Callable[[], None],
 
     Raises:
         BadInputError: Something in a run directory is damaged.
-        TransduceError: Of several at a time, some failed, which does not end the others.
+        TransduceError: Some failed, which does not end the others.
         StoppedError: A signal ended it.
     """
     write()
-    failed: list[str] = []
-    if session.jobs == 1:
-        _train_in_turn(planned, write, session)
-    else:
-        failed = _train_together(planned, write, session)
+    train = _train_in_turn if session.jobs == 1 else _train_together
+    failed = train(planned, write, session)
     done = sum(is_measured(each.run) for each in planned)
     over = "" if done + len(failed) == len(planned) else ": the budget is used up, the same command goes on"
     session.say(f"{page}: {done} of {len(planned)} trainings{over}")
@@ -128,17 +125,29 @@ def _find_devices(named: torch.device | None) -> tuple[torch.device, ...]:
     return tuple(torch.device("cuda", number) for number in range(torch.cuda.device_count()))
 
 
-def _train_in_turn(planned: Sequence[Planned], write: Callable[[], None], session: Session) -> None:
+def _train_in_turn(planned: Sequence[Planned], write: Callable[[], None], session: Session) -> list[str]:
+    """One after the other; the names of those that failed."""
+    failed = []
     for number, each in enumerate(planned, start=1):
         if is_measured(each.run):
             continue
         if (left := session.end - time.monotonic()) <= 0:
             break
-        session.say(f"training {number} of {len(planned)}: {each.run.root.name}")
-        if not finish(each.configure(), each.run, planned[0].run, left, session):
+        title = f"training {number} of {len(planned)}: {each.run.root.name}"
+        session.say(title)
+        try:
+            finished = finish(each.configure(), each.run, planned[0].run, left, session)
+        except StoppedError:
+            raise
+        except (TransduceError, OSError) as error:
+            failed.append(each.run.root.name)
+            session.say(f"{title}: failed: {describe_failure(error)}")
+            continue
+        if not finished:
             break
         write()
         session.say(_describe(read_measurement(each.run)))
+    return failed
 
 
 def _train_together(planned: Sequence[Planned], write: Callable[[], None], session: Session) -> list[str]:
@@ -173,6 +182,13 @@ def _train_together(planned: Sequence[Planned], write: Callable[[], None], sessi
             f"stopped by {by.name}: what is trained so far is kept, the same command goes on from there", by
         ) from None
     return [each.run.root.name for each in planned if each.run.root.name in failed]
+
+
+def describe_failure(error: TransduceError | OSError) -> str:
+    """What it says, in one line."""
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    return "; ".join(map(str, error.args))
 
 
 def _describe(measured: Measurement) -> str:

@@ -19,7 +19,7 @@ _DATA: Final = "table2.json"
 _PLOT: Final = "table2.png"
 _COLUMNS: Final = (
     *("system", "for the paper's", "seeds", "params ×10⁶", "steps", "minutes", "tokens/s", "FLOPs, by time"),
-    *("FLOPs, counted", "PPL", "BLEU", "Δ BLEU", "decoding: sentences/s", "tokens/s"),
+    *("FLOPs, counted", "PPL", "BLEU", "Δ BLEU", "decoding: sentences/s", "tokens/s", "in"),
 )
 _PAPER_COLUMNS: Final = ("system", "BLEU EN-DE", "EN-FR", "FLOPs EN-DE", "EN-FR", "here", "BLEU at equal parameters")
 _BUDGETS: Final[tuple[Budget, ...]] = ("parameters", "time")
@@ -108,6 +108,7 @@ def _cells(line: Line) -> tuple[str, ...]:
         write_figure(line.bleu_difference, "+.1f"),
         _mean(line, lambda run: run.decoded_sentences, ",.0f"),
         _mean(line, lambda run: run.decoded_tokens, ",.0f"),
+        ", ".join(dict.fromkeys(run.decoding_precision for run in line.runs if run.decoding_precision)),
     )
 
 
@@ -152,10 +153,11 @@ def _about(config: RunConfig, lines: Lines) -> list[str]:
     train, generation, corpus = config.train, config.generation, config.data.train[0]
     about = [
         f"`{config.data.root}`, {corpus.source} to {corpus.target}. At equal parameters a training has "
-        f"{train.max_steps:,} steps of at most {train.batch_tokens:,} tokens a side, 12% of them warm-up, and a rate "
-        f"that falls to nothing over the last 55%; each system has the size, vocabulary included, that comes nearest "
-        f"to the Transformer's. At equal time it has as many steps as it takes in the Transformer's time, by the "
-        f"clocks of the first seeds. Beam {generation.beam_size}, length penalty {generation.length_penalty}.",
+        f"{train.max_steps:,} steps of at most {train.batch_tokens:,} tokens a side, {train.warmup_steps:,} of them "
+        f"warm-up, and a rate that falls to nothing over the last 55%; each system has the size, vocabulary included, "
+        f"that comes nearest to the Transformer's. At equal time it has as many steps as it takes in the Transformer's "
+        f"time, by the clocks of the first seeds. Beam {generation.beam_size}, length penalty "
+        f"{generation.length_penalty}.",
         "\n".join(f"- **{line.system.name}**: {line.system.meaning}" for line in lines["parameters"]),
     ]
     # The Transformer's trainings are in both tables.
@@ -175,7 +177,7 @@ last step. A figure is the mean over the seeds ± their sample standard deviatio
 Transformer; its ± is what the difference of one training of each spreads by. One seed has no spread. tokens/s are
 target tokens of training. FLOPs are of one training: by the paper's method, its seconds times what the device sustained
 in square products when it was measured, and counted, the matrix products of its pairs. Decoding is of dev as a whole,
-each system as this library runs it."""
+each system as this library runs it where no number format is named: "in" says in which, for PPL and BLEU, too."""
 _PAPER_NOTES: Final = """\
 The paper's BLEU is of newstest2014 and its trainings are of millions of pairs: only differences within a column
 compare."""

@@ -9,9 +9,10 @@ from matplotlib.figure import Figure as Canvas
 
 from transduce.lab.table2 import Budget, Line
 
-# Okabe and Ito's colours, which colour-blind readers tell apart; the markers differ too.
+# Okabe and Ito's colours, which colour-blind readers tell apart; the markers differ too. There
+# are nine of these: of as many as there are colours, both would begin again at the same system.
 _COLOURS: Final = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442")
-_MARKERS: Final = "osD^vP*X"
+_MARKERS: Final = "osD^vP*Xp"
 
 
 def draw(lines: Mapping[Budget, Sequence[Line]], path: Path) -> None:
@@ -34,13 +35,19 @@ def _draw_panel(axes: Axes, lines: Sequence[Line]) -> None:
     for number, line in enumerate(lines):
         if not (groups := line.groups):
             continue
+        colour, marker = look(number)
         axes.errorbar(
             range(len(groups)),
             [group.bleu.mean for group in groups],
             yerr=[group.bleu.spread or 0 for group in groups],
-            color=_COLOURS[number % len(_COLOURS)],
-            marker=_MARKERS[number % len(_MARKERS)],
+            color=colour,
+            marker=marker,
             capsize=3,
             label=line.system.name,
         )
         axes.set_xticks(range(len(groups)), [f"{group.name}\n({group.sentences:,})" for group in groups])
+
+
+def look(number: int) -> tuple[str, str]:
+    """The colour and the marker of a system, by its number."""
+    return _COLOURS[number % len(_COLOURS)], _MARKERS[number % len(_MARKERS)]

@@ -7,9 +7,19 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from transduce.config import REFERENCE_SIZE, SYSTEMS, DataConfig, ModelConfig, RunConfig, System, TrainConfig, read_run
+from transduce.config import (
+    REFERENCE_SIZE,
+    SYSTEMS,
+    DataConfig,
+    ModelConfig,
+    RunConfig,
+    System,
+    TrainConfig,
+    TransduceError,
+    read_run,
+)
 from transduce.lab.equal_size import Sizes, choose_size, count_parameters
-from transduce.lab.measurement import read_jobs, read_measurement
+from transduce.lab.measurement import is_measured, read_jobs, read_measurement
 from transduce.lab.regime import TOKENIZER, count_steps, make_regime
 from transduce.lab.reproduce import NO_PLOT, Planned, Say, Session, check_begun, prepare_base, train_all
 from transduce.lab.table2 import Budget, run_name
@@ -126,9 +136,16 @@ def _configure(out: Path, base: RunConfig, system: System, model: ModelConfig, e
 
 
 def _steps_in_time(out: Path, base: RunConfig, system: System, seed: int) -> int:
-    """As many as the system takes in the Transformer's time; a training that has begun keeps its own."""
+    """As many as the system takes in the Transformer's time; a training that has begun keeps its own.
+
+    Raises:
+        TransduceError: There are no clocks: a first seed failed.
+    """
     run = _run(out, system, "time", seed)
     if run.has_checkpoints:
         return read_run(run.config).train.max_steps
-    transformer, own = (read_measurement(_run(out, each, "parameters", 1)).seconds for each in (_REFERENCE, system))
+    firsts = [_run(out, each, "parameters", 1) for each in (_REFERENCE, system)]
+    if missing := [first.root.name for first in firsts if not is_measured(first)]:
+        raise TransduceError(f"equal time needs the clock of {', '.join(missing)}, which is not trained")
+    transformer, own = (read_measurement(first).seconds for first in firsts)
     return max(1, round(base.train.max_steps * transformer / own)) if own else base.train.max_steps

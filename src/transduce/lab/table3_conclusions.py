@@ -10,7 +10,14 @@ from transduce.lab.table3 import Line
 
 Verdict = Literal["holds", "does not", "undecided", "one seed", "not run"]
 
-_SURE: Final = 2  # standard errors
+# Student's t of 1, 2, ... degrees of freedom, within which it is 95 times of 100; of more than 30 as of 30.
+_STUDENT: Final = (
+    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
+    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
+    *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
+)
+# A row is like base where it differs by less than what the paper calls worse, of one head (section 6.2).
+_WORSE: Final = 0.9  # BLEU
 
 
 @final
@@ -52,12 +59,15 @@ CONCLUSIONS: Final = (
 @final
 @dataclass(frozen=True)
 class Judged:
-    """A conclusion, the paper's difference to base and ours with its standard error (None: not known), the verdict."""
+    """A conclusion, the paper's difference to base and ours, and the verdict.
+
+    ``interval`` is half of ours' 95% confidence interval. None: not known.
+    """
 
     conclusion: Conclusion
     paper: float
     ours: float | None
-    error: float | None
+    interval: float | None
     verdict: Verdict
 
 
@@ -66,8 +76,8 @@ def judge(lines: Sequence[Line]) -> list[Judged]:
 
     What one training's figure varies by is taken to be the same for all rows, for each of them has few seeds: s^2 is
     the mean of their variances, weighted by their degrees of freedom, and the standard error of a difference s sqrt(1/n
-    + 1/n_base) for n seeds.
-    A difference of more than two of them is decided.
+    + 1/n_base) for n seeds. Its 95% interval is as many of them to either side as Student's t says for all degrees of
+    freedom together: 12.7 where two seeds of one row are all there is.
     """
     rows = {line.row.preset: line for line in lines}
     return [_judge(conclusion, rows, lines[0]) for conclusion in CONCLUSIONS]
@@ -75,7 +85,7 @@ def judge(lines: Sequence[Line]) -> list[Judged]:
 
 def to_markdown(judged: Sequence[Judged]) -> str:
     """All of them as a table."""
-    head = ("conclusion", "row", "figure", "paper", "here ± standard error", "verdict")
+    head = ("conclusion", "row", "figure", "paper", "here, 95% interval", "verdict")
     rows = [head, ("---",) * len(head), *map(_cells, judged)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
@@ -88,18 +98,20 @@ def _judge(conclusion: Conclusion, rows: Mapping[str, Line], base: Line) -> Judg
     if not ours or not bases:
         return Judged(conclusion, paper, None, None, "not run")
     difference = fmean(ours) - fmean(bases)
-    deviation = _pooled_deviation([_values(each, conclusion.measure) for each in rows.values()])
-    if deviation is None:
+    deviation, degrees = _pool_deviations([_values(each, conclusion.measure) for each in rows.values()])
+    if not degrees:
         return Judged(conclusion, paper, difference, None, "one seed")
-    error = deviation * math.sqrt(1 / len(ours) + 1 / len(bases))
-    return Judged(conclusion, paper, difference, error, _decide(conclusion, paper, difference, error))
+    surely = _STUDENT[min(degrees, len(_STUDENT)) - 1]
+    interval = surely * deviation * math.sqrt(1 / len(ours) + 1 / len(bases))
+    return Judged(conclusion, paper, difference, interval, _decide(conclusion, paper, difference, interval))
 
 
-def _decide(conclusion: Conclusion, paper: float, difference: float, error: float) -> Verdict:
-    apart = abs(difference) > _SURE * error  # one that diverged too, but not where base did
+def _decide(conclusion: Conclusion, paper: float, difference: float, interval: float) -> Verdict:
     if conclusion.alike:
-        return "does not" if apart else "holds"
-    if not apart:
+        if abs(difference) + interval < _WORSE:
+            return "holds"
+        return "does not" if abs(difference) - interval > _WORSE else "undecided"
+    if not abs(difference) > interval:  # an infinite one is: it diverged, where base did not
         return "undecided"
     return "holds" if difference * paper > 0 else "does not"
 
@@ -108,27 +120,27 @@ def _values(line: Line, measure: Literal["loss", "bleu"]) -> list[float]:
     return [math.log(run.perplexity) if measure == "loss" else run.bleu for run in line.runs]
 
 
-def _pooled_deviation(groups: Sequence[Sequence[float]]) -> float | None:
-    """The standard deviation within groups of a common one; None where no group has two finite values."""
+def _pool_deviations(groups: Sequence[Sequence[float]]) -> tuple[float, int]:
+    """The standard deviation within groups of a common one, and its degrees of freedom: 0 where none has two values."""
     squares, degrees = 0.0, 0
     for group in groups:
         if len(group) > 1 and all(map(math.isfinite, group)):
             mean = fmean(group)
             squares += math.fsum((value - mean) ** 2 for value in group)
             degrees += len(group) - 1
-    return math.sqrt(squares / degrees) if degrees else None
+    return math.sqrt(squares / max(1, degrees)), degrees
 
 
 def _cells(judged: Judged) -> tuple[str, ...]:
     form = "+.3f" if judged.conclusion.measure == "loss" else "+.1f"
     ours = "" if judged.ours is None else f"{judged.ours:{form}}"
-    error = "" if judged.error is None else f" ± {judged.error:{form.lstrip('+')}}"
+    interval = "" if judged.interval is None else f" ± {judged.interval:{form.lstrip('+')}}"
     name = "Δ loss" if judged.conclusion.measure == "loss" else "Δ BLEU"
     return (
         judged.conclusion.claim,
         judged.conclusion.preset.removeprefix("table3-"),
         name,
         f"{judged.paper:{form}}",
-        ours + error,
+        ours + interval,
         judged.verdict,
     )

@@ -136,7 +136,8 @@ to base: Δ loss of ln PPL, in nats per token, Δ BLEU of BLEU; its ± is what t
 and one of base spreads by (the root of the sum of both variances). One seed has no spread."""
 
 _VERDICTS: Final = """\
-"holds": the difference to base has the paper's sign and is more than two standard errors; "does not": the other sign;
-"undecided": less than two. Of rows that are "nearly identical" there, "holds" is less than two and "does not" more. The
-standard error is of the difference of the means, s sqrt(1/n + 1/n_base), s^2 being the variance over seeds of all rows
-together. Loss is ln PPL: less is better."""
+"holds": the difference to base has the paper's sign, and its 95% interval does not reach zero; "does not": the other
+sign, likewise; "undecided": neither. A row that is "nearly identical" there "holds" where the whole interval is within
+0.9 BLEU, which the paper calls worse (of one head), and "does not" where all of it is beyond. The interval is
+s sqrt(1/n + 1/n_base) to either side, as often as Student's t says, s^2 being the variance over seeds of all rows
+together: it is wide where few rows have two seeds. Loss is ln PPL: less is better."""

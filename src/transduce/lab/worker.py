@@ -19,31 +19,43 @@ from typing import Any, final
 import torch
 
 from transduce.config import RunConfig, StoppedError, TransduceError
-from transduce.lab.reproduce import Session, finish
+from transduce.lab.reproduce import Session, describe_failure, finish
 from transduce.workflows.run_directory import RunDirectory
 
 
 @final
 class Input:
-    """Lines as they come; whether one of them is worked on decides what its end means."""
+    """Lines as they come. Their end stops the work on one of them, and what is not begun by then is not begun."""
 
     def __init__(self) -> None:
-        self.at_work = False
+        self.ended = False
+        self._at_work = False
+        self._lock = threading.Lock()
         self._lines: SimpleQueue[str | None] = SimpleQueue()
         threading.Thread(target=self._read, name="input", daemon=True).start()
 
     def take(self) -> str | None:
-        """The next line, or None behind the last."""
-        return self._lines.get()
+        """The next line, which is then worked on, or None where there are no more or the input has ended."""
+        line = self._lines.get()
+        with self._lock:
+            self._at_work = line is not None and not self.ended
+            return line if self._at_work else None
+
+    def finish(self) -> None:
+        """The line that was taken is no longer worked on."""
+        with self._lock:
+            self._at_work = False
 
     def _read(self) -> None:
         for line in sys.stdin:
             self._lines.put(line)
         self._lines.put(None)
-        if self.at_work:
-            # What a training says of its signal, it would say beside the words of whoever closed the input.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
-            os.kill(os.getpid(), signal.SIGTERM)
+        with self._lock:
+            self.ended = True
+            if self._at_work:
+                # What a training says of its signal, it would say beside the words of whoever closed the input.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+                os.kill(os.getpid(), signal.SIGTERM)
 
 
 def main(settings: dict[str, Any]) -> None:
@@ -60,26 +72,24 @@ def main(settings: dict[str, Any]) -> None:
     while (line := lines.take()) is not None:
         job = json.loads(line)
         log.setFormatter(logging.Formatter(f"warning: {job['name']}: %(message)s"))
-        lines.at_work = True
-        answer = _work(job, base, session)
-        lines.at_work = False
+        answer = _work(job, base, session, lines)
+        lines.finish()
         output.write(json.dumps(answer) + "\n")
         output.flush()
 
 
-def _work(job: dict[str, Any], base: RunDirectory, session: Session) -> dict[str, Any]:
+def _work(job: dict[str, Any], base: RunDirectory, session: Session, lines: Input) -> dict[str, Any]:
     seconds = session.end - time.monotonic()
     if seconds <= 0:
         return {"finished": False}
     try:
         config = RunConfig.model_validate(job["config"])
         return {"finished": finish(config, RunDirectory(Path(job["root"])), base, seconds, session)}
-    except StoppedError:
-        return {"finished": False}
-    except TransduceError as error:
-        return {"finished": False, "failure": "; ".join(map(str, error.args))}
-    except OSError as error:
-        return {"finished": False, "failure": f"{error.filename}: {error.strerror}" if error.filename else str(error)}
+    except StoppedError as error:
+        # Whoever ends the input knows why; a signal to this process alone comes from elsewhere.
+        return {"finished": False} if lines.ended else {"finished": False, "failure": describe_failure(error)}
+    except (TransduceError, OSError) as error:
+        return {"finished": False, "failure": describe_failure(error)}
     except Exception as error:
         traceback.print_exc()
         return {"finished": False, "failure": f"{type(error).__name__}: {error}"}
