@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from transduce.config import BadInputError, ConvolutionalConfig, read_run
+from transduce.config import BadInputError, ConvolutionalConfig, read_run, with_vocabularies
 from transduce.config.architectures import read_model
 
 DATA = '[data]\ntrain = { source = "a", target = "b" }\ndev = { source = "a", target = "b" }\n'
@@ -50,6 +50,23 @@ def test_dilations_double_up_to_the_largest():
         (1, 2, 4),
         (1, 2, 4, 8, 16),
     ]
+
+
+def test_one_embedding_for_two_vocabularies_is_refused_before_anything_is_read(tmp_path):
+    path = tmp_path / "run.toml"
+    path.write_text(
+        DATA + '[tokenizer.source]\n[tokenizer.target]\n[model]\narchitecture = "convolutional"\n'
+        "shared_embedding = true\n"
+    )
+    with pytest.raises(BadInputError, match=r"shared_embedding = true needs one vocabulary, .* leave it out"):
+        read_run(path)
+
+
+def test_and_where_only_the_tokenizers_tell():
+    config = ConvolutionalConfig(shared_embedding=True)
+    assert with_vocabularies(config, {"vocab_size": 7}) == config.model_copy(update={"vocab_size": 7})
+    with pytest.raises(BadInputError, match=r"^model: shared_embedding = true needs one vocabulary"):
+        with_vocabularies(config, {"vocab_size": 7, "source_vocab_size": 9})
 
 
 def test_in_a_run_file(tmp_path):

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from transduce.config.architectures import ModelConfig
+    from transduce.config.architectures import ModelConfig, with_vocabularies
     from transduce.config.convolutional import ConvolutionalConfig
     from transduce.config.corpora import Corpus, DataConfig
     from transduce.config.errors import BadInputError, StoppedError, TransduceError
@@ -66,12 +66,13 @@ __all__ = [
     "read_run",
     "scale_preset",
     "scale_steps",
+    "with_vocabularies",
     "write_run",
 ]
 
 # By file.
 _NAMES: Final = {
-    "architectures": ("ModelConfig",),
+    "architectures": ("ModelConfig", "with_vocabularies"),
     "convolutional": ("ConvolutionalConfig",),
     "corpora": ("Corpus", "DataConfig"),
     "errors": ("BadInputError", "StoppedError", "TransduceError"),

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from pydantic_core import InitErrorDetails
 
 from transduce.config.convolutional import ConvolutionalConfig
+from transduce.config.errors import BadInputError
 from transduce.config.model import TransformerConfig
 from transduce.config.recurrent import RecurrentConfig
 
@@ -48,3 +49,17 @@ def read_model(values: object) -> ModelConfig:
     if isinstance(values, tuple(SECTIONS.values())):
         return cast(ModelConfig, values)
     return model_section(values).model_validate(values)
+
+
+def with_vocabularies(config: ModelConfig, sizes: Mapping[str, int | None]) -> ModelConfig:
+    """The same model for vocabularies of these sizes, ``vocab_size`` and, where the source has its own, its.
+
+    Raises:
+        BadInputError: It cannot have them: one matrix cannot embed the symbols of two vocabularies.
+    """
+    try:
+        return read_model({**config.model_dump(mode="json"), **sizes})
+    except ValidationError as error:
+        raise BadInputError(
+            *(f"model: {each['msg'].removeprefix('Value error, ')}" for each in error.errors())
+        ) from None

@@ -173,9 +173,9 @@ PUBLISHED: Final[Mapping[str, Published]] = MappingProxyType(
         ),
         "convs2s": Published(
             "Gehring et al. 2017, WMT'14 English-German: fairseq's fconv_wmt_en_de, 15 + 15 layers, embeddings of 768, "
-            "hidden states of 512 before the output, 40,000 BPE symbols",
+            "hidden states of 512 before the output, 40,000 BPE symbols, no label smoothing",
             {
-                **{"architecture": "convolutional", "network": "convs2s", "vocab_size": 40_000},
+                **{"architecture": "convolutional", "network": "convs2s", "vocab_size": 40_000, "label_smoothing": 0.0},
                 **{"embedding_width": 768, "output_width": 512},
                 **{"encoder_convolutions": _CONVS2S, "decoder_convolutions": _CONVS2S},
             },
@@ -183,17 +183,24 @@ PUBLISHED: Final[Mapping[str, Published]] = MappingProxyType(
         ),
         "bytenet": Published(
             "Kalchbrenner et al. 2017, character-level WMT'14 English-German: 30 + 30 residual blocks, d 800, "
-            "dilations 1 to 16, |t^| = 1.2 |s|",
+            "dilations 1 to 16, |t^| = 1.2 |s|, no label smoothing. Chosen here: pairs of up to 1,000 characters a "
+            "side",
             {
-                **{"architecture": "convolutional", "network": "bytenet"},
+                **{"architecture": "convolutional", "network": "bytenet", "label_smoothing": 0.0},
                 **{"vocab_size": 500, "source_vocab_size": 500},
             },
-            {"tokenizer": {"kind": "characters", "vocab_size": 500, "source": {}, "target": {}}},
+            {
+                "data": {"max_length": 1000},
+                "tokenizer": {"kind": "characters", "vocab_size": 500, "source": {}, "target": {}},
+                "generation": {"max_extra_length": 1000},
+            },
         ),
         "rnnsearch": Published(
             "Bahdanau et al. 2015, RNNsearch: an encoder of both directions and a decoder of 1,000 GRU units each, "
             "embeddings of 620, an attention of 1,000 units, a maxout layer of 500 behind it, 30,000 words a side; "
-            "trained without dropout and label smoothing",
+            "trained without dropout and label smoothing. Its decoder begins from the last state of the direction that "
+            "reads backwards, and its maxout layer reads the state before the step; here from those of both, and the "
+            "step's own",
             {
                 **{"architecture": "recurrent", "cell": "gru", "embedding_size": 620, "hidden_size": 1000},
                 **{"attention_size": 1000, "readout": "maxout", "readout_size": 500, "tied_projection": False},
@@ -204,7 +211,8 @@ PUBLISHED: Final[Mapping[str, Published]] = MappingProxyType(
         "gnmt": Published(
             "Wu et al. 2016, GNMT: 8 + 8 layers of 1,024 LSTM units, the encoder's first of both directions, residual "
             "connections from the third on, 32,000 word pieces, dropout 0.2 (English to French; 0.3 to German); "
-            "trained without label smoothing",
+            "trained without label smoothing. Its bottom layer's state of the step before asks, and its decoder begins "
+            "from zeros; here the step's own state asks, and it begins from the encoder's last",
             {
                 **{"architecture": "recurrent", "encoder_layers": 8, "decoder_layers": 8, "embedding_size": 1024},
                 **{"hidden_size": 1024, "directions": "first", "residual_from": 3, "attention": "gnmt"},

@@ -212,9 +212,10 @@ class RecurrentConfig(Section):
                 "leave readout_size out"
             )
         if self.tied_projection and self.readout_size != self.embedding_size:
+            own = "hidden_size" if self.readout == "state" else "readout_size"
             raise ValueError(
                 f"a readout of {self.readout_size} cannot be scored by embeddings of {self.embedding_size}: make "
-                "readout_size as large as embedding_size, or set tied_projection = false"
+                f"{own} as large as embedding_size, or set tied_projection = false"
             )
         return self
 
@@ -256,9 +257,10 @@ class RecurrentConfig(Section):
     @model_validator(mode="after")
     def _check_attention(self) -> Self:
         if self.attention != "none" and self.attention_score == "dot" and self.hidden_size != self.memory_size:
+            narrower = "fast_forward = false" if self.fast_forward else "an encoder of one direction"
             raise ValueError(
                 f"attention_score = 'dot' compares the decoder's states, {self.hidden_size} wide, with the encoder's "
-                f"outputs, {self.memory_size} wide, as they are: choose 'general', or an encoder of one direction"
+                f"outputs, {self.memory_size} wide, as they are: choose 'general', or {narrower}"
             )
         hidden_layer = self.attention_score in _HIDDEN_LAYER_SCORES or self.attention_window == "trainable"
         if self.attention_size != 512 and (self.attention == "none" or not hidden_layer):

@@ -5,6 +5,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from transduce.config.architectures import ModelConfig, read_model
+from transduce.config.convolutional import ConvolutionalConfig
 from transduce.config.corpora import DataConfig
 from transduce.config.generation import GenerationConfig
 from transduce.config.metrics import METRICS, MetricKey
@@ -218,6 +219,15 @@ class RunConfig(Section):
             raise ValueError(
                 f'train.objective = "{objective}" compares the tokens of outputs and references, which BPE-dropout '
                 f"splits by chance: set tokenizer.bpe_dropout = 0.0"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_vocabularies(self) -> "RunConfig":
+        if isinstance(self.model, ConvolutionalConfig) and self.model.shared_embedding and not self.tokenizer.shared:
+            raise ValueError(
+                "model.shared_embedding = true needs one vocabulary, and the sides have their own: leave it out, or "
+                "[tokenizer.source] and [tokenizer.target]"
             )
         return self
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from transduce.bundle import Bundle, save_bundle
-from transduce.config import BadInputError, read_run
+from transduce.config import BadInputError, read_run, with_vocabularies
 from transduce.config.files import check_vacant
 from transduce.models import build
 from transduce.text import TokenizerPair
@@ -33,7 +33,7 @@ def average(run: RunDirectory, last: int, out: Path) -> list[int]:
         )
     check_vacant(out)
     config, tokenizers = read_run(run.config), TokenizerPair.load(run.root)
-    model = build(config.model.model_copy(update=tokenizers.sizes(shared=config.tokenizer.shared)))
+    model = build(with_vocabularies(config.model, tokenizers.sizes(shared=config.tokenizer.shared)))
     model.load_state_dict(average_weights(read_weights(path) for _, path in checkpoints[-last:]))
     save_bundle(Bundle(model, tokenizers, config.generation), out)
     return [step for step, _ in checkpoints[-last:]]

@@ -11,7 +11,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from transduce.config import BadInputError, ModelConfig, RunConfig, TrainConfig, TransformerConfig
+from transduce.config import (
+    BadInputError,
+    ModelConfig,
+    RunConfig,
+    TrainConfig,
+    TransformerConfig,
+    with_vocabularies,
+)
 from transduce.data import corpus_paths, plan_epoch
 from transduce.kernels import Heads, RaggedLayout, has_native, ragged_way, resolve_precision
 from transduce.models import build_without_storage
@@ -42,7 +49,7 @@ def examine(config: RunConfig, run: RunDirectory) -> Iterator[Finding]:
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     prepared = load_prepared(run)
-    model = config.model.model_copy(update=_sizes(config, prepared))
+    model = with_vocabularies(config.model, _sizes(config, prepared))
     yield from _installation()
     yield from examine_corpora(config, prepared)
     yield from _settings(config, prepared)

@@ -19,6 +19,7 @@ from transduce.config import (
     StoppedError,
     TrainConfig,
     TransduceError,
+    with_vocabularies,
     write_run,
 )
 from transduce.inference import check_unknown_words
@@ -145,7 +146,7 @@ def _train_run(
         _check_start(config, run, processes, init, resume=resume)
     prepared, device = _prepare(config, run, processes), processes.device
     torch.manual_seed(config.train.seed)
-    model = build(config.model.model_copy(update=prepared.tokenizers.sizes(shared=config.tokenizer.shared)))
+    model = build(with_vocabularies(config.model, prepared.tokenizers.sizes(shared=config.tokenizer.shared)))
     check_unknown_words(model, prepared.tokenizers, config.generation)
     if init is not None and not checkpoints:
         initialize(model, prepared.tokenizers, init, carry_vocabulary=carry_vocabulary)
