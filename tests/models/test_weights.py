@@ -134,6 +134,16 @@ def test_the_auxiliary_loss_is_in_the_objective():
     assert learn(model, make_batch())[0].auxiliary is None
 
 
+def test_an_output_that_is_to_become_less_probable_does_not_make_experts_uneven():
+    """The auxiliary loss counts by the magnitude of a weight, the likelihood by its sign, too."""
+    torch.manual_seed(2)
+    model = BagOfWords(BagConfig(size=12, penalty=0.3, vocab_size=23))
+    more, less = (learn(model, make_batch([weight] * 7))[0] for weight in (0.5, -0.5))
+    own = 0.5 * float(more.auxiliary)
+    assert own > 0
+    assert float(less.objective) - own == pytest.approx(own - float(more.objective))
+
+
 def test_an_ensemble_has_no_weights():
     model = build(preset("base", SIZES)).eval()
     ids, lengths = torch.tensor([[5, 2]]), torch.tensor([2])

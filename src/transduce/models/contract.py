@@ -143,9 +143,10 @@ class LossSums:
     """Sums over the target tokens of a batch, in nats.
 
     ``objective`` is what training minimizes: the cross-entropy with smoothed labels, and the model's auxiliary loss,
-    each token's times its weight. ``nll`` is the cross-entropy without smoothing and ``auxiliary`` the auxiliary loss,
-    both without weights, so that they stay nats per token; ``tokens`` counts the labels, end symbols included, padding
-    not. A token of weight 0 is in none of them. ``loads`` counts what each expert of a mixture got, layer by layer.
+    each token's times its weight, of which the auxiliary loss takes the magnitude. ``nll`` is the cross-entropy without
+    smoothing and ``auxiliary`` the auxiliary loss, both without weights, so that they stay nats per token; ``tokens``
+    counts the labels, end symbols included, padding not. A token of weight 0 is in none of them. ``loads`` counts what
+    each expert of a mixture got, layer by layer.
     """
 
     objective: Float[Tensor, ""]
@@ -176,7 +177,8 @@ class LossSums:
         if (own := decoded.auxiliary_loss) is None:
             return cls(objective, nll, tokens, loads=decoded.loads)
         own = own.float() if by_token is None else own.float().where(by_token != 0, 0)
-        weighted = own if by_token is None else by_token * own
+        # A weight below 0 says that an output is to become less probable, not that experts are to be uneven.
+        weighted = own if by_token is None else by_token.abs() * own
         return cls(objective + weighted.sum(), nll, tokens, own.detach().sum(), decoded.loads)
 
     def detach(self) -> "LossSums":

@@ -19,8 +19,8 @@ expectation as it is:
 
     w_k = (r_k - m) / (K - 1) for each output drawn,    and the likelihood's weight more for the reference.
 
-The rewards' weights of a pair sum to 0. So does, but for its differences between outputs, what they make of a model's
-auxiliary loss.
+The rewards' weights of a pair sum to 0. A model's auxiliary loss, such as that of a mixture of experts, counts by their
+magnitudes, and so is minimized whatever an output is worth.
 """
 
 from collections.abc import Iterator, Sequence
