@@ -77,6 +77,7 @@ OTHER_COMMANDS = {
     "podman": "runs an image",
     "sbatch": "wants a cluster: tests/deploy/",
     "source": "a shell's own",
+    "sudo": "installs on a machine of one's own",
 }
 
 
