@@ -253,6 +253,25 @@ def test_of_parallel_files_that_grow_both_sides_are_waited_for(tmp_path, monkeyp
         assert queue.take() is None
 
 
+def test_a_file_that_comes_while_a_pass_is_read_is_of_the_next_after_an_interruption_too(tmp_path, parts):
+    made = make(tmp_path, {"pairs": "parts"})
+    first, *_ = islice(windows(made), 1)
+    write(tmp_path / "parts" / "bb.jsonl.gz", sentences(500, 5))
+    write(tmp_path / "parts" / "d.jsonl.gz", sentences(600, 5))
+    again = list(islice(windows(made, 0, 0, first.position), 5))
+    assert [(window.epoch, window.index) for window in again] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
+    assert sorted(pair for window in again[:3] for pair in texts(window)) == sorted(parts)
+    assert again[3].position.listed[0].keys() == {"a.jsonl.gz", "b.jsonl.gz", "bb.jsonl.gz", "c.jsonl.gz", "d.jsonl.gz"}
+
+
+def test_what_a_pass_began_with_must_stay_to_its_end(tmp_path, parts):
+    made = make(tmp_path, {"pairs": "parts"})
+    first, *_ = islice(windows(made), 1)
+    (tmp_path / "parts" / "c.jsonl.gz").unlink()
+    with pytest.raises(BadInputError, match=r"its file c.jsonl.gz, of \d+ bytes, was there when this pass began and is"):
+        list(windows(made, 0, 0, first.position))
+
+
 @pytest.mark.parametrize("change", ["gone", "longer"])
 def test_what_was_read_must_be_there_when_it_is_read_again(tmp_path, parts, change):
     made = make(tmp_path, {"pairs": "parts"}, at_end="stop")

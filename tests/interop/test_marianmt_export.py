@@ -96,6 +96,17 @@ def test_how_it_writes_goes_along(tmp_path, generation):
     assert read_marianmt(tmp_path / "out").generation == generation
 
 
+def test_what_its_search_has_not_is_named_and_no_output_is_longer_than_its_positions(tmp_path, caplog):
+    ours = random_bundle(**EXACT)
+    with caplog.at_level(logging.WARNING):
+        export_marianmt(
+            type(ours)(ours.model, ours.tokenizers, GenerationConfig(coverage_penalty=0.2, max_length=2000)),
+            tmp_path / "out",
+        )
+    assert "coverage_penalty = 0.2 is left out: transformers' search has no such setting" in caplog.text
+    assert read_marianmt(tmp_path / "out").generation.max_length == 1024 - 2
+
+
 def test_an_export_is_proven_and_its_tokenizer_comes_along(library, trained_run, tmp_path):
     model, out = tmp_path / "post-norm", tmp_path / "there"
     trained = load_bundle(trained_run)

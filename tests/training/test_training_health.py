@@ -52,11 +52,12 @@ def test_after_going_back_what_failed_is_left_out_and_the_rest_is_as_it_was():
 def test_going_back_to_one_checkpoint_again_and_again_is_hopeless():
     health = Health()
     for times in (1, 2, 3):
-        assert not health.hopeless
+        assert not health.is_hopeless(40)
         health = health.go_back(Health(), 40)
         assert health.times == times
-    assert health.hopeless
-    assert not health.go_back(Health(), 60).hopeless
+    assert health.is_hopeless(40)
+    assert not health.is_hopeless(60)
+    assert not health.go_back(Health(), 60).is_hopeless(60)
 
 
 def test_a_leap_is_reported_once_and_what_lasts_becomes_usual():

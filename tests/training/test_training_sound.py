@@ -71,9 +71,10 @@ def test_a_batch_without_a_gradient_moves_nothing(tmp_path, corpora, poison, row
     assert weights(tmp_path / "run", 6) != weights(tmp_path / "healthy", 6)
     (warning,) = [record.message for record in caplog.records if record.levelno == logging.WARNING]
     assert warning.startswith("step 5 (epoch 0 window 0 batch 4): the gradient's norm is nan, the loss nan: skipped")
-    losses = [line["loss"] for line in _metrics(tmp_path / "run") if line["split"] == "train"]
-    assert np.isfinite(losses).all()
     steps = [line for line in _metrics(tmp_path / "run") if line["split"] == "train"]
+    assert [line["step"] for line in steps if "loss" not in line][:1] == [5]  # it has none, and not 0
+    losses = [line["loss"] for line in steps if "loss" in line]
+    assert np.isfinite(losses).all() and min(losses) > 1
     assert [line["skipped"] for line in steps[3:6]] == [0, 1, 1]
     assert [line["step"] for line in steps if "gradient_norm" not in line][:1] == [5]
     healthy = _metrics(tmp_path / "healthy")[-1]["target_tokens"]

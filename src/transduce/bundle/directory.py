@@ -54,13 +54,17 @@ def save_bundle(bundle: Bundle, path: Path) -> None:
         raise BadInputError(f"{path}: is a file, a model directory cannot take its place")
     unfinished = path.with_name(f"{path.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
-    (unfinished / CONFIG).write_text(bundle.config.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    (unfinished / GENERATION).write_text(bundle.generation.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    bundle.tokenizers.save(unfinished)
-    save_tensors(dict(bundle.model.state_dict()), unfinished / WEIGHTS)
-    flush_folder(unfinished)
-    replace_directory(unfinished, path)
+    try:
+        unfinished.mkdir(parents=True)
+        (unfinished / CONFIG).write_text(bundle.config.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        (unfinished / GENERATION).write_text(bundle.generation.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        bundle.tokenizers.save(unfinished)
+        save_tensors(dict(bundle.model.state_dict()), unfinished / WEIGHTS)
+        flush_folder(unfinished)
+        replace_directory(unfinished, path)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)  # it may be what fills the disk
+        raise
 
 
 @final

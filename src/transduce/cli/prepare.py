@@ -17,7 +17,7 @@ def prepare(
     """Learn the tokenizer, write the store, and report what was kept and dropped."""
     from transduce.config import BadInputError, read_run
     from transduce.workflows.prepare import prepare as prepare_run
-    from transduce.workflows.run_directory import RunDirectory, default_out
+    from transduce.workflows.run_directory import RunDirectory, default_out, lock
 
     run, config = RunDirectory(out or default_out(run_file)), read_run(run_file, settings or ())
     if config.data.streaming:
@@ -27,7 +27,8 @@ def prepare(
             f"corpora as well, --set data.streaming=false"
         )
     cluster = read_cluster(engine, address, workers, None, None if engine == "process" else "cpu")
-    prepared = prepare_run(config, run, cluster)
+    with lock(run):  # a training that has no checkpoint yet would go on with another text than it began with
+        prepared = prepare_run(config, run, cluster)
     if not prepared.new:
         typer.echo(f"{run.root}: prepared already, nothing has changed")
     for line in prepared.report:

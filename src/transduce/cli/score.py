@@ -80,8 +80,12 @@ def score(
         return
     if source is None or target is None:
         raise BadInputError("--source and --target: give both, two files of as many lines; or --input, with partitions")
-    if cluster is not None or min_score is not None or output != "-":
-        raise BadInputError("--engine ray, --min-score and --output: are for partitions: give --input")
+    columns = (source_column, target_column) != ("source", "target")
+    if cluster is not None or min_score is not None or output != "-" or columns:
+        raise BadInputError(
+            "--engine ray, --min-score, --output and --source-column or --target-column: are for partitions: give "
+            "--input"
+        )
     _score_files(model, source, target, max_source_length, precision, device)
 
 

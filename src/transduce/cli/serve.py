@@ -115,6 +115,8 @@ def serve(
             raise BadInputError("--add-key: say which file it goes into: --keys F")
         print(serving.add_key(keys, add_key, rate))  # noqa: T201 - results go to standard output
         return
+    if rate is not None and keys is not None:
+        raise BadInputError("--rate: with --keys, each key has a rate of its own: give it with --add-key")
     serving.serve(
         serving.ServeSettings(
             serving.read_models(models),

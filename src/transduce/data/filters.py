@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Literal, final
 
-from transduce.config import DataConfig
+from transduce.config import BadInputError, DataConfig
 from transduce.data.lines import is_text
 
 Reason = Literal["no tree", "invalid UTF-8", "empty side", "duplicate", "in dev", "too long", "length ratio"]
@@ -98,11 +98,21 @@ class DuplicateFinder:
         self._database.close()
 
     def is_new(self, pair: tuple[str, str]) -> bool:
-        """Whether this is the pair's first time; two pairs in 2^64 are taken for one."""
+        """Whether this is the pair's first time; two pairs in 2^64 are taken for one.
+
+        Raises:
+            BadInputError: There is no room left for what it has to remember.
+        """
         # No text has this byte, so the sides stay apart.
         digest = hashlib.blake2b(b"\xff".join(side.encode() for side in pair), digest_size=8).digest()
         number = int.from_bytes(digest, signed=True)
-        return self._database.execute("INSERT OR IGNORE INTO seen VALUES (?)", (number,)).rowcount == 1
+        try:
+            return self._database.execute("INSERT OR IGNORE INTO seen VALUES (?)", (number,)).rowcount == 1
+        except sqlite3.OperationalError as error:
+            raise BadInputError(
+                f"which pairs occurred cannot be remembered: {error}: that takes some 20 bytes a pair in the system's "
+                f"folder for temporary files: name another one in SQLITE_TMPDIR"
+            ) from error
 
 
 @final

@@ -115,6 +115,24 @@ def open_binary(path: Path) -> BinaryIO:
         raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error
 
 
+def create_binary(path: Path) -> BinaryIO:
+    """Open a plain, ``.gz`` or ``.zst`` file for writing bytes.
+
+    Raises:
+        BadInputError: It cannot be written.
+    """
+    try:
+        match path.suffix:
+            case ".gz":  # what is asked to be flushed waits here: compressed line by line it would hardly be smaller
+                return io.BufferedWriter(cast(io.RawIOBase, gzip.open(path, "wb")))
+            case ".zst":
+                return io.BufferedWriter(pa.output_stream(str(path), compression="zstd"))
+            case _:
+                return path.open("wb")
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot be written: {error.strerror}") from error
+
+
 def check_length(length: int, name: object, number: int) -> None:
     """Look at the number of bytes of a line, which may be cut.
 
@@ -131,8 +149,8 @@ def raw_lines(stream: BinaryIO, name: object) -> Iterator[bytes]:
     """The lines of an open file as bytes, with their line feeds.
 
     Raises:
-        BadInputError: It is a compressed file that is damaged or cut short, a line is too long, or the file begins as
-            UTF-16 or UTF-32 does; the line is named.
+        BadInputError: It is a compressed file that is damaged or cut short, it cannot be read any further, a line is too
+            long, or the file begins as UTF-16 or UTF-32 does; the line is named.
     """
     number = 0
     try:
@@ -146,10 +164,10 @@ def raw_lines(stream: BinaryIO, name: object) -> Iterator[bytes]:
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise BadInputError(f"{name}: damaged gzip file after line {number}: {error}") from error
     except OSError as error:
-        if error.errno is not None:
-            raise
-        # Arrow's errors of decompression have no number.
-        raise BadInputError(f"{name}: damaged zstd file after line {number}: {error}") from error
+        # Arrow's errors have no number: those of decompression, and those of files that are elsewhere.
+        kind = {"gz": "gzip", "zst": "zstd"}.get(str(name).rpartition(".")[2]) if error.errno is None else None
+        what = f"damaged {kind} file" if kind else "cannot be read"
+        raise BadInputError(f"{name}: {what} after line {number}: {error.strerror or error}") from error
 
 
 def read_lines(path: Path, *, keep_invalid: bool = False) -> Iterator[str]:

@@ -37,8 +37,11 @@ def align(
     """Pairs (source word, output word), counted from 0: every token of the output points at one of the source.
 
     ``weights`` has the end symbol last on both sides; the end of the source is nothing that a token comes from. Several
-    tokens of a word may point at as many words, and words that nothing points at stand in no pair.
+    tokens of a word may point at as many words, and words that nothing points at stand in no pair. There is none where
+    the tokenizer reads nothing of the source.
     """
+    if not source_words:
+        return ()
     best = weights[: len(target_words), : len(source_words)].argmax(dim=1).tolist()
     return tuple(sorted({(source_words[token], word) for token, word in zip(best, target_words, strict=True)}))
 

@@ -29,7 +29,8 @@ class AttentionMaps:
 
     ``source`` and ``target`` are tokens, the end symbol last; ``read`` is what the decoder has read when it writes each
     token of the target: the begin symbol, then the target without its end. Each kind of weights is an array (layers,
-    heads, queries, keys), or None where the model has no attention of that kind. ``encoder``: source to source.
+    heads, queries, keys), or None where the model has no attention of that kind; a model that does not read the end of
+    the source (``source_end``) has weights of 0 for it. ``encoder``: source to source.
     ``decoder``: target to ``read``; what comes later has weight 0. ``cross``: target to source.
 
     ``source_words`` and ``target_words`` are the number of the word that each token is in, counted from 0; the end
@@ -103,14 +104,24 @@ def _describe(
 ) -> AttentionMaps:
     special = tokenizers.special
     read = tokenizers.target.tokens([special.begin, *target])
+    encoder, decoder, cross = (_stack(getattr(weights, kind)) for kind in ("encoder", "decoder", "cross"))
+    symbols = len(source) + 1
     return AttentionMaps(
         tuple(tokenizers.source.tokens([*source, special.end])),
         tuple(tokenizers.target.tokens([*target, special.end])),
         tuple(read),
         _words(tokenizers.source, bare(texts[0])),
         _words(tokenizers.target, bare(texts[1])),
-        *(_stack(getattr(weights, kind)) for kind in ("encoder", "decoder", "cross")),
+        None if encoder is None else _fill_up(encoder, queries=symbols, keys=symbols),
+        decoder,
+        None if cross is None else _fill_up(cross, queries=cross.shape[2], keys=symbols),
     )
+
+
+def _fill_up(maps: Maps, *, queries: int, keys: int) -> Maps:
+    """With weights of 0 for the end symbol, where the model does not read it."""
+    filled: Maps = np.pad(maps, ((0, 0), (0, 0), (0, queries - maps.shape[2]), (0, keys - maps.shape[3])))
+    return filled
 
 
 def _words(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:

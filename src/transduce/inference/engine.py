@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from transduce.config import BadInputError, Precision, SpecialIds
+from transduce.config import BadInputError, Precision, SpecialIds, TransformerConfig
 from transduce.data import pad
 from transduce.inference.batches import each_within_memory, in_batches
 from transduce.inference.queue import RequestQueue
@@ -130,6 +130,8 @@ class Engine:
         self._workers = Workers(workers if native else 1)
         limits = [each.config.longest for each in models if each.config.longest is not None]
         self._longest = min(limits, default=None)
+        ends = [not isinstance(each.config, TransformerConfig) or each.config.source_end for each in models]
+        self._unread = 0 if any(ends) else 1  # the end symbol
         self._special = special
         self._batch_tokens = _BATCH if batch_tokens is None else batch_tokens
         self._search_tokens = _choose_search_tokens(parts) if batch_tokens is None else batch_tokens
@@ -177,7 +179,12 @@ class Engine:
         queue.put(requests)
         queue.close()
         found: dict[Request, Outcome] = {}
-        self._serve(queue, found.__setitem__, self._workers)
+        try:
+            self._serve(queue, found.__setitem__, self._workers)
+        except BaseException:
+            for request in requests:  # whoever interrupts this thread does not want the others to work on
+                request.cancelled = True
+            raise
         return [found[request] for request in requests]
 
     @contextmanager
@@ -203,7 +210,7 @@ class Engine:
     ) -> Request:
         """A source (ids without end symbol) as ``serve`` wants it; constraints and samples know it by the number."""
         limit = self.limit(source, max_extra_length, max_length)
-        return Request([*source, self._special.end], limit, settings, number)
+        return Request([*source, self._special.end], limit, settings, number, unread=self._unread)
 
     def queue(self, searches: int | None = None) -> RequestQueue:
         """An empty queue for ``serve``, for so many searches at a time; left out, for as many as there are workers."""
@@ -214,8 +221,8 @@ class Engine:
 
         ``finish`` is told each request's outcome as soon as that is certain, in a thread of the searches. An outcome is
         the same, bit for bit where kernels run the model, whatever else is searched for, in any order and with any
-        settings. Where the queue has
-        several searches, they have threads of their own, so that other calls of this engine go on beside.
+        settings. Where the queue has several searches, they have threads of their own, so that other calls of this
+        engine go on beside.
 
         Raises:
             TransduceError: The model's scores are NaN.

@@ -141,7 +141,8 @@ class _Queries:
 def _of_encoder(weights: Maps) -> Ratios:
     tokens = weights.shape[2] - 1
     offsets = _offsets(tokens)
-    queries = _Queries(weights[:, :, :-1, :-1], weights[:, :, :-1, -1], offsets, np.full(tokens, tokens + 1))
+    special = weights[:, :, :-1, -1]
+    queries = _Queries(weights[:, :, :-1, :-1], special, offsets, np.full(tokens, tokens + _is_read(special)))
     places: dict[MeasureKey, int] = {"previous": -1, "same": 0, "next": 1}
     shares = {key: queries.share(offsets == offset) for key, offset in places.items()}
     return {**queries.ratios(), "offset": queries.offset(), **shares}
@@ -156,13 +157,19 @@ def _of_decoder(weights: Maps) -> Ratios:
     return queries.ratios() | {key: queries.share(offsets == offset) for key, offset in places.items()}
 
 
+def _is_read(end: Maps) -> bool:
+    """Whether the model reads the end of the source at all: its weights are never all 0 then."""
+    return bool(end.any())
+
+
 def _of_cross(maps: AttentionMaps, weights: Maps, reference: ReferenceAlignment | None) -> Ratios:
     """The last row writes the end symbol, and is no token's."""
     known = own_alignment(maps) if reference is None else reference
     targets, sources = weights.shape[2] - 1, weights.shape[3] - 1
     diagonal = (np.arange(targets) + 0.5) * sources / targets
     offsets = np.arange(sources) + 0.5 - diagonal[:, np.newaxis]
-    queries = _Queries(weights[:, :, :-1, :-1], weights[:, :, :-1, -1], offsets, np.full(targets, sources + 1))
+    special = weights[:, :, :-1, -1]
+    queries = _Queries(weights[:, :, :-1, :-1], special, offsets, np.full(targets, sources + _is_read(special)))
     before, aligned, behind = (_in_words(maps, known, offset) for offset in (-1, 0, 1))
     agreement, errors = _hold_against(maps, weights, known)
     return {

@@ -164,5 +164,5 @@ def _check_number(name: str, given: Sequence[object], texts: Sequence[str]) -> N
 def _check_emptiness(name: str, given: Sequence[object], texts: Sequence[str], numbers: Sequence[int]) -> None:
     """An empty text has an empty output, whatever is asked of it."""
     for number, text, wanted in zip(numbers, texts, given, strict=True):
-        if wanted and not text.strip():
+        if wanted and not bare(text).strip():
             raise BadInputError(f"text {number:,} is empty, and so is its output: it cannot have {name}")

@@ -396,7 +396,7 @@ class Translator:
         for name, text in (("source", source), ("target", target)):
             if not isinstance(text, str) and (text is not None or name == "source"):
                 raise BadInputError(f"attend: the {name} is {type(text).__name__}: give a string")
-        if not source.strip():
+        if not bare(source).strip():
             raise BadInputError("attend: the source is empty: there is nothing to look at")
         written = self.translate(source).text if target is None else target
         limit = self._defaults.max_source_length
@@ -478,7 +478,7 @@ class Translator:
         check_names(changes, frozenset(GenerationChanges.__annotations__), "trace_search")
         if not isinstance(text, str):
             raise BadInputError(f"trace_search: the text is {name_kind(text)}: give a string")
-        if not text.strip():
+        if not bare(text).strip():
             raise BadInputError("trace_search: the text is empty: there is nothing to search for")
         recorder = Recorder(check_number("top", top, 1))
         found = self.translate(

@@ -18,6 +18,7 @@ from transduce.interop.marian_options import CONFIG, EPSILON
 from transduce.interop.marian_state import MarianState, begins_with_zeros, marian_state
 from transduce.interop.marian_vocabulary import number_symbols, write_marian_sides
 from transduce.interop.marian_weights import NAMES
+from transduce.interop.marianmt_generation import warn_of_left_out
 from transduce.interop.renumbering import Renumbering
 from transduce.layers.positions import LearnedPositions
 from transduce.models import Transformer
@@ -42,6 +43,11 @@ _SAYABLE: Final[dict[str, tuple[tuple[Any, ...], str]]] = {
 _RANGE: Final = "wavelengths of another range: train with sinusoid_range = 'closed'"
 # A logit with such a bias is as good as never the highest.
 _FORBIDDEN: Final = -50.0
+# Settings of a search that its decoder's has not, or has as options of the command alone.
+_LEFT_OUT: Final = (
+    *("stopping", "coverage_penalty", "diversity", "max_length", "min_length", "no_repeat_ngram", "replace_unknown"),
+    "sampling",
+)
 _VERSION: Final = "v1.12.42"  # what is written is what this one computes
 
 
@@ -69,6 +75,7 @@ def export_marian(bundle: Bundle, folder: Path) -> None:
     settings = "".join(f"{name}: {_yaml(value)}\n" for name, value in options.items())
     arrays[CONFIG] = np.frombuffer(settings.encode() + b"\0", np.int8)
     np.savez(folder / "model.npz", **arrays)
+    warn_of_left_out(bundle.generation, _LEFT_OUT, "Marian's")
     decoder = "relative-paths: true\nmodels:\n  - model.npz\nvocabs:\n" + "".join(f"  - {name}\n" for name in names)
     decoder += f"beam-size: {bundle.generation.beam_size}\nnormalize: {_penalty(bundle.generation)}\n"
     (folder / "model.npz.decoder.yml").write_text(decoder, encoding="utf-8")

@@ -16,7 +16,7 @@ from transduce.config.model import Activation
 from transduce.interop.dimension_order import sines_first
 from transduce.interop.json_files import write_json
 from transduce.interop.marianmt import BIAS, CONFIG, EPSILON, NAMES, SHARED, SOURCE, TARGET, WEIGHTS
-from transduce.interop.marianmt_generation import GENERATION
+from transduce.interop.marianmt_generation import GENERATION, warn_of_left_out
 from transduce.interop.marianmt_sentencepiece import as_numbered_here, find_pieces
 from transduce.interop.renumbering import Renumbering
 from transduce.models import Transformer
@@ -169,17 +169,18 @@ def _special(numbers: Renumbering) -> dict[str, int]:
 
 
 def generation_settings(
-    ours: GenerationConfig, longest: int = LONGEST, numbers: Renumbering = _AS_HERE
+    ours: GenerationConfig, positions: int = _POSITIONS, numbers: Renumbering = _AS_HERE
 ) -> dict[str, Any]:
-    """Our search as ``generation_config.json`` says it, of at most ``longest`` symbols where ours has no such limit.
+    """Our search as ``generation_config.json`` says it, whose outputs have no more symbols than ``positions``.
 
-    GNMT's penalty it has not, and the nearest is that of the same alpha.
+    GNMT's penalty it has not, and the nearest is that of the same alpha. What else it has not is named.
     """
+    warn_of_left_out(ours, ("coverage_penalty", "diversity", "replace_unknown"), "transformers'")
     if ours.length_penalty_kind == "gnmt" and ours.length_penalty:
         _log.warning("length_penalty_kind = 'gnmt': the folder says 'marian', which transformers' search has")
     said: dict[str, Any] = {
         "num_beams": ours.beam_size,
-        "max_length": longest if ours.max_length is None else ours.max_length + 2,
+        "max_length": min(positions, LONGEST if ours.max_length is None else ours.max_length + 2),
         "min_length": ours.min_length + 1 if ours.min_length else 0,
         "length_penalty": 0.0 if ours.length_penalty_kind == "none" else ours.length_penalty,
         "early_stopping": True if ours.stopping == "full_beam" else "never",

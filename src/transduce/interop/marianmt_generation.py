@@ -1,6 +1,7 @@
 """How a MarianMT model writes, as ``transformers``' ``generate`` is told."""
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -48,8 +49,8 @@ def read_generation(folder: Path, config: Options) -> tuple[GenerationConfig, ob
         "length_penalty": said.number("length_penalty", 1.0),
         "length_penalty_kind": "marian",
         "stopping": "full_beam" if said.given("early_stopping") is True else "exact",
-        "max_length": max(0, (said.integer("max_length", 0) or _DEFAULT_LENGTH) - 2),
-        "min_length": max(0, said.integer("min_length", 0) - 1),
+        "max_length": max(0, _longest(said) - 2),
+        "min_length": max(0, said.integer("min_length", 0) - 1, said.integer("min_new_tokens", 0)),
         "no_repeat_ngram": said.integer("no_repeat_ngram_size", 0) or None,
         "sampling": sampling,
     }
@@ -63,6 +64,21 @@ def read_generation(folder: Path, config: Options) -> tuple[GenerationConfig, ob
         return GenerationConfig().changed(values), said.given("bad_words_ids")
     except BadInputError as error:
         raise BadInputError(f"{said.place}: {error}") from error
+
+
+def _longest(said: Options) -> int:
+    """The most symbols, that which the decoder begins with and the end counted; ``max_new_tokens`` comes first."""
+    if new := said.integer("max_new_tokens", 0):
+        return new + 1
+    return said.integer("max_length", 0) or _DEFAULT_LENGTH
+
+
+def warn_of_left_out(ours: GenerationConfig, names: Sequence[str], whose: str) -> None:
+    """Name what is set of these settings, which another search has not."""
+    usual = GenerationConfig()
+    for name in names:
+        if (value := getattr(ours, name)) != getattr(usual, name):
+            _log.warning(f"{name} = {value} is left out: {whose} search has no such setting")
 
 
 def forbidden_symbols(bad_words: object, target: Renumbering) -> list[int]:

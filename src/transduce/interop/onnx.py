@@ -12,7 +12,6 @@ from transduce.interop.json_files import write_json
 from transduce.interop.marianmt import CONFIG
 from transduce.interop.marianmt_export import (
     ACTIVATIONS,
-    LONGEST,
     generation_settings,
     write_tokenizers,
 )
@@ -58,8 +57,7 @@ def export_onnx(bundle: Bundle, folder: Path) -> None:
         for name, graph in _files(model):
             library().save_model(graph.model(name.removesuffix(".onnx")), str(folder / name))
     write_json(folder / CONFIG, _config(model, bundle.tokenizers.special))
-    longest = min(LONGEST, model.config.longest or POSITIONS)
-    write_json(folder / GENERATION, generation_settings(bundle.generation, longest))
+    write_json(folder / GENERATION, generation_settings(bundle.generation, model.config.longest or POSITIONS))
     write_tokenizers(bundle.tokenizers, folder)
     flush_folder(folder)
 

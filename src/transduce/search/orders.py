@@ -103,18 +103,20 @@ class Banks:
         return cls(*(torch.tensor(each, device=device) for each in (symbols, values, otherwise)))
 
 
-def rank_in_banks(total: Scores, banks: Banks) -> Ranked:
+def rank_in_banks(total: Scores, banks: Banks, gamma: float = 0.0) -> Ranked:
     """The best of every bank, the fullest bank's first, then the second best of every bank, and so on.
 
     The idea is that of dynamic beam allocation (Post and Vilar 2018): hypotheses that have fulfilled much compete with
-    their like, and not with those that put it off.
+    their like, and not with those that put it off. With ``gamma``, what is best in a bank is found as in
+    ``rank_diversely``.
     """
     sentences, beam, vocabulary = total.shape
+    by = _lower_siblings(total, gamma) if gamma else total
     first = torch.arange(beam, device=total.device).unsqueeze(1) * vocabulary
     proposed = (banks.symbol.view(sentences, beam, -1) + first).flatten(1)
-    best = total.flatten(1).topk(_candidates(total), dim=1).indices
+    best = by.flatten(1).topk(_candidates(total), dim=1).indices
     index = torch.cat([best, total.argmax(dim=2) + first.squeeze(1), proposed], dim=1)
-    index = index.gather(1, total.flatten(1).gather(1, index).argsort(dim=1, descending=True, stable=True))
+    index = index.gather(1, by.flatten(1).gather(1, index).argsort(dim=1, descending=True, stable=True))
     candidates = Ranked.at(total, index)
     bank = _bank(candidates, banks, beam)
     usable = ~candidates.log_probability.isneginf() & ~_earlier(index).any(dim=2)
@@ -142,6 +144,13 @@ def draw_samples(
     symbol = draw(scores.flatten(0, 1), chances, sampling).view(sentences, beam)
     log_probability = so_far + scores.gather(2, symbol.unsqueeze(2)).squeeze(2)
     return Ranked(log_probability, torch.arange(beam, device=scores.device).expand(sentences, beam), symbol)
+
+
+def _lower_siblings(total: Scores, gamma: float) -> Scores:
+    """Each hypothesis' k-th best continuation by gamma (k - 1); from a number on that no beam takes, all by as much."""
+    best, symbol = total.topk(min(2 * total.shape[1], total.shape[2]), dim=2)
+    places = torch.arange(best.shape[2], device=total.device)
+    return (total - gamma * best.shape[2]).scatter(2, symbol, best - gamma * places)
 
 
 def _candidates(total: Scores) -> int:

@@ -34,7 +34,7 @@ class PythonBeams:
         """Nothing has been written yet; ``newest`` is what its rows read first."""
         settings, coverage = requests[0].settings, None
         if settings.coverage:
-            lengths = torch.tensor([len(each.source) for each in requests])
+            lengths = torch.tensor([len(each.source) - each.unread for each in requests])
             coverage = Coverage.empty(lengths, settings.beam_size, newest.device)
         return cls([Sentence.begin(each) for each in requests], newest, coverage)
 

@@ -48,11 +48,13 @@ class _Way(NamedTuple):  # one is made for every sentence in every round: a data
     by: _By
     forbidden: tuple[int, ...]
     end_id: int
+    diversity: float  # in banks, too
 
     @classmethod
     def of(cls, settings: SearchSettings) -> "_Way":
         """That of sentences without constraints."""
-        return cls(settings.sampling or float(settings.diversity) or "fast", settings.forbidden, settings.end_id)
+        diversity = float(settings.diversity)
+        return cls(settings.sampling or diversity or "fast", settings.forbidden, settings.end_id, diversity)
 
 
 @final
@@ -156,7 +158,7 @@ def _rank_group(step: Step[S], group: Sequence[_Next], way: _Way) -> Iterator[li
             return rank_by_probability(total).candidates()
         case "banks":
             proposals = [row for each in group for row in each.proposals or [[]] * total.shape[1]]
-            return rank_in_banks(total, Banks.of(proposals, way.end_id, total.device)).candidates()
+            return rank_in_banks(total, Banks.of(proposals, way.end_id, total.device), way.diversity).candidates()
         case float(gamma):
             return rank_diversely(total, gamma).candidates()
         case _:

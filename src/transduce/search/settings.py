@@ -107,7 +107,8 @@ class Request:
     """A sentence to search for: its source's ids, end symbol included, and how.
 
     ``limit`` is the longest output allowed, end symbol included: at its limit a hypothesis must end. ``number`` is what
-    constraints are told and what samples follow from; requests of one search may have the same.
+    constraints are told and what samples follow from; requests of one search may have the same. ``unread`` symbols at
+    the source's end are read by no model of the search, and so looked at by none.
 
     ``cancelled`` may be made true by any thread at any time: the search then drops the sentence after the round that it
     is in, or within a few milliseconds where a model makes rounds by itself.
@@ -118,6 +119,7 @@ class Request:
     settings: SearchSettings
     number: int = 0
     cancelled: bool = False
+    unread: int = 0
 
     @property
     def longest(self) -> int:

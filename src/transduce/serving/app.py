@@ -3,6 +3,7 @@
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from time import perf_counter
 from typing import Any, Final, final
 
@@ -16,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transduce.serving.deepl import DeepL
 from transduce.serving.http import BodyLimit, Doorkeeper
-from transduce.serving.keys import read_keys
+from transduce.serving.keys import ApiKey, read_keys
 from transduce.serving.libretranslate import LibreTranslate
 from transduce.serving.metrics import CONTENT_TYPE, Metrics
 from transduce.serving.models import Models
@@ -53,7 +54,7 @@ def make_app(settings: ServeSettings, models: Models) -> ASGIApp:
     """
     metrics = Metrics(models)
     service = Service(models, settings.limits, metrics)
-    door = Doorkeeper(() if settings.keys is None else read_keys(settings.keys), settings.limits.rate, settings.cors)
+    door = Doorkeeper(_read_keys(settings.keys), settings.limits.rate, settings.cors)
 
     async def show_metrics(_: Request) -> Response:
         return Response(metrics.render(), media_type=CONTENT_TYPE)
@@ -96,6 +97,16 @@ def make_app(settings: ServeSettings, models: Models) -> ASGIApp:
     )
     # Around it, and not among its middleware: that is inside of what answers where something has failed.
     return _Outside(app, metrics)
+
+
+def _read_keys(path: Path | None) -> tuple[ApiKey, ...] | None:
+    """Those who are let in, or None where no file says who."""
+    if path is None:
+        return None
+    keys = read_keys(path)
+    if not keys:
+        _log.warning("%s: holds no key, so nobody is let in: add one (--add-key NAME)", path)
+    return keys
 
 
 async def _refuse(request: Request, refusal: Any) -> Response:  # noqa: ANN401 - Starlette's own type

@@ -179,19 +179,19 @@ async def _left(request: Request) -> None:
 
 @final
 class Doorkeeper:
-    """Lets in who has a key, where keys are asked for, and nobody more often than allowed.
+    """Lets in who has a key, where keys are asked for (they are not None), and nobody more often than allowed.
 
     Pages of other origins than ``origins`` and the server's own have nothing done, though they have no use of the
     answer anyway: browsers send much for them without asking.
     """
 
-    def __init__(self, keys: tuple[ApiKey, ...], rate: int | None, origins: Collection[str]) -> None:
+    def __init__(self, keys: tuple[ApiKey, ...] | None, rate: int | None, origins: Collection[str]) -> None:
         self._keys, self._rate, self._limit, self._origins = keys, rate, RateLimit(), origins
 
     @property
     def asks_for_keys(self) -> bool:
         """Whether nobody is let in without one."""
-        return bool(self._keys)
+        return self._keys is not None
 
     def let_in(self, request: Request, given: object = None) -> None:
         """Count a request; ``given`` is the key in its body, before that of the header ``Authorization``.
@@ -201,7 +201,7 @@ class Doorkeeper:
             TooMany: It comes too often.
         """
         self._check_origin(request)
-        if not self._keys:
+        if self._keys is None:
             address = request.client.host if request.client else ""
             self._limit.take(address, self._rate)
             return

@@ -3,6 +3,7 @@
 import hashlib
 import logging
 import re
+import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -35,6 +36,7 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Adam) -
         _log.warning(f"{path}: no manifest, an older version wrote it: damage might not be noticed")
     progress = read_progress(path)
     load_weights(model, path / MODEL, part_like)
+    optimizer.state.clear()
     if progress.step > 0:  # before the first step Adam has no state
         _load_optimizer(model, optimizer, path / OPTIMIZER)
     return progress
@@ -107,6 +109,27 @@ def list_checkpoints(folder: Path) -> list[tuple[int, Path]]:
     return sorted((int(match[1]), path) for match, path in found if match)
 
 
+def remove_newer(folder: Path, step: int) -> None:
+    """Delete the checkpoints behind a step, to which a training has gone back: they are of a course that it left.
+
+    Where one cannot be deleted, it is told in a warning.
+    """
+    for number, path in list_checkpoints(folder):
+        if number > step:
+            remove_checkpoint(path)
+
+
+def remove_checkpoint(path: Path) -> None:
+    """Delete one; where it cannot be, it is told in a warning."""
+    # Under another name first: a crash must not leave half a checkpoint under a whole one's.
+    leaving = path.with_name(f"{path.name}.unfinished")
+    try:
+        path.rename(leaving)
+        shutil.rmtree(leaving)
+    except OSError as error:
+        _log.warning(f"{error.filename or path}: a checkpoint could not be deleted: {error.strerror or error}")
+
+
 def list_regular(folder: Path) -> list[tuple[int, Path]]:
     """Those of ``list_checkpoints`` that the settings asked for, and no signal."""
     return [(step, path) for step, path in list_checkpoints(folder) if not _is_asked(path)]
@@ -121,6 +144,8 @@ def _is_asked(path: Path) -> bool:
 
 def _load_optimizer(model: nn.Module, optimizer: torch.optim.Adam, path: Path) -> None:
     tensors = read_tensors(path)
+    if not tensors:
+        return  # no step has moved the weights yet: all were skipped
     for name, parameter in model.named_parameters():
         for key in ("step", "exp_avg", "exp_avg_sq"):
             stored = tensors.get(f"{name}.{key}")

@@ -92,10 +92,9 @@ class Health(BaseModel):
         """Whether to go back, rather than on."""
         return self.in_a_row >= _FEW
 
-    @property
-    def hopeless(self) -> bool:
-        """Whether to go back would be in vain."""
-        return self.times >= _TIMES
+    def is_hopeless(self, step: int) -> bool:
+        """Whether to go back to a step would be in vain."""
+        return self.back_to == step and self.times >= _TIMES
 
     def judge(self, examined: Examined) -> tuple["Health", str | None]:
         """After one step more; and what is to be said of it."""

@@ -13,7 +13,7 @@ from torch import nn
 from transduce.config import BadInputError, TrainConfig, TransduceError
 from transduce.data import Batch, Share
 from transduce.kernels import KeptMemory, keep_freed_memory
-from transduce.training.checkpoint import load_newest
+from transduce.training.checkpoint import load_newest, remove_newer
 from transduce.training.health import Examined, Examiner, Health
 from transduce.training.interval import Interval
 from transduce.training.micro_batches import fit, within_memory
@@ -219,7 +219,8 @@ def _measure(training: Training, interval: Interval, progress: Progress, examine
     seconds, tokens = processes.agree(interval.seconds), interval.sums.tokens
     counted = {"target_tokens": progress.target_tokens + tokens, "seconds": progress.seconds + seconds}
     progress = progress.model_copy(update=counted)
-    measured = describe("train", progress, loss, _rate(training, progress.step))
+    # Where all steps were skipped, there is none.
+    measured = describe("train", progress, loss if tokens else None, _rate(training, progress.step))
     measured |= interval.own_figures(processes) | {"skipped": health.skipped}
     measured |= {} if progress.stream is None else {"records": progress.stream.read}
     training.report.train(measured, tokens / seconds)
@@ -283,19 +284,22 @@ def _go_back(training: Training, progress: Progress, writer: CheckpointWriter) -
         TransduceError: There is no way back, or it was gone several times.
     """
     what = f"the gradients of {progress.health.in_a_row} steps in a row, to step {progress.step}, are infinite or NaN"
-    if progress.health.hopeless:
-        raise TransduceError(f"{what}, though the training went back to step {progress.health.back_to}: {_REMEDY}")
     writer.wait()
     try:
         then = load_newest(training.checkpoints, training.model, training.optimizer, training.processes, finite=True)
     except BadInputError as error:
         raise TransduceError(f"{what}, and there is no checkpoint to go back to ({error}): {_REMEDY}") from error
+    if progress.health.is_hopeless(then.step):
+        raise TransduceError(f"{what}, though the training went back to step {then.step}: {_REMEDY}")
     health = progress.health.go_back(then.health, then.step)
     if training.processes.first:
         left_out = ", ".join(map(str, progress.health.failing))
         _log.warning(f"{what}: going back to step {then.step}, and on without {left_out}")
+        remove_newer(training.checkpoints, then.step)
     training.report.go_back(then.step)
-    progress = then.model_copy(update={"health": health, "micro_batches": progress.micro_batches})
+    # The best model is still the one that was written, whatever step it is of.
+    kept = ("micro_batches", "best_score", "best_step", "best_metric", "stale", "unvalidated")
+    progress = then.model_copy(update={"health": health} | {name: getattr(progress, name) for name in kept})
     writer.write(progress)  # so that a crash from now on does not lead there again
     return progress
 

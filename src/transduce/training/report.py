@@ -88,16 +88,16 @@ class Report:
     def train(self, metrics: Mapping[str, Any], tokens_per_second: float) -> None:
         """A measurement of the last steps."""
         self._write(metrics, tokens_per_second)
-        loss, rate = float(metrics["loss"]), float(metrics["learning_rate"])
+        rate, short, shown = float(metrics["learning_rate"]), "all skipped", "all steps were skipped"
+        if "loss" in metrics:
+            loss = float(metrics["loss"])
+            short = f"loss {loss:.3f} ppl {perplexity(loss):.4g}"
+            shown = f"loss {loss:.3f}  perplexity {perplexity(loss):.2f}"
         scores = "".join(f"{name} {metrics[name]:.4f}  " for name in ("reward", "risk") if name in metrics)
-        self._bar.update(
-            self._task,
-            note=f"loss {loss:.3f} ppl {perplexity(loss):.4g} {tokens_per_second:,.0f} tok/s rate {rate:.1e}",
-        )
+        self._bar.update(self._task, note=f"{short} {tokens_per_second:,.0f} tok/s rate {rate:.1e}")
         _log.log(
             logging.DEBUG if self._has_bar else logging.INFO,  # the bar says it already
-            f"step {metrics['step']}  {scores}loss {loss:.3f}  perplexity {perplexity(loss):.2f}  "
-            f"{tokens_per_second:,.0f} tokens/s  rate {rate:.2e}"
+            f"step {metrics['step']}  {scores}{shown}  {tokens_per_second:,.0f} tokens/s  rate {rate:.2e}"
             + _describe_experts(metrics)
             + (f"  {metrics['records']:,} pairs read" if "records" in metrics else "")
             + (f"  {describe_time(self._left)} left" if self._left else ""),

@@ -136,12 +136,12 @@ class Sums:
         return own
 
 
-def describe(split: str, progress: Progress, loss: float, rate: float) -> dict[str, Any]:
+def describe(split: str, progress: Progress, loss: float | None, rate: float) -> dict[str, Any]:
     """A measurement as it stands in ``metrics.jsonl``."""
     return {
         "step": progress.step,
         "split": split,
-        "loss": loss,
+        **({} if loss is None else {"loss": loss}),
         "learning_rate": rate,
         "target_tokens": progress.target_tokens,
         "seconds": round(progress.seconds, 3),

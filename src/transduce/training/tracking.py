@@ -28,7 +28,9 @@ class Tracking:
     def write(self, metrics: Mapping[str, Any], tokens_per_second: float | None = None) -> None:
         """Add one measurement to its curves, for whoever looks on to see at once."""
         split = f"{metrics['split']}_mean_of_{metrics['average']}" if "average" in metrics else metrics["split"]
-        figures = {"perplexity": perplexity(float(metrics["loss"])), **metrics}
+        figures = {**metrics}
+        if "loss" in metrics:  # where all steps were skipped, there is none
+            figures.setdefault("perplexity", perplexity(float(metrics["loss"])))
         curves = {f"{key}/{split}": float(figures[key]) for key in METRICS if key in figures}
         if tokens_per_second is not None:
             curves |= {key: float(metrics[key]) for key in _OF_STEPS if key in metrics}

@@ -4,7 +4,7 @@ import errno
 import logging
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,16 @@ from transduce.bundle import save_tensors
 from transduce.config import TransduceError
 from transduce.config.disk import flush, replace_directory, write_flushed
 from transduce.kernels import start_threads
-from transduce.training.checkpoint import MODEL, OPTIMIZER, STATE, list_checkpoints, list_regular, write_manifest
+from transduce.training.checkpoint import (
+    MODEL,
+    OPTIMIZER,
+    STATE,
+    list_checkpoints,
+    list_regular,
+    read_progress,
+    remove_checkpoint,
+    write_manifest,
+)
 from transduce.training.parallel import whole
 from transduce.training.processes import ALONE, Processes
 from transduce.training.progress import Progress
@@ -215,15 +224,23 @@ def _remedy(error: OSError) -> str:
 
 
 def _prune(folder: Path, keep: int) -> None:
-    """Delete what newer checkpoints replace: regular ones beyond ``keep``, asked ones that are not the newest."""
+    """Delete what newer checkpoints replace: regular ones beyond ``keep``, asked ones that are not the newest.
+
+    The newest one that a training can go back to stays, too.
+    """
     checkpoints = [path for _, path in list_checkpoints(folder)]
-    kept = {path for _, path in list_regular(folder)[-keep:]} | {checkpoints[-1]}
-    try:
-        for older in checkpoints:
-            if older not in kept:
-                # Under another name first: a crash must not leave half a checkpoint under a whole one's.
-                older.rename(older.with_name(f"{older.name}.unfinished"))
-        for rest in folder.glob("step-*.unfinished"):
-            shutil.rmtree(rest)
-    except OSError as error:
-        _log.warning(f"{error.filename or folder}: an older checkpoint could not be deleted: {error.strerror or error}")
+    kept = {path for _, path in list_regular(folder)[-keep:]} | {checkpoints[-1], *_find_sound(checkpoints)}
+    for older in checkpoints:
+        if older not in kept:
+            remove_checkpoint(older)
+    for rest in folder.glob("step-*.unfinished"):
+        shutil.rmtree(rest, ignore_errors=True)
+
+
+def _find_sound(checkpoints: Sequence[Path]) -> list[Path]:
+    """The newest one whose last step had a finite gradient, if there is one."""
+    for path in reversed(checkpoints):
+        with suppress(BadInputError):
+            if not read_progress(path).health.in_a_row:
+                return [path]
+    return []

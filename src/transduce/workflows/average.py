@@ -7,12 +7,14 @@ from transduce.config import BadInputError, read_run, with_vocabularies
 from transduce.config.files import check_vacant
 from transduce.models import build
 from transduce.text import TokenizerPair
-from transduce.training import average_weights, list_checkpoints, read_weights
+from transduce.training import average_weights, list_checkpoints, list_regular, read_weights
 from transduce.workflows.run_directory import RunDirectory, check_run
 
 
 def average(run: RunDirectory, last: int, out: Path) -> list[int]:
     """Write the mean of the ``last`` newest checkpoints as a new model directory; return their steps.
+
+    One alone may be a checkpoint that a signal asked for; in a mean these are not, which would depend on when it came.
 
     Raises:
         BadInputError: It is no run directory, or has fewer checkpoints; or something stands at ``out``.
@@ -23,6 +25,8 @@ def average(run: RunDirectory, last: int, out: Path) -> list[int]:
             f"--last {last}: must be at least 1: the model is the mean of so many of the newest checkpoints"
         )
     checkpoints = list_checkpoints(run.checkpoints)
+    if last > 1:
+        checkpoints = list_regular(run.checkpoints) or checkpoints
     if not checkpoints:
         raise BadInputError(f"{run.root}: has no checkpoints yet: train writes them every train.checkpoint_every steps")
     if last > len(checkpoints):

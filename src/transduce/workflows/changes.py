@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, assert_never, final
+from typing import Any, Final, assert_never, final
 
 from pydantic import ValidationError
 
@@ -16,6 +16,8 @@ from transduce.training import Progress
 from transduce.workflows.run_directory import RunDirectory
 
 _log = logging.getLogger(__name__)
+
+_TEXT: Final = "data.text"  # in what a checkpoint knows: no key of a run file
 
 
 @final
@@ -86,16 +88,22 @@ def refuse(run: RunDirectory, changes: Iterable[Change]) -> None:
         )
 
 
-def fix(progress: Progress, config: RunConfig, settings: TrainConfig, run: RunDirectory) -> Progress:
+def fix(progress: Progress, config: RunConfig, settings: TrainConfig, run: RunDirectory, text: str) -> Progress:
     """Write down what may not change from here on, and refuse what has changed since the training began.
 
     Weights of the same shapes may mean another model, and another seed or budget another order of the data. Unlike the
     run file, which people may edit, a checkpoint knows what it began with. An older version's checkpoint
     is read as its files are: settings that it does not know had their defaults, and former names and values count.
+    ``text`` tells its preparation from others.
 
     Raises:
         BadInputError: Something of it has changed.
     """
+    if progress.fixed.get(_TEXT, text) != text:
+        raise BadInputError(
+            f"{run.root}: its training began with another preparation, of other text or another tokenizer, than the one "
+            f"that is there now: restore that one to go on, or train anew with another --out"
+        )
     now = _flatten(config.model_copy(update={"train": settings}))
     fixed = {key: now[key] for key in now if key.startswith(("model.", "train.")) and _effect(key, config) == "refused"}
     # Of text and tokenizer, the prepared store knows the rest.
@@ -103,7 +111,8 @@ def fix(progress: Progress, config: RunConfig, settings: TrainConfig, run: RunDi
     fixed["tokenizer.bpe_dropout"] = config.tokenizer.bpe_dropout
     if config.data.streaming:  # of which there is no store
         fixed |= {"data.streaming": True, "data.shuffle_window": config.data.shuffle_window}
-    began = _read_again(progress.fixed, config) if progress.fixed else fixed
+    fixed[_TEXT] = text
+    began = _read_again({_TEXT: text} | progress.fixed, config) if progress.fixed else fixed
     different = [key for key, value in fixed.items() if began.get(key) != value]
     refuse(run, (Change(key, began.get(key), fixed[key], "refused") for key in different))
     return progress.model_copy(update={"fixed": fixed})

@@ -16,7 +16,6 @@ from transduce.data import (
     Tally,
     name_corpus,
     read_beginning,
-    read_corpus,
     read_numbered,
     text_flaw,
 )
@@ -73,7 +72,7 @@ def examine_corpora(config: RunConfig, prepared: Prepared | None) -> Iterator[Fi
 def _examine_training(config: RunConfig, sample: _Sample) -> Iterator[Finding]:
     data = config.data
     try:
-        dev, test = (list(read_corpus(corpus, data.folder)) if corpus else [] for corpus in (data.dev, data.test))
+        dev, test = (_without_tags(corpus, data) if corpus else [] for corpus in (data.dev, data.test))
     except BadInputError:  # named where dev and test themselves are examined
         dev, test = [], []
     held_out = HeldOut(test)
@@ -81,6 +80,11 @@ def _examine_training(config: RunConfig, sample: _Sample) -> Iterator[Finding]:
         accepted = PairFilter(data, dev, None if data.streaming else seen)
         for corpus in data.train:
             yield from _examine_one(config, corpus, accepted, held_out, sample)
+
+
+def _without_tags(corpus: Corpus, data: DataConfig) -> list[tuple[str, str]]:
+    """The pairs as they stand in the files: a tag is in no text."""
+    return [(source, target) for _, source, target in read_numbered(corpus, data.folder)]
 
 
 def _examine_one(
@@ -195,7 +199,7 @@ def _examine_held_out(config: RunConfig) -> Iterator[Finding]:
 
 def _examine_characters(config: RunConfig, sample: _Sample) -> Iterator[Finding]:
     """Characters of dev that training does not have: a model cannot know what they mean."""
-    text = Counter(chain.from_iterable(chain.from_iterable(read_corpus(config.data.dev, config.data.folder))))
+    text = Counter(chain.from_iterable(chain.from_iterable(_without_tags(config.data.dev, config.data))))
     new = Counter({character: count for character, count in text.items() if character not in sample.characters})
     if not new:
         yield Finding("ok", "every character of dev occurs in training")

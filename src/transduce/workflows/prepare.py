@@ -105,6 +105,14 @@ def load_prepared(run: RunDirectory) -> Prepared | None:
         return None
 
 
+def identify(run: RunDirectory, prepared: Prepared) -> str:
+    """What tells this preparation from others: the bytes of its tokenizers, and those of the text in its store."""
+    found = hashlib.sha256(b"" if prepared.train is None else prepared.dev.origin.get("files", "").encode())
+    for path in sorted(run.root.glob("tokenizer*.json")):
+        found.update(path.read_bytes())
+    return found.hexdigest()
+
+
 def share_preparation(base: RunDirectory, run: RunDirectory) -> None:
     """Give a run that has none the preparation of another, which is the same; it takes no more room on the disk."""
     if load_prepared(run) is not None:

@@ -116,15 +116,15 @@ def lock(run: RunDirectory) -> Iterator[None]:
     """Keep a run directory to this process, within the context.
 
     Raises:
-        BadInputError: Another process trains there, or a file of that name stands in the way.
+        BadInputError: Another process trains or prepares there, or a file of that name stands in the way.
     """
     with ExitStack() as stack:
         try:
             stack.enter_context(hold(run.root))
         except BlockingIOError:
             raise BadInputError(
-                f"{run.root}: another process trains here at this moment: wait until it has ended (a signal makes it "
-                f"write a checkpoint first), or train elsewhere with --out DIR"
+                f"{run.root}: another process trains here at this moment, or prepares: wait until it has ended (a signal "
+                f"makes a training write a checkpoint first), or work elsewhere with --out DIR"
             ) from None
         except (FileExistsError, NotADirectoryError) as error:
             raise BadInputError(f"{run.root}: a file of that name stands in the way: give another --out") from error

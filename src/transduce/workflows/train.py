@@ -49,7 +49,7 @@ from transduce.workflows.changes import fix, tell_changes, tell_circumstances
 from transduce.workflows.cost import describe_cost
 from transduce.workflows.dev_outputs import translate_dev
 from transduce.workflows.initialize import began_with, check_init, initialize, name_init
-from transduce.workflows.prepare import Prepared, load_prepared, prepare
+from transduce.workflows.prepare import Prepared, identify, load_prepared, prepare
 from transduce.workflows.run_directory import RunDirectory, lock
 from transduce.workflows.training_corpora import training_corpora
 
@@ -158,7 +158,7 @@ def _train_run(
         # A model that it begins with is measured first: nothing worse becomes the best.
         progress = Progress(init=None if init is None else name_init(init), unvalidated=init is not None)
     settings = _resolve_precision(config.train, progress, device)
-    progress = fix(progress, config, settings, run)
+    progress = fix(progress, config, settings, run, identify(run, prepared))
     _check_alike(settings, progress, processes)
     if processes.first:
         progress = tell_circumstances(progress, circumstances(device, processes, settings.parallel))
