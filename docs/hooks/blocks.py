@@ -8,7 +8,7 @@ from typing import Final, final
 from markdown_it import MarkdownIt
 
 _COMMANDS: Final = (
-    "cat|cut|curl|echo|export|head|kubectl|make|mkdir|paste|pip|podman|printf|python|sbatch|source|ssh\\.sh|"
+    "cat|cut|curl|echo|export|head|kubectl|make|mkdir|paste|pip|podman|printf|python|sbatch|source|ssh\\.sh|sudo|"
     "torchrun|transduce|wget"
 )
 # In this order: the first one that a block looks like. A command line may begin with a variable or a folder.

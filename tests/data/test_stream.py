@@ -261,14 +261,14 @@ def test_a_file_that_comes_while_a_pass_is_read_is_of_the_next_after_an_interrup
     again = list(islice(windows(made, 0, 0, first.position), 5))
     assert [(window.epoch, window.index) for window in again] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
     assert sorted(pair for window in again[:3] for pair in texts(window)) == sorted(parts)
-    assert again[3].position.listed[0].keys() == {"a.jsonl.gz", "b.jsonl.gz", "bb.jsonl.gz", "c.jsonl.gz", "d.jsonl.gz"}
+    assert again[3].position.listed == (tuple(f"{name}.jsonl.gz" for name in ("a", "b", "bb", "c", "d")),)
 
 
 def test_what_a_pass_began_with_must_stay_to_its_end(tmp_path, parts):
     made = make(tmp_path, {"pairs": "parts"})
     first, *_ = islice(windows(made), 1)
     (tmp_path / "parts" / "c.jsonl.gz").unlink()
-    with pytest.raises(BadInputError, match=r"its file c.jsonl.gz, of \d+ bytes, was there when this pass began and is"):
+    with pytest.raises(BadInputError, match=r"its file c.jsonl.gz was there when this pass began and is gone"):
         list(windows(made, 0, 0, first.position))
 
 

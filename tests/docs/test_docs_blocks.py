@@ -158,7 +158,10 @@ def _copy(source: Path, target: Path) -> None:
     """A folder whose files are the other's, until they are written anew."""
     target.mkdir()
     for each in source.iterdir():
-        (target / each.name).symlink_to(each)
+        if each.is_dir():
+            _copy(each, target / each.name)
+        else:
+            (target / each.name).symlink_to(each)
 
 
 def _save_random_model(run, folder):

@@ -94,3 +94,17 @@ def test_nothing_at_all():
         torch.zeros(0, 8), torch.zeros(0, 8), torch.ones(8), torch.zeros(8), EPSILON, Dropped(0.1), post=True
     )
     assert [each.shape for each in found] == [(0, 8)] * 2
+
+
+def test_sums_over_threads_do_not_depend_on_which_is_done_first():
+    """Three and more: the sums of two are the same in either order."""
+    tensors = inputs((211, 259))
+    total, normalized = add_norm(*tensors, EPSILON, Dropped(0.0), post=False)
+    received = [torch.randn_like(total), torch.randn_like(normalized)]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(5)
+    try:
+        found = [torch.autograd.grad((total, normalized), tensors[2:], received, retain_graph=True) for _ in range(100)]
+    finally:
+        torch.set_num_threads(threads)
+    assert all(torch.equal(one, other) for each in found for one, other in zip(each, found[0], strict=True))

@@ -68,9 +68,23 @@ def test_hypotheses_that_do_not_count():
 
 
 @pytest.mark.usefixtures("way")
-def test_what_is_no_number_shows():
+@pytest.mark.parametrize("symbol", [*range(16), 70, SYMBOLS - 1])
+def test_what_is_no_number_shows(symbol):
     logits, *rest = problem()
-    logits[2, 3] = math.nan
+    logits[2, symbol] = math.nan
     values, _ = rank_continuations(logits, *rest, 4)
     assert values[1].isnan().any()
     assert values[0].isfinite().all()
+
+
+@pytest.mark.usefixtures("way")
+def test_what_cannot_come_is_ranked_behind_all_that_can():
+    logits, *rest = problem()
+    logits[:, 20:120] = -math.inf
+    values, places = rank_continuations(logits.clone(), *rest, 4)
+    for sentence, best in enumerate(by_hand(logits, *rest)):
+        possible = min(4, len(best))
+        assert values[sentence, :possible].tolist() == pytest.approx([value for value, _ in best[:possible]], abs=1e-5)
+        assert places[sentence, :possible].tolist() == [place for _, place in best[:possible]]
+    logits[:] = -math.inf
+    assert rank_continuations(logits, *rest, 4)[0].isnan().any()

@@ -111,6 +111,22 @@ def test_an_interruption_behind_it_changes_nothing(tmp_path, corpora, poison, ro
     assert (parts["epoch"], parts["batch"]) == (whole["epoch"], whole["batch"])
 
 
+def test_one_checkpoint_that_is_kept_is_one_to_go_back_to(tmp_path, corpora, poison, rows):  # noqa: F811
+    poison(set(rows[5:8]))
+    _, progress = _train(tmp_path / "run", corpora, SOUND.model_copy(update={"keep_checkpoints": 1}))
+    assert (progress.step, progress.health.back_to) == (12, 4)
+
+
+def test_going_back_forgets_no_best_model(tmp_path, corpora, poison, rows):  # noqa: F811
+    """Dev is measured at step 6, amid failing steps: what is the best by then is on disk, whatever follows."""
+    poison(set(rows[5:8]))
+    config = SOUND.model_copy(update={"validate_every": 6})
+    _, progress = _train(tmp_path / "run", corpora, config)
+    best = max((line for line in _metrics(tmp_path / "run") if line["split"] == "dev"), key=lambda line: line["bleu"])
+    assert progress.health.back_to == 4
+    assert progress.best_step in {6, best["step"]}
+
+
 def test_the_list_is_on_disk_before_the_training_goes_on(tmp_path, corpora, poison, rows, monkeypatch):  # noqa: F811
     poison(set(rows[5:8]))
     taught = []
@@ -125,6 +141,8 @@ def test_the_list_is_on_disk_before_the_training_goes_on(tmp_path, corpora, pois
     with pytest.raises(RuntimeError, match="power cut"):
         _train(tmp_path / "run", corpora, SOUND)
     assert [batch for _, _, batch in state(tmp_path / "run", 4)["health"]["excluded"]] == [5, 6, 7]
+    # What was written amid the failing steps is of a course that is left.
+    assert [step for step, _ in list_checkpoints(tmp_path / "run" / "checkpoints")][-1] == 4
 
 
 def test_before_any_checkpoint_there_is_no_way_back(tmp_path, corpora, poison, rows):  # noqa: F811

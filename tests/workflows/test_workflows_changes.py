@@ -99,7 +99,7 @@ def test_another_number_of_threads_is_named(caplog):
 
 def _old_checkpoint(config: RunConfig, **changes: object) -> Progress:
     """The progress of a checkpoint, as an older version would have written it; None leaves a setting out."""
-    fixed = fix(Progress(), config, config.train, RunDirectory(Path("run"))).fixed
+    fixed = fix(Progress(), config, config.train, RunDirectory(Path("run")), "the text").fixed
     fixed |= {key.replace("__", "."): value for key, value in changes.items()}
     return Progress(fixed={key: value for key, value in fixed.items() if value is not None})
 
@@ -107,31 +107,42 @@ def _old_checkpoint(config: RunConfig, **changes: object) -> Progress:
 def test_a_checkpoint_may_know_a_setting_by_its_former_name(tiny_run_file):
     began = read_run(tiny_run_file, ["model.attention_window=4"])
     old = _old_checkpoint(began, model__neighbourhood=4, model__attention_window=None)
-    again = fix(old, began, began.train, RunDirectory(Path("run")))
+    again = fix(old, began, began.train, RunDirectory(Path("run")), "the text")
     assert again.fixed["model.attention_window"] == 4
     assert "model.neighbourhood" not in again.fixed
     other = read_run(tiny_run_file, ["model.attention_window=6"])
     with pytest.raises(BadInputError, match=r"model\.attention_window was 4 and is 6"):
-        fix(old, other, other.train, RunDirectory(Path("run")))
+        fix(old, other, other.train, RunDirectory(Path("run")), "the text")
 
 
 def test_a_setting_that_is_younger_than_a_checkpoint_had_its_default(tiny_run_file):
     began = read_run(tiny_run_file, ["model.norm=post"])
     old = _old_checkpoint(began, model__residual=None, model__norm=None, train__accumulate=None)
-    assert fix(old, began, began.train, RunDirectory(Path("run"))).fixed["model.norm"] == "post"
+    assert fix(old, began, began.train, RunDirectory(Path("run")), "the text").fixed["model.norm"] == "post"
     other = read_run(tiny_run_file, ["model.norm=pre"])
     with pytest.raises(BadInputError, match=r"model\.norm was 'post' and is 'pre'"):
-        fix(old, other, other.train, RunDirectory(Path("run")))
+        fix(old, other, other.train, RunDirectory(Path("run")), "the text")
 
 
 def test_what_is_fixed_follows_from_the_settings(tiny_config):
-    fixed = fix(Progress(), tiny_config, tiny_config.train, RunDirectory(Path("run"))).fixed
+    fixed = fix(Progress(), tiny_config, tiny_config.train, RunDirectory(Path("run")), "the text").fixed
     rest = {key for key in fixed if not key.startswith("model.")}
     assert rest == {
         *(f"train.{name}" for name in ("batch_tokens", "accumulate", "seed", "precision")),
+        "data.text",
         "data.train.weight",
         "tokenizer.bpe_dropout",
     }
     assert "model.dropout" not in fixed
     assert "model.vocab_size" not in fixed
     assert fixed["model.d_model"] == tiny_config.model.d_model
+
+
+def test_another_preparation_is_refused_and_an_older_checkpoint_knows_none(tiny_config):
+    run = RunDirectory(Path("run"))
+    began = fix(Progress(), tiny_config, tiny_config.train, run, "the text")
+    assert fix(began, tiny_config, tiny_config.train, run, "the text").fixed == began.fixed
+    with pytest.raises(BadInputError, match=r"run: its training began with another preparation, of other text"):
+        fix(began, tiny_config, tiny_config.train, run, "another text")
+    old = Progress(fixed={key: value for key, value in began.fixed.items() if key != "data.text"})
+    assert fix(old, tiny_config, tiny_config.train, run, "another text").fixed["data.text"] == "another text"

@@ -59,7 +59,10 @@ def test_a_file_in_the_way_of_the_run_directory_is_named(tiny_config, tmp_path):
 def test_two_trainings_in_one_directory_are_refused(tiny_run_file, tmp_path):
     pytest.importorskip("fcntl", reason="Windows has no such locks")
     config, run = read_run(tiny_run_file, SHORT), RunDirectory(tmp_path / "run")
-    with hold(run.root), pytest.raises(BadInputError, match="another process trains here at this moment: wait"):
+    with (
+        hold(run.root),
+        pytest.raises(BadInputError, match="another process trains here at this moment, or prepares: wait"),
+    ):
         train_run(config, run, resume=False)
     assert train_run(config, run, resume=False).step == 4
 

@@ -19,7 +19,7 @@ def create_output(path: Path, input_: str) -> BinaryIO:
 
 
 def count_lines(input_: str) -> int | None:
-    """How many lines a file has; None where it cannot be read twice (a pipe), or not to its end, which its reader says."""
+    """How many lines a file has; None where it cannot be read twice (a pipe), or not to its end (its reader says)."""
     from transduce.config import BadInputError
     from transduce.data import open_binary, raw_lines
 

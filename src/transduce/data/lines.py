@@ -149,8 +149,8 @@ def raw_lines(stream: BinaryIO, name: object) -> Iterator[bytes]:
     """The lines of an open file as bytes, with their line feeds.
 
     Raises:
-        BadInputError: It is a compressed file that is damaged or cut short, it cannot be read any further, a line is too
-            long, or the file begins as UTF-16 or UTF-32 does; the line is named.
+        BadInputError: It is a compressed file that is damaged or cut short, it cannot be read any further, a line is
+            too long, or the file begins as UTF-16 or UTF-32 does; the line is named.
     """
     number = 0
     try:

@@ -1,7 +1,7 @@
 """A corpus as files that come one after another: one, those of a folder or of a pattern, or those that are to come."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -48,11 +48,19 @@ class PartReader:
     """One pass through a corpus from a cursor on, in parts that may still be coming.
 
     ``cursor`` is where it stands, behind the last record that it gave; ``sizes`` are of all parts that were ever read,
-    and ``listed`` of those of this pass, where it waits for no more.
+    and ``listed`` the names of those of this pass, where it waits for no more.
     """
 
     def __init__(
-        self, corpus: Corpus, root: Path, cursor: Cursor, sizes: Sizes, listed: Sizes, *, waits: bool, keep_invalid: bool
+        self,
+        corpus: Corpus,
+        root: Path,
+        cursor: Cursor,
+        sizes: Sizes,
+        listed: Sequence[str],
+        *,
+        waits: bool,
+        keep_invalid: bool,
     ) -> None:
         """With ``waits``, a folder that has no ``_SUCCESS`` is still being written.
 
@@ -64,11 +72,11 @@ class PartReader:
         self._corpus, self._root, self._waits, self._keep_invalid = corpus, root, waits, keep_invalid
         self.cursor, self.sizes = cursor, dict(sizes)
         self._parts, self._whole = self._list()
-        self._check_sizes({**listed, **sizes})
+        self._check_sizes()
         self._check_order()
         if listed:
-            self._parts = [part for part in self._parts if part.name in listed]
-        self.listed: Sizes = {} if waits else {part.name: part.sizes for part in self._parts}
+            self._keep(set(listed))
+        self.listed = () if waits else tuple(part.name for part in self._parts)
 
     def records(self) -> Iterator[tuple[str, str] | None]:
         """The pairs; None where more may come and nothing is there yet.
@@ -128,20 +136,28 @@ class PartReader:
             return [Part(file.name, (file.place,), (file.size,)) for file in listings[0].files], whole
         return _join(listings, patterns, whole=whole), whole
 
-    def _check_sizes(self, before: Sizes) -> None:
+    def _check_sizes(self) -> None:
         known = {part.name: part for part in self._parts}
-        for name, sizes in before.items():
+        for name, sizes in self.sizes.items():
             what = f"{name_corpus(self._corpus, self._root)}: its file {name}"
             again = (
                 "put it back, or train anew with another --out: a training that streams reads what it has read before"
             )
-            was = "was read before" if name in self.sizes else "was there when this pass began"
             if name not in known:
-                raise BadInputError(f"{what}, of {_bytes(sizes)}, {was} and is gone: {again}")
+                raise BadInputError(f"{what}, of {_bytes(sizes)}, was read before and is gone: {again}")
             if known[name].sizes != sizes:
                 now = _bytes(known[name].sizes)
-                when = "when it was read before" if name in self.sizes else "when this pass began"
-                raise BadInputError(f"{what} had {_bytes(sizes)} {when}, and has {now} now: {again}")
+                raise BadInputError(f"{what} had {_bytes(sizes)} when it was read before, and has {now} now: {again}")
+
+    def _keep(self, listed: set[str]) -> None:
+        """Leave the parts to the next pass that have come since this one began."""
+        self._parts = [part for part in self._parts if part.name in listed]
+        gone = sorted(listed - {part.name for part in self._parts})
+        if gone:
+            raise BadInputError(
+                f"{name_corpus(self._corpus, self._root)}: its file {gone[0]} was there when this pass began and is "
+                f"gone: put it back, or train anew with another --out"
+            )
 
     def _check_order(self) -> None:
         """A part whose turn is over would never be read."""

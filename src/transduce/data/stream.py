@@ -60,7 +60,7 @@ class Position:
     cursors: tuple[Cursor, ...] = ()  # of the corpora
     turn: int = 0  # the corpus whose record comes next
     files: tuple[dict[str, tuple[int, ...]], ...] = ()  # of each corpus, the names and sizes of what was read until now
-    listed: tuple[dict[str, tuple[int, ...]], ...] = ()  # and of all that this pass reads, where it waits for no more
+    listed: tuple[tuple[str, ...], ...] = ()  # and the names of all that this pass reads, where it waits for no more
     records: int = 0  # of this pass
     pairs: int = 0  # of them, that are learned from
     earlier: int = 0  # records of the passes before
@@ -216,7 +216,7 @@ class _Pass:
                 data.train,
                 start.cursors or (Cursor(),) * number,
                 start.files or ({},) * number,
-                start.listed or ({},) * number,
+                start.listed or ((),) * number,
                 strict=True,
             )
         ]
@@ -232,7 +232,7 @@ class _Pass:
             cursors=tuple(reader.cursor for reader in self._readers),
             turn=self._turn,
             files=tuple(dict(reader.sizes) for reader in self._readers),
-            listed=tuple(dict(reader.listed) for reader in self._readers),
+            listed=tuple(reader.listed for reader in self._readers),
             records=self._records,
             pairs=self.pairs,
             earlier=self._earlier,

@@ -16,7 +16,6 @@
 #include <cstdint>
 #include <mutex>
 #include <new>
-#include <system_error>
 #include <thread>
 
 namespace transduce {
@@ -94,7 +93,9 @@ class Helpers {
   // The ticket is the number of what is shared out, and the next part of it. Its upper half is odd while the caller writes
   // down what that is: whoever has read a part of it fails to claim any.
   std::uint64_t publish(std::int64_t count, std::int64_t wanted, Run run, const void* begin) {
-    const std::uint64_t number = (ticket_.load(std::memory_order_relaxed) >> 32) + 2;
+    while (threads_ < wanted && add_thread()) {
+    }
+    const std::uint64_t number = ((ticket_.load(std::memory_order_relaxed) >> 32) + 2) & 0xffffffff;
     ticket_.store((number - 1) << 32 | kNone);
     finished_.store(0);
     count_.store(count);
@@ -102,8 +103,6 @@ class Helpers {
     run_.store(run);
     begin_.store(begin);
     ticket_.store(number << 32);
-    while (threads_ < wanted && add_thread()) {
-    }
     if (sleeping_.load() > 0) {
       std::lock_guard<std::mutex> lock(mutex_);
       awake_.notify_all();
@@ -149,7 +148,7 @@ class Helpers {
     try {
       std::thread([this, me = threads_] { help(me); }).detach();
       ++threads_;
-    } catch (const std::system_error&) {
+    } catch (...) {  // no thread, or no memory for one
       is_there = false;
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);

@@ -152,7 +152,9 @@ def _differentiate_plainly(
     # Each pass over so many numbers counts: none is in float32 where the logits are in bfloat16.
     gradient = torch.exp(log_probability, out=logits).sub_(share)
     gradient.scatter_(1, label, (of_label.exp() - share - (1 - smoothing)).to(logits.dtype))
-    return sums, gradient if weights is None else gradient.mul_(weights.unsqueeze(1))
+    if weights is not None:
+        gradient = gradient.mul_(weights.unsqueeze(1)).masked_fill_((weights == 0).unsqueeze(1), 0)
+    return sums, gradient
 
 
 def _sum(log_probability: Tensor, labels: Tensor, smoothing: float, weights: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -23,7 +23,8 @@ class Scratch {
   explicit Scratch(std::int64_t numbers, float filled = 0.0f)
       : numbers_(round_up(numbers, Dropout::kColumns)), room_(omp_get_max_threads() * numbers_, filled) {}
 
-  float* own() { return room_.data() + omp_get_thread_num() * numbers_; }
+  float* own() { return of(omp_get_thread_num()); }
+  float* of(int thread) { return room_.data() + thread * numbers_; }
 
  private:
   std::int64_t numbers_;
@@ -120,11 +121,14 @@ void add_norm_backward(const AddNormBackward<T>& a, const Dropout& dropout) {
         if (a.of_out) store_first(found * load_sixteen(f + i), n, a.of_out + r * d + i);
       });
     }
-#pragma omp critical
-    for (std::int64_t i = 0; i < d; ++i) {
-      a.of_gain[i] += g[i];
-      a.of_bias[i] += b[i];
-    }
+    // Thread by thread, whichever was done first: a training with as many threads ends with the same bits.
+    const int threads = omp_get_num_threads();
+#pragma omp for schedule(static)
+    for (std::int64_t i = 0; i < d; ++i)
+      for (int thread = 0; thread < threads; ++thread) {
+        a.of_gain[i] += gains.of(thread)[i];
+        a.of_bias[i] += biases.of(thread)[i];
+      }
   }
 }
 
@@ -155,11 +159,12 @@ template <typename T>
 void cross_entropy(T* logits, const std::int64_t* labels, const float* weights, double* sums, std::int64_t rows,
                    std::int64_t symbols, float smoothing) {
   for (std::int64_t r = 0; r < rows; ++r) require_index(labels[r], symbols);
-  double objective = 0, nll = 0;
   Scratch buffers(symbols);
-#pragma omp parallel reduction(+ : objective, nll)
+  std::vector<double> of_threads(2 * omp_get_max_threads());
+#pragma omp parallel
   {
     float* e = buffers.own();
+    double objective = 0, nll = 0;
 #pragma omp for schedule(static)
     for (std::int64_t r = 0; r < rows; ++r) {
       T* l = logits + r * symbols;
@@ -183,9 +188,10 @@ void cross_entropy(T* logits, const std::int64_t* labels, const float* weights, 
       for (std::int64_t i = 0; i < symbols; ++i) narrow(weight * (e[i] * inverse - spread), l[i]);
       narrow(weight * (e[labels[r]] * inverse - spread - (1 - smoothing)), l[labels[r]]);
     }
+    of_threads[2 * omp_get_thread_num()] = objective;
+    of_threads[2 * omp_get_thread_num() + 1] = nll;
   }
-  sums[0] += objective;
-  sums[1] += nll;
+  for (std::size_t i = 0; i < of_threads.size(); ++i) sums[i % 2] += of_threads[i];
 }
 
 }  // namespace

@@ -47,7 +47,10 @@ inline float exponential(float x) {
 // A buffer that is kept from use to use, and grows where it must. Its numbers are written before they are read.
 template <typename T>
 inline T* at_least(std::vector<T>& room, std::int64_t size) {
-  if (static_cast<std::int64_t>(room.size()) < size) room.resize(size);
+  if (static_cast<std::int64_t>(room.size()) < size) {
+    std::vector<T>().swap(room);  // or the old numbers would be copied, and be there beside the new ones
+    room.resize(size + size / 4);
+  }
   return room.data();
 }
 

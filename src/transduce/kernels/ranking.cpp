@@ -31,13 +31,10 @@ struct Best {
 // log sum e^x; NaN where one of them is NaN.
 float log_sum(const float* x, std::int64_t n) {
   const float top = largest(x, n);
-  float total = 0, check = 0;
-#pragma omp simd reduction(+ : total, check)
-  for (std::int64_t i = 0; i < n; ++i) {
-    total += exponential(x[i] - top);
-    check += x[i] * 0.0f;
-  }
-  return top + std::log(total) + check;
+  float total = 0;
+#pragma omp simd reduction(+ : total)
+  for (std::int64_t i = 0; i < n; ++i) total += exponential(x[i] - top);
+  return top + std::log(total);
 }
 
 // What a row may be continued with; a count of -1 says anything.
@@ -90,6 +87,7 @@ void rank_listed(const Ranking& r, const Lists& lists, std::int64_t sentence, co
   static thread_local std::vector<float> own;
   static thread_local std::vector<std::int64_t> from, own_banned, own_choices;
   const std::int64_t *list = lists.symbols + sentence * lists.longest, n = lists.lengths[sentence];
+  require_index(n - 1, lists.longest);
   const auto find = [&](std::int64_t symbol) {
     const std::int64_t* at = std::lower_bound(list, list + n, symbol);
     return at < list + n && *at == symbol ? at - list : std::int64_t{-1};

@@ -79,9 +79,12 @@ inline bool any_larger(Sixteen x, float bound) {
 // The largest of n numbers, leaving out NaN; `change` is applied to sixteen of them at a time.
 template <typename Change>
 inline float largest(const float* x, std::int64_t n, float least, Change change) {
-  Sixteen top = least - Sixteen{};
+  Sixteen top = least - Sixteen{}, tops[4] = {top, top, top, top};  // each waits for its own last one alone
   std::int64_t i = 0;
+  for (; i + 64 <= n; i += 64)
+    for (int j = 0; j < 4; ++j) tops[j] = larger(change(load_sixteen(x + i + 16 * j)), tops[j]);
   for (; i + 16 <= n; i += 16) top = larger(change(load_sixteen(x + i)), top);
+  for (const Sixteen each : tops) top = larger(each, top);
   if (i < n) {
     float rest[16];
     std::fill(rest, rest + 16, least);

@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from transduce.bundle import save_tensors
-from transduce.config import TransduceError
+from transduce.config import BadInputError, TransduceError
 from transduce.config.disk import flush, replace_directory, write_flushed
 from transduce.kernels import start_threads
 from transduce.training.checkpoint import (
@@ -226,10 +227,10 @@ def _remedy(error: OSError) -> str:
 def _prune(folder: Path, keep: int) -> None:
     """Delete what newer checkpoints replace: regular ones beyond ``keep``, asked ones that are not the newest.
 
-    The newest one that a training can go back to stays, too.
+    The newest regular one that a training can go back to stays, too.
     """
-    checkpoints = [path for _, path in list_checkpoints(folder)]
-    kept = {path for _, path in list_regular(folder)[-keep:]} | {checkpoints[-1], *_find_sound(checkpoints)}
+    checkpoints, regular = ([path for _, path in found] for found in (list_checkpoints(folder), list_regular(folder)))
+    kept = {*regular[-keep:], *_find_sound(regular), checkpoints[-1]}
     for older in checkpoints:
         if older not in kept:
             remove_checkpoint(older)

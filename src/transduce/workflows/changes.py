@@ -101,8 +101,8 @@ def fix(progress: Progress, config: RunConfig, settings: TrainConfig, run: RunDi
     """
     if progress.fixed.get(_TEXT, text) != text:
         raise BadInputError(
-            f"{run.root}: its training began with another preparation, of other text or another tokenizer, than the one "
-            f"that is there now: restore that one to go on, or train anew with another --out"
+            f"{run.root}: its training began with another preparation, of other text or another tokenizer, than the "
+            f"one that is there now: restore that one to go on, or train anew with another --out"
         )
     now = _flatten(config.model_copy(update={"train": settings}))
     fixed = {key: now[key] for key in now if key.startswith(("model.", "train.")) and _effect(key, config) == "refused"}

@@ -123,8 +123,8 @@ def lock(run: RunDirectory) -> Iterator[None]:
             stack.enter_context(hold(run.root))
         except BlockingIOError:
             raise BadInputError(
-                f"{run.root}: another process trains here at this moment, or prepares: wait until it has ended (a signal "
-                f"makes a training write a checkpoint first), or work elsewhere with --out DIR"
+                f"{run.root}: another process trains here at this moment, or prepares: wait until it has ended (a "
+                f"signal makes a training write a checkpoint first), or work elsewhere with --out DIR"
             ) from None
         except (FileExistsError, NotADirectoryError) as error:
             raise BadInputError(f"{run.root}: a file of that name stands in the way: give another --out") from error

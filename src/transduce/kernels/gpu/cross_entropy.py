@@ -63,4 +63,5 @@ def _cross_entropy(
         x = tl.load(start + column, mask=column < vocabulary, other=0).to(tl.float32)
         gradient = tl.exp(x - normalizer) - share
         gradient = tl.where(column == label, gradient - (1 - smoothing), gradient)
-        tl.store(start + column, (gradient * weight).to(logits.dtype.element_ty), mask=column < vocabulary)
+        gradient = tl.where(weight != 0, gradient * weight, 0.0)
+        tl.store(start + column, gradient.to(logits.dtype.element_ty), mask=column < vocabulary)
