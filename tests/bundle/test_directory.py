@@ -418,3 +418,13 @@ def test_weights_that_may_not_be_read_are_not_said_to_be_missing(directory, monk
     monkeypatch.setattr(type(directory), "open", refuse)
     with pytest.raises(BadInputError, match=r"model\.safetensors: cannot be read: Permission denied"):
         read_tensors(weights)
+
+
+def test_what_cannot_be_written_leaves_nothing_behind(bundle, tmp_path, monkeypatch):
+    def fill(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("transduce.bundle.directory.save_tensors", fill)
+    with pytest.raises(OSError, match="No space left"):
+        save_bundle(bundle, tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []

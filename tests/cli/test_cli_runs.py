@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from transduce.cli import main
+from transduce.workflows.run_directory import hold
 
 pytest_plugins = ["tiny_run"]
 
@@ -110,3 +111,11 @@ def test_bad_input_is_named(tiny_run_file, tmp_path, capsys, arguments, named):
     assert shown.err.splitlines()[-1].startswith("error: ")
     assert named in shown.err.splitlines()[-1]
     assert "Traceback" not in shown.err
+
+
+def test_nothing_is_prepared_under_a_training(tiny_run_file, tmp_path, capsys):
+    pytest.importorskip("fcntl", reason="Windows has no such locks")
+    with hold(tmp_path / "run"):
+        assert main._run(["prepare", str(tiny_run_file), "--out", str(tmp_path / "run")]) == 2
+    assert "another process trains here at this moment, or prepares: wait" in capsys.readouterr().err
+    assert main._run(["prepare", str(tiny_run_file), "--out", str(tmp_path / "run")]) == 0

@@ -1,6 +1,7 @@
 import gzip
 import io
 import json
+import os
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -10,6 +11,8 @@ import pytest
 
 from tests.command import complete
 from transduce.cli import main
+from transduce.cli.streams import count_lines
+from transduce.data import read_lines
 
 pytest_plugins = ["tiny_run"]
 
@@ -501,3 +504,20 @@ def test_what_a_document_cannot_be_is_named(translate, page, options, message):
 def test_invalid_utf8_in_a_page_is_replaced(translate):
     status, lines, errors = translate(b"<p>\xff</p>", "--markup", "html")
     assert (status, lines, errors) == (0, ["<p>\ufffd</p>"], "warning: the input: invalid UTF-8 was replaced\n")
+
+
+@pytest.mark.parametrize("name", ["out.gz", "out.zst"])
+def test_an_output_is_compressed_where_its_name_says_so(translate, tmp_path, name):
+    assert translate(b"wemo\nkari bamo\n", "--output", str(tmp_path / name))[0] == 0
+    content = (tmp_path / name).read_bytes()
+    assert b"yob" not in content
+    assert list(read_lines(tmp_path / name)) == ["yob", "mup ti"]
+
+
+def test_a_bar_reads_no_pipe_and_says_nothing_of_damage(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    assert count_lines(str(tmp_path / "pipe")) is None
+    (tmp_path / "cut.gz").write_bytes(gzip.compress(b"a\nb\n" * 1000)[:-9])
+    assert count_lines(str(tmp_path / "cut.gz")) is None
+    (tmp_path / "whole.gz").write_bytes(gzip.compress(b"a\nb\n"))
+    assert count_lines(str(tmp_path / "whole.gz")) == 2

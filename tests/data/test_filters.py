@@ -1,6 +1,8 @@
+import sqlite3
+
 import pytest
 
-from transduce.config import Corpus, DataConfig
+from transduce.config import BadInputError, Corpus, DataConfig
 from transduce.data.filters import DuplicateFinder, PairFilter, Tally, text_flaw
 
 CORPUS = Corpus(source="a", target="b")
@@ -171,3 +173,15 @@ class TestTally:
         assert example.endswith("...")
         assert example.encode().isascii()
         assert example.isprintable()
+
+
+def test_a_full_disk_is_told_with_what_to_do():
+    class Full:
+        def execute(self, *_):
+            raise sqlite3.OperationalError("database or disk is full")
+
+    finder = DuplicateFinder()
+    finder.close()
+    finder._database = Full()
+    with pytest.raises(BadInputError, match=r"database or disk is full: .* SQLITE_TMPDIR"):
+        finder.is_new(("a", "b"))

@@ -1,10 +1,15 @@
 """All attention weights of one forced pass."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import transduce
+from transduce.bundle import load_bundle
 from transduce.config import BadInputError
+from transduce.inference import Translator
+from transduce.models import build
 
 pytest_plugins = ["tiny_run"]
 
@@ -56,3 +61,20 @@ def test_an_ensemble_has_the_heads_of_all(trained_run, translator):
 def test_what_cannot_be_looked_at_is_named(translator, given, named):
     with pytest.raises(BadInputError, match=named):
         translator.attend(*given)
+
+
+def test_where_the_end_of_the_source_is_not_read_nothing_looks_at_it(trained_run):
+    """As OpenNMT-py's and eole's models: coverage does not wait for it, and heads can be measured and drawn."""
+    bundle = load_bundle(trained_run)
+    model = build(bundle.config.model_copy(update={"source_end": False}))
+    model.load_state_dict(bundle.model.state_dict())
+    translator = Translator(replace(bundle, model=model), "float32")
+    maps = translator.attend("bamo dulu kari")
+    assert maps.source == (" bamo", " dulu", " kari", "</s>")
+    assert (maps.of("encoder").shape[2:], maps.of("cross").shape[3]) == ((4, 4), 4)
+    assert maps.of("encoder")[..., -1].max() == maps.of("cross")[..., -1].max() == 0
+    np.testing.assert_allclose(maps.of("cross").sum(axis=-1), 1, rtol=1e-5)
+    roles = translator.measure_heads(["bamo dulu kari"], ["ti sor mup"])
+    assert all(np.isfinite(sums).all() for kind in roles.ratios.values() for sums in kind.values())
+    plain, covered = (translator.translate("bamo dulu kari", coverage_penalty=beta) for beta in (0.0, 0.2))
+    assert covered.score > plain.score - 5  # of a symbol that is never looked at, it would be 17 less

@@ -193,3 +193,19 @@ def test_a_prefix_of_a_million_words_takes_no_memory(translator):
     """All sentences of a batch would have a table of its length."""
     found = translator.translate(["bamo"] * 60, prefixes=["ti " * 300_000, *[""] * 59], errors="return")
     assert [each.error is None for each in found] == [False] + [True] * 59
+
+
+def test_an_interrupt_ends_the_searches_that_are_under_way(translator, monkeypatch):
+    """Threads that go on would keep the cores, and the process, until all is translated."""
+    engine, asked = translator._engine, []
+    request = engine.request
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine, "request", lambda *given, **named: asked.append(request(*given, **named)) or asked[-1])
+    monkeypatch.setattr(engine, "_serve", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        translator.translate(TEXTS)
+    assert len(asked) == 3
+    assert all(each.cancelled for each in asked)

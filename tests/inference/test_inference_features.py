@@ -154,6 +154,10 @@ def test_alignments_follow_the_attention_of_the_output(translator, trained_run):
     assert all(each.alignment is not None for each in several.alternatives)
 
 
+def test_a_text_that_the_tokenizer_reads_nothing_of_is_aligned_with_nothing():
+    assert align(torch.ones(2, 1), [], [0, 1]) == ()
+
+
 def test_alignments_by_hand():
     #                        ein   ho  us  </s>
     weights = torch.tensor([[0.7, 0.1, 0.1, 0.1], [0.1, 0.2, 0.5, 0.2], [0.1, 0.4, 0.0, 0.5], [0.0, 0.0, 0.0, 1.0]])

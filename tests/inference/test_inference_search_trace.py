@@ -108,3 +108,8 @@ def test_several_texts_are_recorded_by_their_numbers(translator):
             translator.translate(TEXT, recorder=given)
     with pytest.raises(BadInputError, match="a paragraph has no recorded search"):
         translator.translate(TEXT, recorder=recorder, paragraphs=True)
+
+
+def test_a_byte_order_mark_alone_is_no_text(translator):
+    with pytest.raises(BadInputError, match="the text is empty"):
+        translator.trace_search("\ufeff")

@@ -468,3 +468,11 @@ def test_what_came_in_is_fine_tuned_with_its_own_vocabulary(library, spm_folder,
     assert dev[-1] < dev[0]
     # Its own library writes the same: <s>, which is no copy of padding any longer, stays out of texts there too.
     assert main._run(["export", str(root), "--to", "marianmt", "--out", str(tmp_path / "out")]) == 0
+
+
+def test_new_tokens_come_before_lengths(copied):
+    """transformers counts what the decoder begins with in max_length, and not in max_new_tokens."""
+    said = {"max_length": 20, "max_new_tokens": 200, "min_length": 3, "min_new_tokens": 7}
+    (copied / "generation_config.json").write_text(json.dumps(said))
+    generation = read_marianmt(copied).generation
+    assert (generation.max_length, generation.min_length) == (199, 7)

@@ -21,6 +21,7 @@ from tests.tiny_search import (
 )
 from transduce.config import TransduceError
 from transduce.search import Constraint, LengthPenalty, NothingFound, Restriction
+from transduce.search.orders import Banks, rank_diversely, rank_in_banks
 
 WIDE, LIMIT = 41, 5  # as many rows as outputs of four symbols and less, one more for luck
 
@@ -173,3 +174,14 @@ def test_a_beam_wider_than_the_vocabulary_finds_all_there_is():
     model = shared(4)
     found = search_all(model, one(1), torch.tensor([4]), settings(beam_size=59, n_best=59))[0]
     assert sorted(hypothesis.ids for hypothesis in found) == sorted(outputs(4))  # 1 + 3 + 9 + 27
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.4, 3.0])
+def test_within_a_bank_hypotheses_are_ranked_diversely(gamma):
+    """Where nothing is proposed, all are of one bank."""
+    torch.manual_seed(7)
+    total = torch.log_softmax(torch.randn(2, 3, 11), dim=2) - torch.rand(2, 3, 1)
+    banks = Banks.of([[]] * 6, 2, total.device)
+    found, expected = rank_in_banks(total, banks, gamma), rank_diversely(total, gamma)
+    for name in ("log_probability", "beam", "symbol"):
+        assert torch.equal(getattr(found, name), getattr(expected, name))

@@ -4,15 +4,17 @@ import asyncio
 from contextlib import ExitStack, suppress
 
 import pytest
+from starlette.requests import Request
 
 from transduce.config import BadInputError
-from transduce.serving import add_key, frames, read_models
+from transduce.serving import add_key, app, frames, read_models
 from transduce.serving.admission import Admission, RateLimit
 from transduce.serving.app import make_app
+from transduce.serving.http import Doorkeeper
 from transduce.serving.keys import find_key, read_keys
 from transduce.serving.languages import detect, language_name
 from transduce.serving.models import Models
-from transduce.serving.refusal import TooMany
+from transduce.serving.refusal import Forbidden, TooMany
 from transduce.serving.service import Service
 from transduce.serving.settings import ServedModel, ServeSettings
 
@@ -245,3 +247,18 @@ def test_messages_come_through_a_pipe_whole(tmp_path):
         return [await frames.receive(stream) for _ in range(4)]
 
     assert asyncio.run(receive()) == [*messages, None]
+
+
+def test_a_file_without_keys_lets_nobody_in(tmp_path, caplog):
+    """Who takes the last line out of it locks everybody out, and opens nothing."""
+    request = Request({"type": "http", "headers": [], "client": ("127.0.0.1", 1), "path": "/", "query_string": b""})
+    keys = tmp_path / "keys"
+    keys.write_text("# name, requests a minute, SHA-256 of the key\n")
+    door = Doorkeeper(app._read_keys(keys), None, ())
+    assert door.asks_for_keys
+    with pytest.raises(Forbidden, match="an API key is needed"):
+        door.let_in(request)
+    assert f"{keys}: holds no key, so nobody is let in: add one (--add-key NAME)" in caplog.text
+    free = Doorkeeper(app._read_keys(None), None, ())
+    assert not free.asks_for_keys
+    free.let_in(request)

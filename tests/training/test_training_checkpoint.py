@@ -348,3 +348,21 @@ class TestWriter:
         writer.write(Progress(step=6))
         writer.finish()
         assert {name: copy.data_ptr() for name, copy in writer._copies._copies.items()} == places
+
+
+def test_before_the_first_step_there_are_no_moments_whatever_the_optimizer_has(tmp_path):
+    """A fine-tuning that goes back to where it began."""
+    model, _ = _model_and_optimizer(seed=3)
+    begin = save_checkpoint(tmp_path, look(model, make_optimizer(model, TrainConfig()), Progress(step=0)), keep=5)
+    other, its_optimizer = _model_and_optimizer(seed=99)
+    assert its_optimizer.state
+    load_checkpoint(begin, other, its_optimizer)
+    assert not its_optimizer.state
+
+
+def test_where_all_steps_were_skipped_there_are_none_either(tmp_path):
+    model, _ = _model_and_optimizer(seed=3)
+    path = save_checkpoint(tmp_path, look(model, make_optimizer(model, TrainConfig()), Progress(step=2)), keep=5)
+    other, its_optimizer = _model_and_optimizer(seed=99)
+    assert load_checkpoint(path, other, its_optimizer).step == 2
+    assert not its_optimizer.state

@@ -27,14 +27,14 @@ SENTENCES = [" ".join(words) for words in itertools.permutations(WORDS, 4)]
 def write(tmp_path):
     """Writes the corpora, changed by what is given, and returns what is found."""
 
-    def examine(prepared=None, translated="bdf", **changes):
+    def examine(prepared=None, translated="bdf", tag="", **changes):
         whole = dict.fromkeys("ab", SENTENCES) | {name: [f"the {WORDS[0]}"] for name in "cd"}
         whole |= {name: [f"a {WORDS[1]}"] for name in "ef"} | changes
         for name, lines in whole.items():
             # Targets are written backwards: another language, of as many words and of the same characters.
             text = "".join(f"{line[::-1] if name in translated else line}\n" for line in lines)
             (tmp_path / name).write_text(text, encoding="utf-8")
-        (tmp_path / "run.toml").write_text(RUN)
+        (tmp_path / "run.toml").write_text(RUN.replace(" }", f', tag = "{tag}" }}') if tag else RUN)
         return list(examine_corpora(read_run(tmp_path / "run.toml"), prepared))
 
     return examine
@@ -88,6 +88,12 @@ def test_characters_that_training_does_not_have(write):
     (line,) = said(write(c=["the \u0436\u0436 \u0444"], d=["the red"]), "warning")
     # 8 of the source's characters and 7 of the target's, of which three are new.
     assert "2 characters of dev (20.00% of its text) are not in training: \u0436 \u0444" in line
+
+
+def test_tags_are_in_no_text(write):
+    assert {finding.kind for finding in write(tag="<de>")} == {"ok"}
+    (line,) = said(write(tag="<de>", e=SENTENCES[:53], f=SENTENCES[:53]), "warning")[:1]
+    assert "53 pairs have a sentence of data.test" in line
 
 
 def test_a_vocabulary_that_is_too_large(write):
