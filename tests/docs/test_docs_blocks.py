@@ -8,6 +8,7 @@ import importlib.util
 import io
 import re
 import shlex
+import shutil
 import sys
 import tomllib
 from itertools import pairwise
@@ -158,8 +159,8 @@ def _copy(source: Path, target: Path) -> None:
     """A folder whose files are the other's, until they are written anew."""
     target.mkdir()
     for each in source.iterdir():
-        if each.is_dir():
-            _copy(each, target / each.name)
+        if each.is_dir():  # a model directory holds no links
+            shutil.copytree(each, target / each.name)
         else:
             (target / each.name).symlink_to(each)
 

@@ -220,6 +220,7 @@ template <typename T>
 void attend_past(const Stack& s, const Step& step, const Reading& reading, std::int64_t layer, std::int64_t i, const float* projected,
                  float* to) {
   static thread_local Floats scores;
+  static thread_local std::vector<const T*> places;
   const std::int64_t position = step.lengths[i], count = position + 1, stride = 2 * s.keys() + s.values();
   if (reading.first[i] == reading.first[i + 1]) return;
   const auto [keys, values] = PastOf<T>(s, step, layer, i);
@@ -236,17 +237,25 @@ void attend_past(const Stack& s, const Step& step, const Reading& reading, std::
 #pragma omp simd
     for (std::int64_t c = 0; c < s.values(); ++c) narrow(p[2 * s.keys() + c], value[c]);
   }
+  // Where each row's keys and values lie, for all heads.
+  const T** place = at_least(places, 2 * count * (reading.first[i + 1] - reading.first[i]));
+  for (std::int64_t k = reading.first[i]; k < reading.first[i + 1]; ++k) {
+    const std::int32_t* from = step.ancestors + reading.rows[k] * step.past->capacity;
+    const T** row = place + 2 * count * (k - reading.first[i]);
+    for (std::int64_t t = 0; t < count; ++t) {
+      const std::int64_t column = from[t] * step.past->capacity + t;
+      row[t] = keys + column * s.keys(), row[count + t] = values + column * s.values();
+    }
+  }
   for (std::int64_t h = 0; h < s.heads; ++h)
     for (std::int64_t k = reading.first[i]; k < reading.first[i + 1]; ++k) {
-      const std::int32_t* from = step.ancestors + reading.rows[k] * step.past->capacity;
+      const T* const* row = place + 2 * count * (k - reading.first[i]);
       const float* query = projected + k * stride + h * s.d_k;
-      const auto key = [&](std::int64_t t) { return keys + (from[t] * step.past->capacity + t) * s.keys() + h * s.d_k; };
-      const auto first_value = [&](std::int64_t t) { return values + (from[t] * step.past->capacity + t) * s.values() + h * s.d_v; };
-      for (std::int64_t t = 0; t < count; ++t) w[t] = dot(query, key(t), s.d_k);
+      for (std::int64_t t = 0; t < count; ++t) w[t] = dot(query, row[t] + h * s.d_k, s.d_k);
       softmax(w, count, width, s.scale);
       float* out = to + k * s.values() + h * s.d_v;
       std::int64_t c = 0;
-      const auto value = [&](std::int64_t t) { return first_value(t) + c; };
+      const auto value = [&](std::int64_t t) { return row[count + t] + h * s.d_v + c; };
       for (; c + 64 <= s.d_v; c += 64) gather<4>(w, count, value, out + c);
       for (; c + 32 <= s.d_v; c += 32) gather<2>(w, count, value, out + c);
       for (; c + 16 <= s.d_v; c += 16) gather<1>(w, count, value, out + c);

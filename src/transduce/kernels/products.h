@@ -44,12 +44,16 @@ struct Rows {
   // q = round(x * (255 / (high - low))) + zero, halves to even, where low and high are the row's least and largest number, or 0
   // where that is beyond, and zero is the zero point; x is about (q - zero) * scale, and a row of zeros has scale 0.
   void quantize(const float* x, std::int64_t r, std::int64_t n) {
-    const float low = -largest(x, n, 0.0f, [](Sixteen x) { return -x; }), high = largest(x, n, 0.0f, [](Sixteen x) { return x; });
-    float check = 0;  // NaN where some x is NaN
-#pragma omp simd reduction(+ : check)
-    for (std::int64_t i = 0; i < n; ++i) check += x[i] * 0.0f;
+    Sixteen lows[2] = {}, highs[2] = {}, checks[2] = {};  // the last are NaN where some x is NaN; in two chains, one waits for half as many
+    const auto look = [&](std::int64_t i, Sixteen numbers) {
+      lows[i] = larger(-numbers, lows[i]), highs[i] = larger(numbers, highs[i]), checks[i] += numbers * 0.0f;
+    };
+    std::int64_t at = 0;
+    for (; at + 32 <= n; at += 32) look(0, load_sixteen(x + at)), look(1, load_sixteen(x + at + 16));
+    for (; at < n; at += 16) look(0, load_first(x + at, n - at));
+    const float low = -largest_of(larger(lows[0], lows[1])), high = largest_of(larger(highs[0], highs[1]));
     const float range = high - low, inverse = range > 0 ? 255.0f / range : 0.0f;
-    scales[r] = range / 255.0f + check;
+    scales[r] = range / 255.0f + sum_sixteen(checks[0] + checks[1]);
     const std::int32_t zero = zeros[r] = static_cast<std::int32_t>(std::nearbyint(-low * inverse));
     std::uint8_t* to = bytes.data() + r * stride;
 #pragma omp simd
