@@ -135,6 +135,7 @@ def measure(tests: Task, quality: bool, options: argparse.Namespace) -> Iterator
     try:
         for beam in options.beams:
             contest.warm_up(beam)
+            contest.race(settings, beam, 1)  # sizes that come for the first time are slower, on GPUs above all
             best = fastest(contest.race(settings, beam, options.rounds))
             singles = {one.engine: one for one in contest.one_by_one(engines, beam, options.latency)}
             rows = []

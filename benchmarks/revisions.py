@@ -245,11 +245,11 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--processes", type=int, default=5, help="of either side for the speed; 0: leave that out")
     parser.add_argument("--rounds", type=int, default=10, help="of the speed, in every pair of processes")
-    parser.add_argument("--work", type=Path, help="where the runs go; left out: a temporary folder")
+    parser.add_argument("--work", type=Path, help="where the runs go, which the same code need not train again; left out: a temporary folder")
     given = parser.parse_args()
     sides, data = [Side("before", given.before.resolve()), Side("this", HERE)], given.data.resolve()
     with tempfile.TemporaryDirectory() as temporary, ExitStack() as stack:
-        work = given.work or Path(temporary)
+        work = Path(temporary) if given.work is None else given.work.resolve()
         parts = [compare_losses(sides, data, work)]
         models = [work / sides[0].name / recipe for recipe in RECIPES]
         parts.append(compare_outputs([stack.enter_context(Worker(side, models, data)) for side in sides]))

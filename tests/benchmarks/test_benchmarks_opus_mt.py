@@ -19,7 +19,7 @@ def test_a_folder_is_compared_with_its_library_and_ctranslate2(spm_folder, tmp_p
     assert page.startswith("# tiny, beam 2, 5 lines")
     assert "translations in float32: " in page
     assert "the least and the most of 2 parts" in page
-    for row in ("transduce, int8", "transduce, float32", "CTranslate2, int8", "generate, float32"):
+    for row in ("transduce, int8", "transduce, float32", "CTranslate2, int8, 1 x 1", "generate, float32"):
         assert f"| {row} | " in page
 
 

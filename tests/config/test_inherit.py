@@ -2,7 +2,7 @@
 
 import pytest
 
-from transduce.config import BadInputError, Inherited, TrainConfig, preset, read_run
+from transduce.config import BadInputError, Inherited, TrainConfig, preset, read_run, write_run
 
 # Of no preset, and with every kind of setting: sizes, widths of their own, a choice, regularization.
 MODEL = preset("tiny", {"d_model": 96, "d_k": 20, "norm": "pre", "dropout": 0.3, "label_smoothing": 0.2})
@@ -100,3 +100,20 @@ def test_a_rate_and_a_factor_exclude_each_other(read):
     with pytest.raises(BadInputError, match=r"train\.learning_rate = 0"):
         read("[train]\nlearning_rate = 0.0\n")
     assert TrainConfig(learning_rate=1e-4, learning_rate_factor=1.0).learning_rate == 1e-4
+
+
+@pytest.mark.parametrize("name", ["convs2s", "bytenet", "gnmt", "deep-att", "moe", "tiny"])
+def test_a_run_file_that_says_all_of_its_model_goes_on_with_it(read, tmp_path, name):
+    """A written run file, as ``--resume`` of a fine-tuning reads it."""
+    model = preset(name)
+    inherited = Inherited("runs/older", model, {"kind": "existing", "path": "/runs/older"}, {})
+    config = read(inherited=inherited)
+    assert config.model == model
+    write_run(config, tmp_path / "run.toml")
+    assert read_run(tmp_path / "run.toml", (), inherited).model == model
+
+
+def test_dropout_of_the_readout_follows_dropout_too(read):
+    model = preset("rnnsearch", {"dropout": 0.2})
+    inherited = Inherited("runs/older", model, {"kind": "existing", "path": "/runs/older"}, {})
+    assert read(settings=["model.dropout=0.4"], inherited=inherited).model.readout_dropout == 0.4

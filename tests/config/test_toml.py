@@ -845,3 +845,26 @@ def test_training_pairs_beyond_the_learned_positions_are_refused(tmp_path):
     with pytest.raises(BadInputError, match=r"data.max_length = 256 .* model.max_positions = 100, or lower .* to 100"):
         read_run(path)
     assert read_run(path, ["data.max_length=100"]).model.longest == 100
+
+
+def test_a_folder_whose_name_is_a_number_is_no_number(tmp_path):
+    path = tmp_path / "run.toml"
+    path.write_text('[data]\ntrain = { pairs = "a.tsv" }\ndev = { pairs = "b.tsv" }\n')
+    for name in ("1.10", "1_000", "true", "007"):
+        assert Path(read_run(path, [f"data.root={name}"]).data.root).name == name
+    assert Path(read_run(path, ['data.root="1.10"']).data.root).name == "1.10"
+
+
+@pytest.mark.parametrize(
+    ("corpus", "message"),
+    [
+        ('{ source = "a", target = "b", count = 50 }', "count is for a generated task: name one with made_up"),
+        ('{ pairs = "a.tsv", seed = 3 }', "seed is for a generated task"),
+        ('{ source = "a", target = "b", source_field = "en" }', "source_field is for files of records"),
+    ],
+)
+def test_what_nothing_of_a_corpus_reads_is_refused(tmp_path, corpus, message):
+    path = tmp_path / "run.toml"
+    path.write_text(f'[data]\ntrain = {corpus}\ndev = {{ pairs = "b.tsv" }}\n')
+    with pytest.raises(BadInputError, match=message):
+        read_run(path)

@@ -2,6 +2,7 @@
 
 import json
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from tests.interop.test_interop_ctranslate2 import MORE, REFUSED, SAYABLE, SOURC
 from tests.random_bundle import random_bundle
 from transduce.config import BadInputError
 from transduce.inference import Engine
-from transduce.interop import export_ctranslate2, read_ctranslate2
+from transduce.interop import ctranslate2_binary, export_ctranslate2, read_ctranslate2
 from transduce.interop.ctranslate2 import _specify
 from transduce.interop.ctranslate2_binary import read_binary
 from transduce.text import Tokenizer, TokenizerPair
@@ -31,6 +32,16 @@ def ct2():
 
 def our_scores(found):
     return Engine(found.model, found.tokenizers.special, "float32").score(SOURCES, TARGETS)
+
+
+def test_names_that_share_a_matrix_share_what_is_made_of_it(monkeypatch):
+    """Or a small file of many names would take all memory."""
+    numbers, scale = torch.ones(3, 5, dtype=torch.int8), torch.full((3,), 4.0)
+    stored = {f"{name}": numbers for name in range(9)} | {f"{name}_scale": scale for name in range(9)}
+    monkeypatch.setattr(ctranslate2_binary, "_parse", lambda *_: ("TransformerSpec", stored))
+    found = read_binary(Path(__file__)).variables
+    assert len({id(each) for each in found.values()}) == 1
+    assert torch.equal(found["7"], torch.full((3, 5), 0.25))
 
 
 @pytest.mark.parametrize("name", [*SAYABLE, *MORE])

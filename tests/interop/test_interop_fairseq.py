@@ -166,6 +166,15 @@ def test_learned_positions_begin_behind_those_of_padding(tmp_path):
     assert bundle.config.max_positions == 11
 
 
+def test_of_learned_positions_of_two_lengths_the_shorter_counts(tmp_path):
+    weights, table = random_weights(), 0.3 * torch.randn(2 + 11, D_MODEL, generator=torch.Generator().manual_seed(2))
+    longer = torch.cat([table, torch.ones(5, D_MODEL)])
+    state = state_dict(weights) | {"encoder.embed_positions.weight": longer, "decoder.embed_positions.weight": table}
+    path = write(tmp_path, state, encoder_learned_pos=True, decoder_learned_pos=True)
+    bundle = check(path, plain_logits(Plain(), weights, table[2:], SOURCE, TARGET))
+    assert bundle.config.max_positions == 11
+
+
 def test_unscaled_embeddings(tmp_path):
     weights = random_weights()
     path = write(tmp_path, state_dict(weights), no_scale_embedding=True)
@@ -287,6 +296,7 @@ def test_what_newer_options_ask_for_besides_is_refused_by_name(tmp_path, monkeyp
     [
         ({"arch": "fconv"}, "architecture 'fconv'"),
         ({"arch": "transformer_lm_big"}, "architecture 'transformer_lm_big'"),
+        ({"arch": "transformer_unidirectional"}, "only encoder-decoder transformers that read all of the source"),
         ({"adaptive_softmax_cutoff": [4, 9]}, "adaptive_softmax_cutoff"),
         ({"encoder_normalize_before": True}, "encoder_normalize_before = True, args.decoder_normalize_before = False"),
         ({"decoder_attention_heads": 4}, "decoder_attention_heads = 4: ours has one for both"),

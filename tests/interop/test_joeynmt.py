@@ -54,7 +54,7 @@ def joey_name(name):
     return f"{layer}.{norm}.{kind}" if part == "norm" else f"{layer}.{attention}.{ATTENTION[part]}.{kind}"
 
 
-def write(folder, weights, *, pre=True, encoder=None, decoder=None, more=None):
+def write(folder, weights, *, pre=True, encoder=None, decoder=None, more=None, data=None, testing=None):
     state = {joey_name(name): tensor for name, tensor in weights.items()}
     if not pre:
         state = {name: tensor for name, tensor in state.items() if ".layers." in name or "layer_norm" not in name}
@@ -66,7 +66,8 @@ def write(folder, weights, *, pre=True, encoder=None, decoder=None, more=None):
         (folder / f"{side}_vocab.txt").write_text("".join(f"{symbol}\n" for symbol in symbols))
     sides = {"encoder": SIDE | (encoder or {}), "decoder": SIDE | (decoder or {})}
     # JSON is YAML.
-    (folder / "config.yaml").write_text(json.dumps({"name": "test", "data": {}, "model": sides}))
+    said = {"name": "test", "data": data or {}, "model": sides} | ({} if testing is None else {"testing": testing})
+    (folder / "config.yaml").write_text(json.dumps(said))
     return folder
 
 
@@ -105,6 +106,8 @@ def test_unscaled_embeddings_and_another_activation(tmp_path):
     [
         ({"encoder": {"type": "recurrent"}}, "model.encoder.type = 'recurrent'"),
         ({"decoder": {"alpha": 0.5}}, "model.decoder.alpha = 0.5"),
+        ({"data": {"src": {"level": "char"}}}, "data.src.level = 'char': texts of such models are cut into characters"),
+        ({"data": {"special_symbols": {"lang_tags": ["<de>"]}}}, "lang_tags: ours puts no symbols around texts"),
         ({"decoder": {"layer_norm": "post"}}, "encoder.layer_norm = 'pre', model.decoder.layer_norm = 'post': ours"),
         ({"decoder": {"num_heads": 4}}, "model.encoder.num_heads = 5, model.decoder.num_heads = 4: ours has one"),
         ({"decoder": {"activation": "tanh"}}, "model.decoder.activation = 'tanh'"),
@@ -159,3 +162,19 @@ def test_damaged_folders(tmp_path):
     (folder / "config.yaml").unlink()
     with pytest.raises(BadInputError, match=r"config\.yaml: no such file"):
         read_joeynmt(folder)
+
+
+def test_searches_are_as_its_section_has_them(tmp_path):
+    testing = {"beam_size": 7, "beam_alpha": 0.8, "max_output_length": 90, "no_repeat_ngram_size": 3}
+    for name, given in (("said", testing), ("silent", None)):
+        (tmp_path / name).mkdir()
+        found = read_joeynmt(write(tmp_path / name, random_weights(), testing=given)).generation
+        values = (found.beam_size, found.length_penalty, found.max_length, found.no_repeat_ngram)
+        assert values == ((7, 0.8, 90, 3) if given else (1, 0.0, None, None))
+
+
+def test_what_is_done_to_text_before_it_is_cut_is_said(tmp_path, caplog):
+    data = {"src": {"lowercase": True, "tokenizer_cfg": {"pretokenizer": "moses"}}, "trg": {"lowercase": False}}
+    read_joeynmt(write(tmp_path, random_weights(), data=data))
+    assert "data.src.lowercase, data.src.pretokenizer: give text as it is behind them" in caplog.text
+    assert "data.trg" not in caplog.text

@@ -60,6 +60,13 @@ def opennmt_name(name, *, gated):
     return f"{layer}.{'self_attn' if sublayer == 'self' else 'context_attn'}.{ATTENTION[part]}.{kind}"
 
 
+# As OpenNMT's Tokenizer marks what stands without a space.
+JOINED = {
+    side: ["<unk>", "<blank>", "<s>", "</s>", "￭,", *(f"{side}{number}" for number in range(5, size))]
+    for side, size in (("src", SOURCES), ("tgt", TARGETS))
+}
+
+
 def write(folder, weights, *, more=None, vocab=None, **options):
     """A checkpoint; ``more`` are weights besides, or in other places."""
     gated = "encoder.0.ffn.gate.weight" in weights
@@ -178,6 +185,9 @@ def test_as_its_converter_to_ctranslate2_has_it(tmp_path, relative):
         ({"max_relative_positions": -1}, "rotary positions"),
         ({"max_relative_positions": -2}, "ALiBi"),
         ({"pos_ffn_activation_fn": "tanh"}, "pos_ffn_activation_fn = 'tanh'"),
+        ({"transforms": ["onmt_tokenize"]}, "onmt_tokenize cuts words otherwise than SentencePiece and subword-nmt"),
+        ({"transforms": ["prefix"], "tgt_prefix": "<de>"}, "tgt_prefix = '<de>': ours puts no symbols around texts"),
+        ({"vocab": JOINED}, "it has parts of words .￭,., and no file says how words are cut"),
         ({"heads": 3}, "heads = 3"),
         ({"vocab": {"src": 3, "tgt": []}}, "vocab.src = 3: a list of symbols belongs here"),
         ({"vocab": {"src": ["<unk>", 7], "tgt": []}}, r"vocab.src = \['<unk>', 7\]: a list of symbols belongs here"),
@@ -207,3 +217,10 @@ def test_what_is_no_such_checkpoint(tmp_path):
     torch.save({"model": {"x": torch.ones(3)}}, tmp_path / "model.pt")
     with pytest.raises(BadInputError, match="it lacks model, generator, vocab or opt"):
         read_opennmt(tmp_path / "model.pt")
+
+
+def test_searches_are_as_its_command_has_them_and_other_transforms_are_named(tmp_path, caplog):
+    bundle = read_opennmt(write(tmp_path, random_weights(output_bias=True), transforms=["filtertoolong", "docify"]))
+    found = bundle.generation
+    assert (found.beam_size, found.length_penalty, found.length_penalty_kind, found.max_length) == (5, 1, "marian", 250)
+    assert "transforms docify are left out" in caplog.text

@@ -7,7 +7,7 @@ import pytest
 from starlette.requests import Request
 
 from transduce.config import BadInputError
-from transduce.serving import add_key, app, frames, read_models
+from transduce.serving import add_key, app, deepl, frames, read_models
 from transduce.serving.admission import Admission, RateLimit
 from transduce.serving.app import make_app
 from transduce.serving.http import Doorkeeper
@@ -262,3 +262,17 @@ def test_a_file_without_keys_lets_nobody_in(tmp_path, caplog):
     free = Doorkeeper(app._read_keys(None), None, ())
     assert not free.asks_for_keys
     free.let_in(request)
+
+
+@pytest.mark.parametrize(
+    ("given", "codes", "found"),
+    [
+        ("EN-US", ["en", "de"], "en"),
+        ("pt", ["pt_BR", "de"], "pt_BR"),
+        ("ZH", ["zh_Hans", "zh_Hant"], "ZH"),  # either could be meant
+        ("PT-BR", ["pt", "pt_BR"], "pt_BR"),
+        ("fr", ["en"], "fr"),
+    ],
+)
+def test_deepls_codes_find_the_language_that_is_meant(given, codes, found):
+    assert deepl._match(given, codes) == found

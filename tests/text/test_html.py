@@ -23,6 +23,7 @@ def written(html):
         "<script>if (a<b && c) '</p>'</script><style>a > b { }</style>",
         "<textarea>\n&lt;b&gt;</textarea><pre>\n\n  x\n</pre>",
         "<!-- a --><!--[if IE]>b<![endif]-->c",
+        '<svg><image href="a.png"></image><text>b</text></svg>',
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n</head>\n<body class="b">\n<p>c</p>\n</body>\n</html>\n',
     ],
 )

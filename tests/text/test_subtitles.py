@@ -33,6 +33,10 @@ def test_a_cue_is_a_text_and_so_is_what_each_speaker_says():
     assert texts(FILM, "en")[:2] == ["Hello there, my dear friend.", "How are you?"]
 
 
+def test_a_mark_before_the_first_time_is_no_part_of_it():
+    assert texts("\ufeff00:00:01,000 --> 00:00:02,000\nA b\n\n00:00:03,000 --> 00:00:04,000\nC d\n") == ["A b", "C d"]
+
+
 def test_times_stay_and_lines_are_as_many():
     outputs = "Hallo, lieber guter Freund.", "Wie geht es dir heute?", "Gut & dir?", "Ich <3 auch."
     assert (

@@ -98,6 +98,10 @@ def test_words_with_brackets_are_escaped_and_come_back(word, written):
     assert str(parse_brackets(str(Tree("NN", (), escape(word))))) == f"(NN {written})"
 
 
+def test_a_word_with_white_space_is_one_word_of_a_tree():
+    assert str(parse_brackets(str(Tree("NNP", (), escape("New York\u00a0City"))))) == "(NNP New_York_City)"
+
+
 @pytest.mark.parametrize(("written", "word"), [(r"1\/2", "1/2"), (r"\*", "*"), ("-LSB-", "["), ("-RCB-", "}")])
 def test_what_treebanks_escape_is_read_as_people_write_it(written, word):
     assert unescape(written) == word

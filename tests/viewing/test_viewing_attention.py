@@ -51,6 +51,11 @@ def test_a_model_without_a_kind_of_attention_has_none_on_its_page():
     assert set(sentence["weights"]) == {"decoder", "cross"}
 
 
+def test_a_model_without_any_attention_has_no_page():
+    with pytest.raises(BadInputError, match="the model has no attention to show"):
+        AttentionPage([made_up(encoder=None, decoder=None, cross=None)])
+
+
 def test_a_notebook_shows_it_inline():
     shown = AttentionPage([made_up()])._repr_html_()
     assert shown.startswith("<iframe srcdoc=")

@@ -129,6 +129,14 @@ class Corpus(Section):
             raise ValueError(f"{changed[0]} is for treebanks: name one with trees, or leave it out")
         if self.pattern is not None and self.pairs is None:
             raise ValueError("pattern is for one file of pairs: name it with pairs")
+        for name, of, reads in (
+            ("count", "made_up", "a generated task: name one with made_up"),
+            ("seed", "made_up", "a generated task: name one with made_up"),
+            ("source_field", "pairs", "files of records: name one with pairs"),
+            ("target_field", "pairs", "files of records: name one with pairs"),
+        ):
+            if getattr(self, of) is None and getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"{name} is for {reads}, or leave it out")
         return self
 
     @property

@@ -98,7 +98,8 @@ class GenerationConfig(Section):
     def changed(self, changes: Mapping[str, object]) -> "GenerationConfig":
         """The same settings but for those that are given and not None.
 
-        What only the other way of searching knows gives way where ``sampling`` changes.
+        What only the other way of searching knows gives way where ``sampling`` changes, and ``max_length`` where a
+        longest output is given in relation to its input.
 
         Raises:
             BadInputError: A value is out of range, or two exclude each other.
@@ -107,6 +108,8 @@ class GenerationConfig(Section):
         if not given:
             return self
         kept = self.model_dump(exclude=set(given))
+        if "max_extra_length" in given:  # or the model's max_length, which comes before it, would leave it without effect
+            kept.pop("max_length", None)
         if given.get("sampling", self.sampling) != self.sampling:
             own = [name for name, field in type(self).model_fields.items() if facts(field) in (_OF_BEAMS, _OF_SAMPLES)]
             kept = {name: value for name, value in kept.items() if name not in own}

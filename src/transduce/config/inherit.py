@@ -52,7 +52,7 @@ def inherit(table: Table, inherited: Inherited, place: Callable[[tuple[str, ...]
 
 
 def _join(section: Table, inherited: Inherited, place: Callable[[tuple[str, ...]], str]) -> Table:
-    theirs = inherited.model.model_dump(exclude=set(VOCABULARY_SIZES))
+    theirs = inherited.model.model_dump(mode="json", exclude=set(VOCABULARY_SIZES))  # lists, as TOML has them
     changeable = regularization(type(inherited.model))
     for key, value in section.items():
         free = key in changeable or key not in theirs or (key in _DERIVED and value == 0)
@@ -62,5 +62,6 @@ def _join(section: Table, inherited: Inherited, place: Callable[[tuple[str, ...]
                 f"{theirs[key]!r}: leave it out, or begin with another model"
             )
     if "dropout" in section:
-        theirs.pop("embedding_dropout", None)  # as in any run file, it follows dropout where it is left out
+        for name in ("embedding_dropout", "readout_dropout"):  # as in any run file, they follow it where left out
+            theirs.pop(name, None)
     return {**theirs, **section}

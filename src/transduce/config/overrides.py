@@ -55,8 +55,9 @@ def _parse_setting(setting: str) -> tuple[str, object]:
         parsed = tomllib.loads(f"value = {value}")["value"]
     except (ValueError, RecursionError):
         parsed = value  # a bare word is a string
-    if key == "data.root":
-        parsed = resolve_root(str(parsed), Path(), lambda: "--set data.root")
+    if key == "data.root":  # a folder 1.10 is no number
+        root = parsed if isinstance(parsed, str) else value
+        parsed = resolve_root(root, Path(), lambda: "--set data.root")
     return current_key(key), parsed
 
 

@@ -60,9 +60,14 @@ def read_binary(path: Path) -> Binary:
         raise BadInputError(f"{path}: damaged model of CTranslate2: {error}") from error
     scales = {name: stored[name] for name in stored if name.removesuffix(_SCALE) in stored and name.endswith(_SCALE)}
     plain = {name: tensor for name, tensor in stored.items() if name not in scales}
+    made: dict[tuple[int, int], Tensor] = {}  # what several names share stays one
+    for name, tensor in plain.items():
+        key = id(tensor), id(scales.get(name + _SCALE))
+        if tensor.dim() and key not in made:
+            made[key] = _multiply_out(name, tensor, scales, path)
     return Binary(
         kind,
-        {name: _multiply_out(name, tensor, scales, path) for name, tensor in plain.items() if tensor.dim()},
+        {name: made[id(tensor), id(scales.get(name + _SCALE))] for name, tensor in plain.items() if tensor.dim()},
         {name: tensor.item() for name, tensor in plain.items() if not tensor.dim()},
     )
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from transduce.bundle import Bundle
 from transduce.config import BadInputError, GenerationConfig
+from transduce.config.files import check_place
 from transduce.config.model import Activation, Compatibility
 from transduce.interop.ctranslate2_binary import Binary, read_binary
 from transduce.interop.filling import Names, convert, count_layers, drop_equal, shape_of
@@ -169,6 +170,8 @@ def _read_vocabulary(path: Path) -> list[str]:
 
 def _our_sides(folder: Path, names: Sequence[list[str]], settings: Options) -> Sides:
     """Our own tokenizers, which have the same symbols in the same order."""
+    for name in OUR_TOKENIZERS:
+        check_place(folder / name)
     tokenizers = TokenizerPair.load(folder)
     pair = (tokenizers.source, tokenizers.target)
     begin = settings.text("decoder_start_token", "")

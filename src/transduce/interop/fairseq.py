@@ -15,7 +15,7 @@ from transduce.interop.checkpoints import load_checkpoint, tensors_of
 from transduce.interop.fairseq_options import ALLOWED, read_options
 from transduce.interop.filling import Names, convert, count_layers, drop_equal, shape_of
 from transduce.interop.options import Options, same
-from transduce.interop.position_tables import sinusoidal
+from transduce.interop.position_tables import cut_tables, sinusoidal
 from transduce.interop.stored import Stored
 from transduce.interop.vocabularies import Sides, Vocabulary, find_codes, read_lines
 
@@ -126,10 +126,11 @@ def load_fairseq(checkpoint: Path, codes: Path | None = None) -> Stored:
 
 def _refuse_unsayable(options: Options) -> None:
     architecture = options.text("arch", options.text("_name", "transformer"))
-    if not architecture.startswith("transformer") or "_lm" in architecture:
+    others = ("_lm", "unidirectional", "monotonic")  # the last two read the source as it comes
+    if not architecture.startswith("transformer") or any(each in architecture for each in others):
         raise BadInputError(
             f"{options.place}: a model of fairseq's architecture {architecture!r}: only encoder-decoder transformers "
-            f"can be read"
+            f"that read all of the source can be read"
         )
     options.check_unset(_UNSAYABLE)
 
@@ -184,13 +185,15 @@ def _both(options: Options, name: str, take: Callable[[str], T]) -> T:
     return same(options.place, {options.key(each): take(each) for each in (f"encoder_{name}", f"decoder_{name}")})
 
 
-def _positions(weights: Mapping[str, Tensor], options: Options, path: Path) -> dict[str, Any]:
+def _positions(weights: dict[str, Tensor], options: Options, path: Path) -> dict[str, Any]:
     learned = _both(options, "learned_pos", lambda name: options.flag(name, default=False))
     if options.flag("no_token_positional_embeddings", default=False):
         return {"positions": "none"}
     if learned:
-        longest, _ = shape_of(weights, "decoder.embed_positions.weight", path)
-        return {"positions": "learned", "max_positions": longest}
+        tables = [f"{side}.embed_positions.weight" for side in ("encoder", "decoder")]
+        for name in tables:
+            shape_of(weights, name, path)
+        return cut_tables(weights, tables)
     return sinusoidal("concatenated", "closed", _FIRST_POSITION)
 
 

@@ -1,5 +1,6 @@
 """Models of JoeyNMT 2 (Kreutzer et al. 2019): a folder of ``best.ckpt``, ``config.yaml`` and vocabularies."""
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -18,6 +19,8 @@ from transduce.interop.stored import Stored
 from transduce.interop.vocabularies import Sides, Vocabulary, find_codes, index_of, read_lines
 from transduce.interop.yaml_files import read_yaml_file
 from transduce.text.tokenizer import BEGIN, END, PAD, UNKNOWN
+
+_log = logging.getLogger(__name__)
 
 # Scores of its training may be NumPy's numbers.
 _ALLOWED: Final = stand_ins("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar", "numpy.dtype")
@@ -74,7 +77,7 @@ def read_joeynmt(folder: Path, codes: Path | None = None) -> Bundle:
     tied = drop_equal(weights, "decoder.output_layer.weight", "trg_embed.lut.weight")
     shared = sides.tokenizers.shared and drop_equal(weights, "src_embed.lut.weight", "trg_embed.lut.weight")
     converted = convert(weights, _NAMES, values | {"tied_projection": tied}, sides, checkpoint, shared=shared)
-    return Bundle(converted, sides.tokenizers, GenerationConfig(beam_size=5, length_penalty=1.0))
+    return Bundle(converted, sides.tokenizers, _read_search(stored.options))
 
 
 def load_joeynmt(folder: Path, codes: Path | None = None) -> Stored:
@@ -138,7 +141,47 @@ def _settings(weights: dict[str, Tensor], model: Options, path: Path) -> dict[st
     }
 
 
+def _read_search(settings: Options) -> GenerationConfig:
+    """How its section ``testing`` has it search, of which -1 is none; where it says nothing, as its command does."""
+    testing = settings.section("testing", optional=True)
+    longest, ngram = (testing.integer(name, -1) for name in ("max_output_length", "no_repeat_ngram_size"))
+    if testing.number("repetition_penalty", -1.0) not in (-1.0, 1.0):
+        _log.warning(f"{testing.place}: repetition_penalty is left out: no search of ours has it")
+    given: dict[str, object] = {
+        "beam_size": testing.integer("beam_size", 1),
+        "length_penalty": max(testing.number("beam_alpha", -1.0), 0.0),
+        "max_length": longest if longest > 0 else None,
+        "no_repeat_ngram": ngram if ngram > 0 else None,
+    }
+    try:
+        return GenerationConfig().changed(given)
+    except BadInputError as error:
+        raise BadInputError(f"{testing.place}: {error}") from error
+
+
+def _tell_text(data: Options) -> None:
+    """Say what is done to text before its words are cut, which ours leaves to whoever gives it.
+
+    Raises:
+        BadInputError: Texts are cut into characters, or have a tag of their language before them.
+    """
+    if data.section("special_symbols", optional=True).given("lang_tags") not in (None, []):
+        raise data.refuse("special_symbols", "lang_tags: ours puts no symbols around texts")
+    for side in (data.section(name, optional=True) for name in ("src", "trg")):
+        if side.text("level", "bpe") == "char":
+            raise side.refuse("level", "texts of such models are cut into characters, which no reader of ours does")
+        cut = side.section("tokenizer_cfg", optional=True)
+        told = {
+            "lowercase": side.flag("lowercase", default=False),
+            "normalize": side.flag("normalize", default=False),
+            "pretokenizer": cut.text("pretokenizer", "none") != "none",
+        }
+        if left := [name for name, given in told.items() if given]:
+            _log.warning(f"{side.place}: {', '.join(map(side.key, left))}: give text as it is behind them")
+
+
 def _read_sides(folder: Path, settings: Options, codes: Path | None) -> Sides:
+    _tell_text(settings.section("data", optional=True))
     special = settings.section("data", optional=True).section("special_symbols", optional=True)
     called = {name: special.text(name, usual) for name, usual in _SPECIAL.items()}
     codes = find_codes(folder) if codes is None else codes

@@ -1,5 +1,6 @@
 """Models of OpenNMT-py 3 (Klein et al. 2017): a checkpoint of its ``transformer``, options and vocabularies in it."""
 
+import logging
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -18,6 +19,8 @@ from transduce.interop.position_tables import take_positions
 from transduce.interop.stored import Stored
 from transduce.interop.vocabularies import Sides, Vocabulary, find_codes, index_of
 from transduce.text.tokenizer import BEGIN, END, UNKNOWN
+
+_log = logging.getLogger(__name__)
 
 _ALLOWED: Final = stand_ins("argparse.Namespace")
 _PAD: Final = "<blank>"
@@ -61,6 +64,12 @@ def _tensor_name(module: str, kind: str) -> str:
     return f"{module}.{'weight' if kind in ('keys', 'values') else kind}"
 
 
+# No checkpoint says how it is searched for: as version 3's command does where nothing is told.
+_SEARCH: Final = GenerationConfig(beam_size=5, length_penalty=1.0, length_penalty_kind="marian", max_length=250)
+# Transforms of text that cut it, and that do nothing once a model is trained.
+_CUTS: Final = frozenset({"bpe", "sentencepiece"})
+_OF_TRAINING: Final = frozenset({"bart", "clean", "filtertoolong", "switchout", "tokendrop", "tokenmask", "uppercase"})
+
 _NAMES: Final = Names(
     encoder="encoder.transformer.{}",
     decoder="decoder.transformer_layers.{}",
@@ -101,7 +110,7 @@ def read_opennmt(checkpoint: Path, codes: Path | None = None) -> Bundle:
     shared = sides.tokenizers.shared and drop_equal(weights, source, target)
     values |= {"tied_projection": tied, "output_bias": "output_bias" in weights}
     model = convert(weights, _NAMES, values, sides, checkpoint, shared=shared)
-    return Bundle(model, sides.tokenizers, GenerationConfig(beam_size=5, length_penalty=0.0))
+    return Bundle(model, sides.tokenizers, _SEARCH)
 
 
 def load_opennmt(checkpoint: Path, codes: Path | None = None) -> Stored:
@@ -116,6 +125,7 @@ def load_opennmt(checkpoint: Path, codes: Path | None = None) -> Stored:
     parts = Options.of({name: opened(stored[name]) for name in ("opt", "vocab")}, checkpoint)
     options = parts.section("opt")
     _refuse_unsayable(options)
+    _tell_transforms(options, codes)
     generator = tensors_of(stored["generator"], checkpoint)
     weights = tensors_of(stored["model"], checkpoint)
     # A module of several, whose first is the matrix, or the matrix alone.
@@ -146,6 +156,27 @@ def _read_sides(stored: Options, path: Path, codes: Path | None) -> Sides:
         for names in lists
     )
     return Sides.of(source, target, (codes, codes), (path, path))
+
+
+def _tell_transforms(options: Options, codes: Path | None) -> None:
+    """Say which of the transforms of text are left out.
+
+    Raises:
+        BadInputError: One of them cuts words otherwise than ours can, or puts symbols around texts.
+    """
+    used = [] if options.given("transforms") in (None, []) else options.texts("transforms")
+    for name in (f"{side}_{kind}" for kind in ("prefix", "suffix") if kind in used for side in ("src", "tgt")):
+        if options.given(name) not in (None, ""):
+            raise options.refuse(name, "ours puts no symbols around texts")
+    if "onmt_tokenize" in used and codes is None:
+        raise options.refuse(
+            "transforms",
+            "onmt_tokenize cuts words otherwise than SentencePiece and subword-nmt do: name a file of theirs with "
+            "--codes if it comes to the same",
+        )
+    known = {*_CUTS, *_OF_TRAINING, "onmt_tokenize", "prefix", "suffix"}
+    if left := [name for name in used if name not in known]:
+        _log.warning(f"{options.place}: transforms {', '.join(left)} are left out: give text as it is behind them")
 
 
 def _gather(model: Mapping[str, Tensor]) -> dict[str, Tensor]:

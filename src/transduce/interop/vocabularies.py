@@ -34,6 +34,9 @@ _CODES: Final = (
 )
 PIECES: Final = (".model", ".spm")  # the endings of SentencePiece models
 _SPACE: Final = "▁"
+_BYTES_SPACE: Final = "Ġ"  # of byte-level BPE
+_JOINER: Final = "￭"  # of OpenNMT's Tokenizer, as is what marks capitals
+_MARKUP: Final = "｟mrk_"
 
 
 @final
@@ -121,13 +124,18 @@ class _Cut:
             return sentencepiece_over(self.model, symbols, special=special)
         if self.merges is not None:
             return subword_tokenizer(symbols, self.merges, special)
-        parts = [name for name in vocabulary.names if len(name) > 2 and (name.endswith(CONTINUES) or name[0] == _SPACE)]
+        parts = [name for name in vocabulary.names if len(name) > 2 and _is_part(name)]
         if parts:
             raise BadInputError(
                 f"it has parts of words ({parts[0]}), and no file says how words are cut: put BPE codes or a "
                 f"SentencePiece model beside it as {_CODES[0]} or {_CODES[-1]}, or name the file"
             )
         return word_tokenizer(symbols, special)
+
+
+def _is_part(name: str) -> bool:
+    """Whether a symbol is a part of a word, or of text that was marked so: subword-nmt's, SentencePiece's, OpenNMT's."""
+    return name.endswith(CONTINUES) or name[0] in (_SPACE, _BYTES_SPACE) or _JOINER in name or name.startswith(_MARKUP)
 
 
 @final

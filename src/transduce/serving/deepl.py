@@ -3,6 +3,7 @@
 https://developers.deepl.com/docs/api-reference
 """
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Final, Literal, final
 
 from pydantic import BeforeValidator
@@ -22,7 +23,10 @@ _LIST: Final = {"type": "array", "items": {"type": "object"}}
 # What there is to be had is what is sent: nobody pays by the character.
 _NO_LIMIT: Final = 10**12
 # Where a model can do nothing of the kind, what it asks for is refused rather than passed over.
-_REFUSED: Final = ("glossary_id", "context_id", "style_id")
+_REFUSED: Final = (
+    *("glossary_id", "glossary_ids", "context_id", "style_id", "translation_memory_id", "custom_instructions"),
+    *("ignore_tags", "non_splitting_tags", "splitting_tags"),
+)
 
 
 def _one_or_many(value: object) -> object:
@@ -99,7 +103,8 @@ class DeepL:
         self, texts: list[str], body: Translate, target: str, options: dict[str, Any]
     ) -> list[dict[str, Any]]:
         # Each text may be of another language.
-        sources = [body.source_lang or self._service.find_source(text, target) for text in texts]
+        given = None if body.source_lang is None else _match(body.source_lang, self._service.models.sources)
+        sources = [given or self._service.find_source(text, target) for text in texts]
         found: dict[int, dict[str, Any]] = {}
         for source in dict.fromkeys(sources):
             places = [place for place, each in enumerate(sources) if each == source]
@@ -114,16 +119,23 @@ class DeepL:
         return [found[place] for place in range(len(texts))]
 
     def _target(self, given: str) -> str:
-        """A model's own target, or that of the language where a variant (``EN-US``) is asked for."""
+        """A model's own target."""
         models = self._service.models
-        known = {target.lower().replace("_", "-"): target for each in models.sources for target in models.targets(each)}
-        asked = given.lower()
-        return known.get(asked) or known.get(asked.partition("-")[0]) or given
+        return _match(given, [target for each in models.sources for target in models.targets(each)])
 
     async def _fields(self, request: Request) -> dict[str, Any]:
         fields = await read_fields(request, self._service.limits)
         self._door.let_in(request, fields.pop("auth_key", None))
         return fields
+
+
+def _match(given: str, codes: Iterable[str]) -> str:
+    """The one of these codes that is meant: that of the language where a variant (``EN-US``) is, or its only variant."""
+    known = {code.lower().replace("_", "-"): code for code in codes}
+    asked = given.lower()
+    base = asked.partition("-")[0]
+    variants = [code for spelt, code in known.items() if spelt.partition("-")[0] == base]
+    return known.get(asked) or known.get(base) or (variants[0] if len(variants) == 1 else given)
 
 
 def _spell(code: str) -> str:

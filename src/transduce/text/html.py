@@ -12,9 +12,9 @@ from typing import Final, final
 
 from transduce.config import BadInputError, TransduceError
 
-# Elements without content, which have no end tag.
+# Elements without content, which have no end tag. (SVG's image has one.)
 VOID: Final = frozenset({
-    "area", "base", "basefont", "bgsound", "br", "col", "command", "embed", "frame", "hr", "image", "img", "input",
+    "area", "base", "basefont", "bgsound", "br", "col", "command", "embed", "frame", "hr", "img", "input",
     "isindex", "keygen", "link", "meta", "param", "source", "track", "wbr",
 })  # fmt: skip
 # Their content is no markup, not even character references.

@@ -62,7 +62,7 @@ class Subtitles:
             TransduceError: With a language, the extra ``paragraphs`` is not installed.
         """
         lines = _LINES.findall(text)
-        times = [number for number, line in enumerate(lines) if _TIMES.fullmatch(line.rstrip())]
+        times = [number for number, line in enumerate(lines) if _TIMES.fullmatch(line.rstrip().removeprefix("\ufeff"))]
         if not times and text.strip("\ufeff \t\r\n"):
             raise BadInputError("no subtitles: a line of times belongs here, such as 00:00:01,000 --> 00:00:02,500")
         begins = [number - bool(number and _NUMBER.fullmatch(lines[number - 1])) for number in times]

@@ -133,7 +133,9 @@ def _look_at(parts: list[HtmlPart]) -> dict[int, _Node]:
         if isinstance(part, StartTag):
             never = part.name in _NEVER or (bool(open_) and open_[-1].never)
             translated = not never and _is_translated(part, inside)
-            node = _Node(part.name, inside, translated, never, part.name in _BLOCKS, index)
+            # What is left alone divides nothing: an icon within a sentence may have a title of its own.
+            block = part.name in _BLOCKS and not (open_ and open_[-1].never)
+            node = _Node(part.name, inside, translated, never, block, index)
             nodes[index] = node
             if node.block:
                 _make_blocks(open_)

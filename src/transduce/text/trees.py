@@ -66,7 +66,7 @@ class Tree:
 
 def escape(word: str) -> str:
     """A word of running text as a tree can hold it: without brackets and white space."""
-    return re.sub(r"[()]", lambda found: _ESCAPED[found.group()], word)
+    return re.sub(r"\s", "_", re.sub(r"[()]", lambda found: _ESCAPED[found.group()], word))
 
 
 def unescape(word: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol, final
 import numpy as np
 from numpy.typing import NDArray
 
+from transduce.config import BadInputError
 from transduce.config.attention import AttentionHead, AttentionKind
 from transduce.config.disk import write_whole
 from transduce.viewing.page import framed, standalone
@@ -76,8 +77,15 @@ class AttentionPage:
     """A page with the attention of some sentences; a notebook shows it where it is the value of a cell."""
 
     def __init__(self, sentences: Sequence[ViewedSentence | HasAttention], title: str = "Attention") -> None:
+        """Sentences with their weights, or those beside what was written for them.
+
+        Raises:
+            BadInputError: There are no weights in all of them: the model has no attention.
+        """
         self._sentences = [each if isinstance(each, ViewedSentence) else ViewedSentence(each) for each in sentences]
         self._title = title
+        if all(kind is None for each in self._sentences for kind in (each.maps.encoder, each.maps.decoder, each.maps.cross)):
+            raise BadInputError("the model has no attention to show")
 
     def data(self) -> dict[str, Any]:
         """What the page is made of, as JSON has it."""

@@ -80,6 +80,12 @@ def _settings(config: RunConfig, prepared: Prepared | None) -> Iterator[Finding]
             f"train.warmup_steps = {train.warmup_steps:,} of train.max_steps = {train.max_steps:,}: the learning rate "
             f"never falls; a tenth of the steps is usual",
         )
+    if train.cooldown_steps > train.max_steps:
+        yield Finding(
+            "warning",
+            f"train.cooldown_steps = {train.cooldown_steps:,} of train.max_steps = {train.max_steps:,}: the learning "
+            f"rate falls from the first step on, and never comes to what it is meant to be; half of the steps is usual",
+        )
     if train.validate_every > train.max_steps:
         yield Finding(
             "warning",

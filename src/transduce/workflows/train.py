@@ -223,6 +223,11 @@ def _check_start(
             f"train.warmup_steps = {warmup:,} of train.max_steps = {steps:,}: train.learning_rate = {rate:g} is never "
             f"reached: fewer warmup_steps (a tenth of the steps is usual)"
         )
+    if config.train.cooldown_steps > steps and processes.first:
+        _log.warning(
+            f"train.cooldown_steps = {config.train.cooldown_steps:,} of train.max_steps = {steps:,}: the rate falls from "
+            f"the first step on, and never comes to what it is meant to be: fewer cooldown_steps (half of the steps)"
+        )
     if resume and processes.first:
         weights = f"the weights of {init}" if init else "new weights"
         _log.warning(

@@ -34,7 +34,8 @@ def verify_resume(
     ``folder`` is empty and takes both run directories; where ``prepared`` holds a preparation, they begin with it, and
     with the weights of ``init`` where that is given.
     """
-    train = config.train.model_copy(update={"max_steps": 2 * steps, "max_minutes": None, "checkpoint_minutes": None})
+    to_the_end = {"max_minutes": None, "checkpoint_minutes": None, "early_stop": None}
+    train = config.train.model_copy(update={"max_steps": 2 * steps, **to_the_end})
     config = config.model_copy(update={"train": train})
     whole, halves = RunDirectory(folder / "whole"), RunDirectory(folder / "halves")
     if load_prepared(prepared):

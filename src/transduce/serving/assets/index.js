@@ -63,7 +63,8 @@ function swap() {
   showTargets();
   $("target").value = source;
   showTargets();
-  if (state.translated) $("text").value = state.translated.output;
+  // What is typed and not translated yet stays.
+  if (state.translated?.text === $("text").value) $("text").value = state.translated.output;
   translate();
 }
 

@@ -58,11 +58,13 @@ function view(sentence, kind, layer, head) {
 
 function choose(id, options, key) {
   const group = document.getElementById(id);
+  const focused = group.contains(document.activeElement);
   group.replaceChildren(...Object.entries(options).map(([value, label]) => {
     const button = make("button", { type: "button", "aria-pressed": String(state[key] === value), "data-value": value }, label);
     button.addEventListener("click", () => { state[key] = value; show(); });
     return button;
   }));
+  if (focused) group.querySelector('[aria-pressed="true"]').focus();
 }
 
 function size(kind) {
@@ -200,7 +202,8 @@ function withoutHead(sentence) {
   if (without === sentence.text) return make("p", { class: "without" }, "Without this head: the same.");
   if (without !== undefined) return make("p", { class: "without" }, "Without this head: ", ...compared(sentence.text, without));
   const translateWithout = around();
-  if (!translateWithout) return "";
+  // Only heads of models that attend to themselves, too, can be muted.
+  if (!translateWithout || !("encoder" in sentence.weights)) return "";
   const button = make("button", { type: "button", class: "mute" }, "Translate without this head");
   button.addEventListener("click", async () => {
     button.disabled = true;

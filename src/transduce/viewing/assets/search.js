@@ -176,7 +176,7 @@ function distribution(node) {
     const child = children[node.id].find((each) => each.symbol === symbol);
     if (!child) return row(shorten(spaced(symbol), 20), probability, { "data-symbol": symbol });
     const button = make("button", { type: "button", title: say(child) }, shorten(spaced(symbol), 20));
-    button.addEventListener("click", () => choose(child.id));
+    button.addEventListener("click", () => choose(child.id, true));
     return row(button, probability, { "data-symbol": symbol });
   });
   const rest = 1 - node.following.reduce((total, each) => total + each.probability, 0);
