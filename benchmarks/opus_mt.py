@@ -4,9 +4,9 @@
     python -m benchmarks.opus_mt --make FOLDER SOURCE TARGET
 
 FOLDER is a MarianMT folder of ``transformers``. It is imported; logits are compared by the certificate's rule, and the
-first lines of SOURCE translated by ``generate``, by ours in int8 and float32, and by CTranslate2 in int8, with one worker
-of all threads and with as many workers of one each, with the same beam and penalty, each once its model is loaded, and by turns, a part of the lines at a time, so that whatever else the
-machine does meets all of them.
+first lines of SOURCE translated by ``generate``, by ours in int8 and float32, and by CTranslate2 in int8, with one
+worker of all threads and with as many workers of one each. All have the same beam and penalty, each once its model is
+loaded, and by turns, a part of the lines at a time, so that whatever else the machine does meets all of them.
 ``generate`` stops as "never" asks it to and has no length penalty, so that both search alike; the lines that differ are
 shown. ``--make`` writes a folder of OPUS-MT's size (6+6 layers of 512/2048, swish, 58,101 symbols) with random weights,
 and SentencePiece models learned from SOURCE and TARGET. Writes opus_mt.md of benchmarks/results.
@@ -156,8 +156,8 @@ def compare(folder: Path, lines: Sequence[str], parts: int, beam: int, longest: 
             ],
         ),
         "",
-        f"Of all lines; in brackets the least and the most of {len(next(iter(seconds.values())))} parts. CTranslate2 has "
-        f"so many workers of so many threads each.",
+        f"Of all lines; in brackets the least and the most of {len(next(iter(seconds.values())))} parts. CTranslate2 "
+        f"has so many workers of so many threads each.",
     ]
 
 

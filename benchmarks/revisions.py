@@ -245,7 +245,11 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--processes", type=int, default=5, help="of either side for the speed; 0: leave that out")
     parser.add_argument("--rounds", type=int, default=10, help="of the speed, in every pair of processes")
-    parser.add_argument("--work", type=Path, help="where the runs go, which the same code need not train again; left out: a temporary folder")
+    parser.add_argument(
+        "--work",
+        type=Path,
+        help="where the runs go and stay; left out: a temporary folder",
+    )
     given = parser.parse_args()
     sides, data = [Side("before", given.before.resolve()), Side("this", HERE)], given.data.resolve()
     with tempfile.TemporaryDirectory() as temporary, ExitStack() as stack:

@@ -105,7 +105,8 @@ def test_a_rate_and_a_factor_exclude_each_other(read):
 @pytest.mark.parametrize("name", ["convs2s", "bytenet", "gnmt", "deep-att", "moe", "tiny"])
 def test_a_run_file_that_says_all_of_its_model_goes_on_with_it(read, tmp_path, name):
     """A written run file, as ``--resume`` of a fine-tuning reads it."""
-    model = preset(name)
+    sizes = {"vocab_size": 37_000, "source_vocab_size": None}  # are the tokenizer's to say
+    model = preset(name, sizes)
     inherited = Inherited("runs/older", model, {"kind": "existing", "path": "/runs/older"}, {})
     config = read(inherited=inherited)
     assert config.model == model

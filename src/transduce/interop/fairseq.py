@@ -157,7 +157,7 @@ def _read_dictionary(path: Path) -> Vocabulary:
     return Vocabulary.of(names, pad=_PAD, begin=_END, end=_END, unknown=_UNKNOWN)
 
 
-def _settings(weights: Mapping[str, Tensor], options: Options, path: Path) -> dict[str, Any]:
+def _settings(weights: dict[str, Tensor], options: Options, path: Path) -> dict[str, Any]:
     """Our settings of it, without what follows from its vocabularies: sizes as its weights have them."""
     d_ff, d_model = shape_of(weights, "decoder.layers.0.fc1.weight", path)
     pre = _both(options, "normalize_before", lambda name: options.flag(name, default=False))
@@ -190,7 +190,7 @@ def _positions(weights: dict[str, Tensor], options: Options, path: Path) -> dict
     if options.flag("no_token_positional_embeddings", default=False):
         return {"positions": "none"}
     if learned:
-        tables = [f"{side}.embed_positions.weight" for side in ("encoder", "decoder")]
+        tables = [f"{side}.embed_positions.weight" for side in ("decoder", "encoder")]
         for name in tables:
             shape_of(weights, name, path)
         return cut_tables(weights, tables)

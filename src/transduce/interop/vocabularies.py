@@ -34,7 +34,6 @@ _CODES: Final = (
 )
 PIECES: Final = (".model", ".spm")  # the endings of SentencePiece models
 _SPACE: Final = "▁"
-_BYTES_SPACE: Final = "Ġ"  # of byte-level BPE
 _JOINER: Final = "￭"  # of OpenNMT's Tokenizer, as is what marks capitals
 _MARKUP: Final = "｟mrk_"
 
@@ -124,7 +123,7 @@ class _Cut:
             return sentencepiece_over(self.model, symbols, special=special)
         if self.merges is not None:
             return subword_tokenizer(symbols, self.merges, special)
-        parts = [name for name in vocabulary.names if len(name) > 2 and _is_part(name)]
+        parts = [name for name in vocabulary.names if len(name) > 1 and name != CONTINUES and _is_part(name)]
         if parts:
             raise BadInputError(
                 f"it has parts of words ({parts[0]}), and no file says how words are cut: put BPE codes or a "
@@ -134,8 +133,8 @@ class _Cut:
 
 
 def _is_part(name: str) -> bool:
-    """Whether a symbol is a part of a word, or of text that was marked so: subword-nmt's, SentencePiece's, OpenNMT's."""
-    return name.endswith(CONTINUES) or name[0] in (_SPACE, _BYTES_SPACE) or _JOINER in name or name.startswith(_MARKUP)
+    """Whether a symbol is a part of a word, or of text that was marked so, by any of three libraries."""
+    return name.endswith(CONTINUES) or name[0] == _SPACE or _JOINER in name or name.startswith(_MARKUP)
 
 
 @final

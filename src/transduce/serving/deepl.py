@@ -130,7 +130,7 @@ class DeepL:
 
 
 def _match(given: str, codes: Iterable[str]) -> str:
-    """The one of these codes that is meant: that of the language where a variant (``EN-US``) is, or its only variant."""
+    """The one of these codes that is meant: also the language of a variant (``EN-US``), or its only variant."""
     known = {code.lower().replace("_", "-"): code for code in codes}
     asked = given.lower()
     base = asked.partition("-")[0]

@@ -84,7 +84,8 @@ class AttentionPage:
         """
         self._sentences = [each if isinstance(each, ViewedSentence) else ViewedSentence(each) for each in sentences]
         self._title = title
-        if all(kind is None for each in self._sentences for kind in (each.maps.encoder, each.maps.decoder, each.maps.cross)):
+        maps = [each.maps for each in self._sentences]
+        if all(kind is None for each in maps for kind in (each.encoder, each.decoder, each.cross)):
             raise BadInputError("the model has no attention to show")
 
     def data(self) -> dict[str, Any]:

@@ -225,8 +225,9 @@ def _check_start(
         )
     if config.train.cooldown_steps > steps and processes.first:
         _log.warning(
-            f"train.cooldown_steps = {config.train.cooldown_steps:,} of train.max_steps = {steps:,}: the rate falls from "
-            f"the first step on, and never comes to what it is meant to be: fewer cooldown_steps (half of the steps)"
+            f"train.cooldown_steps = {config.train.cooldown_steps:,} of train.max_steps = {steps:,}: the rate falls "
+            f"from the first step on, and never comes to what it is meant to be: fewer cooldown_steps (half of the "
+            f"steps is usual)"
         )
     if resume and processes.first:
         weights = f"the weights of {init}" if init else "new weights"
