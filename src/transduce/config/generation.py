@@ -108,9 +108,7 @@ class GenerationConfig(Section):
         if not given:
             return self
         kept = self.model_dump(exclude=set(given))
-        if (
-            "max_extra_length" in given
-        ):  # or the model's max_length, which comes before it, would leave it without effect
+        if "max_extra_length" in given:  # which the model's max_length would leave without effect
             kept.pop("max_length", None)
         if given.get("sampling", self.sampling) != self.sampling:
             own = [name for name, field in type(self).model_fields.items() if facts(field) in (_OF_BEAMS, _OF_SAMPLES)]
