@@ -224,8 +224,8 @@ def _settings(numbers: Options, weights: dict[str, Tensor], settings: Options, p
     if _ACTIVATIONS[activation] is None:
         raise numbers.refuse("decoder/activation", "GELUSigmoid, Tanh or Sigmoid: no model of ours has it")
     pre = both("pre_norm", lambda name: numbers.flag(name, default=True))
-    scale = both("scale_embeddings", lambda name: numbers.flag(name, default=True))
     queries, d_model = shape_of(weights, "decoder/layer_0/self_attention/query/weight", path)
+    scale = both("scale_embeddings", lambda name: _is_scaled(numbers, name, d_model))
     width = queries // heads
     return {
         "encoder_layers": count_layers(weights, "encoder/layer_", "/"),
@@ -239,7 +239,7 @@ def _settings(numbers: Options, weights: dict[str, Tensor], settings: Options, p
         "feed_forward": "gated" if "decoder/layer_0/ffn/gate/weight" in weights else "mlp",
         "feed_forward_bias": "decoder/layer_0/ffn/inner/bias" in weights,
         "activation": _ACTIVATIONS[activation],
-        "source_end": settings.flag("add_source_eos", default=False),
+        "source_end": _reads_end(numbers, settings),
         "norm": "pre" if pre else "post",
         "final_norm": "decoder/layer_norm/gamma" in weights,
         "scale_embedding": scale,
@@ -248,6 +248,31 @@ def _settings(numbers: Options, weights: dict[str, Tensor], settings: Options, p
         "compatibility": _rescale(numbers, weights, width),
         **_positions(weights, d_model),
     }
+
+
+def _is_scaled(numbers: Options, name: str, d_model: int) -> bool:
+    """Whether embeddings are multiplied by sqrt(d_model): a flag, or what they are multiplied by."""
+    value = numbers.given(name)
+    if not isinstance(value, float):
+        return numbers.flag(name, default=True)
+    if not math.isclose(value, 1) and not math.isclose(value, math.sqrt(d_model), rel_tol=1e-5):
+        raise numbers.refuse(name, f"ours multiplies embeddings by sqrt(d_model), {math.sqrt(d_model):.6g}, or not")
+    return not math.isclose(value, 1)
+
+
+def _reads_end(numbers: Options, settings: Options) -> bool:
+    """Whether the encoder reads an end symbol. That of transformers' models is their tokenizer's to add."""
+    if settings.flag("add_source_eos", default=False):
+        return True
+    from_zero = numbers.given("decoder/start_from_zero_embedding")
+    if from_zero:  # of Marian and MarianMT alone, which read it
+        return True
+    if isinstance(numbers.given("encoder/scale_embeddings"), float):
+        raise settings.refuse(
+            "add_source_eos",
+            "whether the converter left the end to a tokenizer of its own, nothing says: import the model itself",
+        )
+    return False
 
 
 def _rescale(numbers: Options, weights: dict[str, Tensor], width: int) -> Compatibility:
