@@ -66,7 +66,8 @@ def write(folder, state, text=f"heads = {HEADS}\n"):
     for side, size in (("source", SOURCES), ("target", TARGETS)):
         symbols = ["<unk>", "<pad>", "<bos>", "<eos>", *(f"{side}{number}" for number in range(4, size))]
         (folder / f"{side}.txt").write_text("".join(f"{symbol}\n" for symbol in symbols))
-    (folder / "model.toml").write_text(text)
+    said = "" if "source_begin" in text else "source_begin = false\n"
+    (folder / "model.toml").write_text(said + text)
     return folder / "model.toml"
 
 
@@ -116,6 +117,8 @@ def test_the_papers_sinusoids_that_are_not_stored(tmp_path):
     [
         ("", r"model\.toml: heads is missing: a whole number from 1 to 1,048,576 belongs there"),
         ("heads = 3", "heads = 3"),
+        ("heads = 5\nsource_begin = true", "source_begin = True: no encoder of ours reads a begin symbol"),
+        ("heads = 5\nsource_begin = ''", "source_begin = '': true or false belongs here"),
         ("heads = '5'", r"model\.toml: heads = '5': a whole number from 1"),
         ("heads = -5", "heads = -5: a whole number from 1"),
         ("heads = 2000000", "heads = 2000000: a whole number from 1"),

@@ -75,7 +75,8 @@ class Description:
     ``heads``, ``norm_first``, ``activation`` and ``norm_epsilon`` are torch's nhead, norm_first, activation and
     layer_norm_eps; ``positions`` are "table", as the state dict has it, "sinusoidal", the paper's, which it does not
     hold, or "none". ``scale_embedding`` is whether embeddings are multiplied by sqrt(d_model), ``source_end`` whether
-    sources end with the end symbol.
+    sources end with the end symbol. ``source_begin``, whether they begin with the begin symbol, has to be said: those
+    of PyTorch's tutorial do, which no model of ours reads.
     """
 
     weights: str
@@ -87,6 +88,7 @@ class Description:
     norm_epsilon: float
     scale_embedding: bool
     source_end: bool
+    source_begin: bool
     positions: Positions
     names: Places
     symbols: Symbols
@@ -164,6 +166,8 @@ def read_description(path: Path) -> Description:
     except (ValueError, RecursionError) as error:
         raise BadInputError(f"{path}: not readable TOML: {error}") from error
     options.check_known([field.name for field in fields(Description)])
+    if options.flag("source_begin"):
+        raise options.refuse("source_begin", "no encoder of ours reads a begin symbol: train without it")
     return Description(
         weights=_file(options, "weights", "model.pt"),
         source_vocabulary=_file(options, "source_vocabulary", "source.txt"),
@@ -174,6 +178,7 @@ def read_description(path: Path) -> Description:
         norm_epsilon=options.number("norm_epsilon", 1e-5, least=0),
         scale_embedding=options.flag("scale_embedding", default=True),
         source_end=options.flag("source_end", default=True),
+        source_begin=False,
         positions=options.choice("positions", _POSITIONS, "table"),
         names=Places(**_texts(options.section("names", optional=True), asdict(Places()))),
         symbols=Symbols(**_texts(options.section("symbols", optional=True), asdict(Symbols()))),
