@@ -1,6 +1,7 @@
 """Models of CTranslate2 come in as they went out, and others compute here what they compute there."""
 
 import json
+import math
 import struct
 from pathlib import Path
 
@@ -9,17 +10,21 @@ import pytest
 import tokenizers
 import torch
 
+from tests.interop.marianmt import write as write_marianmt
 from tests.interop.test_interop_ctranslate2 import MORE, REFUSED, SAYABLE, SOURCES, TARGETS, runtime
+from tests.plain_transformer import our_logits
 from tests.random_bundle import random_bundle
 from transduce.config import BadInputError
 from transduce.inference import Engine
-from transduce.interop import ctranslate2_binary, export_ctranslate2, read_ctranslate2
+from transduce.interop import ctranslate2_binary, ctranslate2_reader, export_ctranslate2, read_ctranslate2
 from transduce.interop.ctranslate2 import _specify
 from transduce.interop.ctranslate2_binary import read_binary
+from transduce.interop.ctranslate2_reference import open_ctranslate2
+from transduce.interop.options import Options
 from transduce.text import Tokenizer, TokenizerPair
 from transduce.text.tokenizer import SPECIAL_SYMBOLS
 
-pytest_plugins = ["model_variants"]
+pytest_plugins = ["model_variants", "two_spm"]
 
 # What it says in its own way comes back in that way: the same function of other weights.
 SAID_OTHERWISE = ["beside", "learned beside", "multiplicative", "widths", *MORE.keys() - {"two vocabularies"}]
@@ -247,3 +252,34 @@ def test_another_models_tokenizer(ct2, tmp_path):
     TokenizerPair.of(other).save(tmp_path / "out")
     with pytest.raises(BadInputError, match="its tokenizer files are not of this model"):
         read_ctranslate2(tmp_path / "out")
+
+
+def test_what_its_converter_makes_of_a_marianmt_model(ct2, spm_folder, tmp_path):
+    """Its scale of embeddings is a number, and the end of a text is left to the tokenizer of transformers."""
+    pytest.importorskip("transformers", reason="transformers is missing: pip install 'transduce[interop]'")
+    from ctranslate2.converters import TransformersConverter
+
+    write_marianmt(tmp_path / "there", spm_folder)
+    TransformersConverter(str(tmp_path / "there")).convert(str(tmp_path / "out"))
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["add_source_eos"] is False
+    codes = tmp_path / "there" / "source.spm"
+    ours, theirs = read_ctranslate2(tmp_path / "out", codes), open_ctranslate2(tmp_path / "out", codes)
+    assert (ours.config.source_end, ours.config.scale_embedding, ours.config.positions) == (True, True, "sinusoidal")
+    source, target = [5, 9, 7, 12], [8, 11, 6]
+    found, expected = our_logits(ours, [*source, 2], [1, *target]), theirs.logits(source, target)
+    there = expected.isfinite()
+    torch.testing.assert_close(found[there], expected[there], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("value", "scaled"), [(1.0, False), (math.sqrt(20), True)])
+def test_a_scale_of_embeddings_may_be_a_number(value, scaled):
+    numbers = Options.of({"encoder/scale_embeddings": value}, "model.bin")
+    assert ctranslate2_reader._is_scaled(numbers, "encoder/scale_embeddings", 20) is scaled
+
+
+def test_another_scale_of_embeddings_is_refused_and_so_is_an_end_that_nothing_tells_of():
+    numbers, settings = Options.of({"encoder/scale_embeddings": 3.0}, "model.bin"), Options.of({}, "config.json")
+    with pytest.raises(BadInputError, match=r"ours multiplies embeddings by sqrt\(d_model\), 4\.47214, or not"):
+        ctranslate2_reader._is_scaled(numbers, "encoder/scale_embeddings", 20)
+    with pytest.raises(BadInputError, match="left the end to a tokenizer of its own, nothing says: import the model"):
+        ctranslate2_reader._reads_end(numbers, settings)

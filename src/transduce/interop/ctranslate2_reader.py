@@ -250,6 +250,17 @@ def _settings(numbers: Options, weights: dict[str, Tensor], settings: Options, p
     }
 
 
+def is_end_of_text(folder: Path) -> bool:
+    """Whether the end symbol that the encoder reads has to stand in what the runtime is given.
+
+    Raises:
+        BadInputError: A file is missing or damaged.
+    """
+    path, settings = folder / "model.bin", _read_settings(folder / "config.json")
+    numbers = Options.of(read_binary(path).numbers, path)
+    return _reads_end(numbers, settings) and not settings.flag("add_source_eos", default=False)
+
+
 def _is_scaled(numbers: Options, name: str, d_model: int) -> bool:
     """Whether embeddings are multiplied by sqrt(d_model): a flag, or what they are multiplied by."""
     value = numbers.given(name)

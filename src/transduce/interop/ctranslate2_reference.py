@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from transduce.interop.ctranslate2_reader import read_ctranslate2_sides
+from transduce.interop.ctranslate2_reader import is_end_of_text, read_ctranslate2_sides
 from transduce.interop.reference import Ids, Reference
 
 _PAD, _BEGIN, _END, _UNKNOWN = range(4)  # ours
@@ -38,6 +38,7 @@ class _CTranslate2:
         self.versions = {"ctranslate2": version("ctranslate2")}
         self.weights = [folder / "model.bin"]
         self._sides, (self._source_names, self._target_names) = read_ctranslate2_sides(folder, codes)
+        self._behind = [self._source_names[self._sides.source.rows[_END]]] if is_end_of_text(folder) else []
         self._translator = ctranslate2.Translator(
             str(folder), "cpu", compute_type="float32", inter_threads=1, intra_threads=torch.get_num_threads()
         )
@@ -79,4 +80,4 @@ class _CTranslate2:
         return {}
 
     def _read(self, source: Ids) -> list[str]:
-        return [self._source_names[self._sides.source.rows[each]] for each in source]
+        return [*(self._source_names[self._sides.source.rows[each]] for each in source), *self._behind]
