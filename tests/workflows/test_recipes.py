@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from transduce.bundle import load_bundle
-from transduce.config import RecurrentConfig, RunConfig, read_run
+from transduce.config import Corpus, RecurrentConfig, RunConfig, read_run
 from transduce.data import corpus_paths
 from transduce.inference import load
 from transduce.workflows.evaluate import Measures, evaluate
@@ -36,15 +36,18 @@ RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
 PAPER = [path for path in RECIPES if path.stem.startswith("wmt14-")]
 
 
+def _first(corpus: Corpus, pairs: int) -> Corpus:
+    made: dict[str, Any] = {} if corpus.made_up is None else {"count": pairs}
+    return corpus.model_copy(update={"lines": (1, pairs)} | made)
+
+
 def _shortened(config: RunConfig, *, narrow: bool = True) -> RunConfig:
     """Some lines of the text, some steps of the training, a small model."""
-    pairs = tuple(corpus.model_copy(update={"lines": (1, 300), "count": 300}) for corpus in config.data.train)
-    some: dict[str, Any] = {"lines": (1, 20), "count": 20}
     data = config.data.model_copy(
         update={
-            "train": pairs,
-            "dev": config.data.dev.model_copy(update=some),
-            "test": config.data.test and config.data.test.model_copy(update=some),
+            "train": tuple(_first(corpus, 300) for corpus in config.data.train),
+            "dev": _first(config.data.dev, 20),
+            "test": config.data.test and _first(config.data.test, 20),
         }
     )
     steps: dict[str, Any] = dict.fromkeys(("max_steps", "validate_every", "checkpoint_every"), 2)
