@@ -26,6 +26,7 @@ _FORMATS: Final = (np.float32, np.int8, np.int16, np.int32, np.float16, np.int16
 _BFLOAT16: Final = 5
 _INTEGERS: Final = (torch.int8, torch.int16)
 _SCALE: Final = "_scale"
+_POSITIONS: Final = "/position_encodings/encodings"
 _INT16_SCALE: Final = 1000.0  # where an older file does not say it
 
 
@@ -73,9 +74,12 @@ def read_binary(path: Path) -> Binary:
 
 
 def _multiply_out(name: str, tensor: Tensor, scales: dict[str, Tensor], path: Path) -> Tensor:
-    """Integers are weights times their row's scale, or one scale for all."""
+    """Integers are weights times their row's scale, or one scale for all.
+
+    Tables of positions keep their type: it says how far they may be from sinusoids.
+    """
     if tensor.dtype not in _INTEGERS:
-        return tensor.float()
+        return tensor if name.endswith(_POSITIONS) else tensor.float()
     scale = scales.get(name + _SCALE)
     if scale is None and tensor.dtype == torch.int16:
         scale = torch.tensor(_INT16_SCALE)

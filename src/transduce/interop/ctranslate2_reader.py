@@ -308,4 +308,6 @@ def _positions(weights: dict[str, Tensor], d_model: int) -> dict[str, Any]:
     names = [f"{side}/position_encodings/encodings" for side in ("encoder", "decoder")]
     if not any(name in weights for name in names):  # it makes a table of its own
         return sinusoidal("concatenated", "closed", 1)
-    return take_positions(weights, names, d_model)
+    found = take_positions(weights, names, d_model)
+    weights |= {name: weights[name].float() for name in names if name in weights}
+    return found
