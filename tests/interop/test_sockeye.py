@@ -2,6 +2,7 @@
 
 import json
 import logging
+from pathlib import Path
 
 import pytest
 import torch
@@ -24,6 +25,7 @@ from tests.plain_transformer import (
 )
 from transduce.config import BadInputError
 from transduce.interop import read_sockeye, recognise
+from transduce.interop.sockeye import _gather
 
 EMBEDDINGS = {
     "source": "embedding_source.embedding.weight",
@@ -409,3 +411,12 @@ def written_by_sockeye(folder, *, tying="none", **both):
 def test_as_sockeye_computes(tmp_path, tying, both):
     compare(tmp_path, written_by_sockeye(tmp_path, tying=tying, **both))
     assert yaml.compose((tmp_path / "config").read_text()).tag == "!ModelConfig"
+
+
+def test_names_that_share_a_fused_map_share_what_it_is_taken_apart_into():
+    """Or a small file of many names would take all memory."""
+    fused = torch.arange(3 * 8 * 8, dtype=torch.float32).view(24, 8)
+    stored = {f"x{number}.ff_in.weight": fused for number in range(9)}
+    found = _gather(stored, 8, 2, Path("params"))
+    assert len(found) == 27
+    assert len({id(tensor) for tensor in found.values()}) == 3

@@ -210,6 +210,9 @@ def _norm(options: Options) -> str:
 def _gather(stored: Mapping[str, Tensor], d_model: int, heads: int, path: Path) -> dict[str, Tensor]:
     """All weights, without what no output depends on; fused maps are taken apart."""
     weights: dict[str, Tensor] = {}
+    taken_apart: dict[
+        tuple[int, tuple[int, ...], str], dict[str, Tensor]
+    ] = {}  # what several names share is taken apart once
     for name, tensor in stored.items():
         module, _, last = name.rpartition(".")
         place, _, part = module.rpartition(".")
@@ -219,7 +222,10 @@ def _gather(stored: Mapping[str, Tensor], d_model: int, heads: int, path: Path) 
             if last == "weight":
                 _log.warning(f"{path}: {name} is left out: outputs are chosen among all symbols")
         elif part in ("ff_in", "ff_kv") and last == "weight":
-            weights |= _separate(f"{place}.ff_", tensor, d_model, heads, name, path)
+            key = tensor.data_ptr(), tuple(tensor.shape), part
+            if key not in taken_apart:
+                taken_apart[key] = _separate(tensor, d_model, heads, name, path)
+            weights |= {f"{place}.ff_{each}.weight": one for each, one in taken_apart[key].items()}
         elif part == "ff_q":
             weights[f"{place}.ff_query.{last}"] = tensor
         else:
@@ -227,7 +233,7 @@ def _gather(stored: Mapping[str, Tensor], d_model: int, heads: int, path: Path) 
     return weights
 
 
-def _separate(prefix: str, fused: Tensor, d_model: int, heads: int, name: str, path: Path) -> dict[str, Tensor]:
+def _separate(fused: Tensor, d_model: int, heads: int, name: str, path: Path) -> dict[str, Tensor]:
     """A fused map as those of keys and values, and of queries where it has them.
 
     Queries stand first. Behind them each head has its keys and then its values, as its search has them; its training
@@ -243,7 +249,7 @@ def _separate(prefix: str, fused: Tensor, d_model: int, heads: int, name: str, p
     found = {"key": pairs[:, 0].flatten(0, 1), "value": pairs[:, 1].flatten(0, 1)}
     if count == 3:
         found["query"] = fused[:d_model]
-    return {f"{prefix}{each}.weight": tensor for each, tensor in found.items()}
+    return found
 
 
 def _positions(weights: dict[str, Tensor], config: Options, d_model: int, path: Path) -> dict[str, Any]:
