@@ -18,7 +18,7 @@ from tests.plain_transformer import (
     sinusoid_table,
 )
 from transduce.config import BadInputError
-from transduce.interop import read_torch_nn
+from transduce.interop import read_torch_nn, torch_nn
 
 # By its ids: <unk> 0, <pad> 1, <bos> 2, <eos> 3.
 SOURCE, TARGET = [5, 16, 9, 4, 3], [2, 22, 7, 7, 11]
@@ -69,6 +69,13 @@ def write(folder, state, text=f"heads = {HEADS}\n"):
     said = "" if "source_begin" in text else "source_begin = false\n"
     (folder / "model.toml").write_text(said + text)
     return folder / "model.toml"
+
+
+def test_the_documented_file_is_read(tmp_path):
+    path = tmp_path / "model.toml"
+    path.write_text(torch_nn.__doc__.split("\n", 2)[2])
+    said = torch_nn.read_description(path)
+    assert (said.weights, said.heads, said.names) == ("model.pt", 8, torch_nn.Places())
 
 
 def ours(number):

@@ -210,9 +210,8 @@ def _norm(options: Options) -> str:
 def _gather(stored: Mapping[str, Tensor], d_model: int, heads: int, path: Path) -> dict[str, Tensor]:
     """All weights, without what no output depends on; fused maps are taken apart."""
     weights: dict[str, Tensor] = {}
-    taken_apart: dict[
-        tuple[int, tuple[int, ...], str], dict[str, Tensor]
-    ] = {}  # what several names share is taken apart once
+    # What several names share is taken apart once, and stays shared.
+    taken_apart: dict[tuple[int, tuple[int, ...], str], dict[str, Tensor]] = {}
     for name, tensor in stored.items():
         module, _, last = name.rpartition(".")
         place, _, part = module.rpartition(".")

@@ -4,6 +4,7 @@ weights = "model.pt"
 source_vocabulary = "source.txt"        # one symbol a line
 target_vocabulary = "target.txt"
 heads = 8
+source_begin = false                    # no begin symbol before sources: as in the training, and has to be said
 
 [names]                                 # in the state dict, where they are other ones
 transformer = "transformer"
@@ -75,8 +76,7 @@ class Description:
     ``heads``, ``norm_first``, ``activation`` and ``norm_epsilon`` are torch's nhead, norm_first, activation and
     layer_norm_eps; ``positions`` are "table", as the state dict has it, "sinusoidal", the paper's, which it does not
     hold, or "none". ``scale_embedding`` is whether embeddings are multiplied by sqrt(d_model), ``source_end`` whether
-    sources end with the end symbol. ``source_begin``, whether they begin with the begin symbol, has to be said: those
-    of PyTorch's tutorial do, which no model of ours reads.
+    sources end with the end symbol. The file says besides, as ``source_begin``, that they begin with no begin symbol.
     """
 
     weights: str
@@ -88,7 +88,6 @@ class Description:
     norm_epsilon: float
     scale_embedding: bool
     source_end: bool
-    source_begin: bool
     positions: Positions
     names: Places
     symbols: Symbols
@@ -165,7 +164,8 @@ def read_description(path: Path) -> Description:
         options = Options.of(tomllib.loads(text), path)
     except (ValueError, RecursionError) as error:
         raise BadInputError(f"{path}: not readable TOML: {error}") from error
-    options.check_known([field.name for field in fields(Description)])
+    options.check_known([*(field.name for field in fields(Description)), "source_begin"])
+    # It has no default, since the sources of PyTorch's tutorial have one, which no model of ours reads.
     if options.flag("source_begin"):
         raise options.refuse("source_begin", "no encoder of ours reads a begin symbol: train without it")
     return Description(
@@ -178,7 +178,6 @@ def read_description(path: Path) -> Description:
         norm_epsilon=options.number("norm_epsilon", 1e-5, least=0),
         scale_embedding=options.flag("scale_embedding", default=True),
         source_end=options.flag("source_end", default=True),
-        source_begin=False,
         positions=options.choice("positions", _POSITIONS, "table"),
         names=Places(**_texts(options.section("names", optional=True), asdict(Places()))),
         symbols=Symbols(**_texts(options.section("symbols", optional=True), asdict(Symbols()))),
