@@ -145,6 +145,16 @@ def wide_product(a: Float[Tensor, "rows inner"], b: Float[Tensor, "inner columns
     return torch.mm(a, b)
 
 
+def add_wide_product(
+    to: Float[Tensor, "rows columns"], a: Float[Tensor, "rows inner"], b: Float[Tensor, "inner columns"]
+) -> None:
+    """Add A B to float32's numbers; on a CUDA device the product begins with these."""
+    if a.device.type == "cuda" and a.dtype != torch.float32:
+        torch.addmm(to, a, b, out_dtype=torch.float32, out=to)
+    else:
+        to += torch.mm(a, b)
+
+
 def _join(tensors: Sequence[Tensor | None]) -> Tensor:
     """In bfloat16, the rows of one behind those of the other."""
     known = [each for each in tensors if each is not None]

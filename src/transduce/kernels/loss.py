@@ -9,7 +9,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from transduce.kernels import gpu
-from transduce.kernels.linear_maps import has_map_rows, lay_down, map_rows, map_rows_backward, wide_product
+from transduce.kernels.linear_maps import add_wide_product, has_map_rows, lay_down, map_rows, map_rows_backward
 from transduce.kernels.native import address, call, has_native
 
 # So many logits exist at a time: few beside what else a step holds, and enough that adding up the weights' gradient,
@@ -114,7 +114,7 @@ class _Projection:
             map_rows_backward(gradient, hidden, maps, of_hidden, add=True)
         else:
             torch.mm(gradient, self.weight, out=of_hidden)
-            of_weight += wide_product(gradient.T, hidden)
+            add_wide_product(of_weight, gradient.T, hidden)
 
 
 def _differentiate(logits: Tensor, labels: Tensor, smoothing: float, weights: Tensor | None, sums: Tensor) -> Tensor:

@@ -228,7 +228,10 @@ class GraphedPasses:
         device = self._weights[0].device.type
         with torch.autocast(device, dtype=self._dtype, enabled=self._dtype != torch.float32, cache_enabled=False):
             sums: LossSums = model(source, target, labels, weights)
-        (sums.objective * inputs.factor).backward()  # type: ignore[no-untyped-call]
+        gradients = torch.autograd.grad(sums.objective * inputs.factor, self._weights, allow_unused=True)
+        # All at once: autograd would add them one by one, by a launch for each.
+        known = [(to, each) for to, each in zip(self._gradients, gradients, strict=True) if each is not None]
+        torch._foreach_add_([to for to, _ in known], [each for _, each in known])
         return sums.detach()
 
     def _record(self, inputs: Inputs) -> _Graph | None:
