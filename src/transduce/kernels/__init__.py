@@ -11,13 +11,22 @@ from transduce.kernels.feed_forward import activate, feed_forward
 from transduce.kernels.linear_maps import Maps, linear_maps, maps_rows
 from transduce.kernels.loss import projected_cross_entropy, smoothed_cross_entropy
 from transduce.kernels.mask import Mask
+from transduce.kernels.memory_shares import MemoryShare
 from transduce.kernels.native import has_low_precision_products, has_native, kind_of_kernels
 from transduce.kernels.precision import resolve_format, resolve_precision
 from transduce.kernels.products import Format, PrepackedMatrix, linear, prepack, select_outputs, weights_of
 from transduce.kernels.ragged import RaggedLayout
-from transduce.kernels.ragged_attention import Heads, RaggedAttention, attend_between, attend_ragged, ragged_way
+from transduce.kernels.ragged_attention import (
+    Heads,
+    RaggedAttention,
+    attend_between,
+    attend_ragged,
+    ragged_way,
+    share_attended,
+)
 from transduce.kernels.ranking import rank_continuations
 from transduce.kernels.recurrence import attending_lstm, conditional_lstm, has_lstm, lstm
+from transduce.kernels.rounded import RoundedWeights
 from transduce.kernels.rounds import Asked, FlatBeams, Output, can_advance
 from transduce.kernels.scores import Relative, Scoring
 from transduce.kernels.searching import search
@@ -61,6 +70,7 @@ __all__ = [
     "LogitColumns",
     "Maps",
     "Mask",
+    "MemoryShare",
     "NativeLayer",
     "NativeMemory",
     "NativeNorm",
@@ -72,6 +82,7 @@ __all__ = [
     "RaggedAttention",
     "RaggedLayout",
     "Relative",
+    "RoundedWeights",
     "Scoring",
     "Sources",
     "Sublayer",
@@ -120,6 +131,7 @@ __all__ = [
     "seeds_at",
     "select_outputs",
     "send",
+    "share_attended",
     "smoothed_cross_entropy",
     "start_threads",
     "step",

@@ -25,20 +25,25 @@ def add_norm(
     dropped: Dropped,
     *,
     post: bool,
+    output_bias: Float[Tensor, " model"] | None = None,
 ) -> tuple[Rows, Rows]:
     """The residual stream behind a sub-layer, and LayerNorm(sum) in the type that matrix products are computed in.
 
-    The sum is x + dropout(output), or x without an output. The stream goes on as LayerNorm(sum) where the norm is
-    ``post`` (as published), else as the sum.
+    The sum is x + dropout(output), or x without an output; ``output_bias`` is still to be added to that. The stream
+    goes on as LayerNorm(sum) where the norm is ``post`` (as published), else as the sum.
     """
     dtype = _product_type(x)
+    if output is not None and output_bias is not None and not gpu.has_triton(x):
+        output, output_bias = output + output_bias, None
     if x.dtype == torch.float32 and _has_kernels(x, gain, x if output is None else output):
         output = None if output is None else output.to(dtype).contiguous()
         seeds = None if output is None else dropped.rows(*x.shape[:-1], device=x.device)
         stream, ready = _AddNorm.apply(  # type: ignore[no-untyped-call]
-            x.contiguous(), output, gain, bias, seeds, epsilon, dropped, dtype, post
+            x.contiguous(), output, output_bias, gain, bias, seeds, epsilon, dropped, dtype, post
         )
         return stream, stream if ready is None else ready
+    if output is not None and output_bias is not None:
+        output = output + output_bias
     return _add_norm_plainly(x, output, gain, bias, epsilon, dropped, dtype, post)
 
 
@@ -76,6 +81,7 @@ class _AddNorm(torch.autograd.Function):
         ctx: Any,  # noqa: ANN401 - torch gives the context no type
         x: Tensor,
         output: Tensor | None,
+        output_bias: Tensor | None,
         gain: Tensor,
         bias: Tensor,
         seeds: Tensor | None,
@@ -90,11 +96,11 @@ class _AddNorm(torch.autograd.Function):
         if gpu.has_triton(x):
             from transduce.kernels.gpu.add_norm import add_norm as run  # noqa: PLC0415 - Triton is read where it is used
 
-            run((x, output, gain, bias, seeds), made, epsilon, (dropped.kept, dropped.scale))
+            run((x, output, output_bias, gain, bias, seeds), made, epsilon, (dropped.kept, dropped.scale))
         else:
             _run((x, output, gain, bias, seeds), made, epsilon, dropped)
         ctx.save_for_backward(total, made.statistics, gain, seeds)
-        ctx.constants = dropped, dtype, output is not None, post
+        ctx.constants = dropped, dtype, output is not None, output_bias is not None, post
         ctx.set_materialize_grads(False)
         if not post:
             return total, ready
@@ -108,7 +114,7 @@ class _AddNorm(torch.autograd.Function):
         of_ready: Tensor | None,
     ) -> tuple[Tensor | None, ...]:
         total, statistics, gain, seeds = ctx.saved_tensors
-        dropped, dtype, has_output, post = ctx.constants
+        dropped, dtype, has_output, has_output_bias, post = ctx.constants
         of_stream, of_ready = (g if g is None else g.contiguous() for g in (of_stream, of_ready))
         of_total, of_wide = (None, of_stream) if post else (of_stream, None)
         if of_wide is None and of_ready is None:
@@ -120,10 +126,13 @@ class _AddNorm(torch.autograd.Function):
             from transduce.kernels.gpu.add_norm import add_norm_backward as run  # noqa: PLC0415
 
             chance = dropped.kept, dropped.scale
-            of_gain, of_bias = run((total, statistics, gain, seeds), given, (of_x, of_output), chance)
+            of_gain, of_bias, of_output_bias = run(
+                (total, statistics, gain, seeds), given, (of_x, of_output), chance
+            ).unbind()
         else:
             of_gain, of_bias = _run_backward((total, statistics, gain, seeds), given, (of_x, of_output), dropped)
-        return of_x, of_output, of_gain, of_bias, None, None, None, None, None
+            of_output_bias = None
+        return of_x, of_output, of_output_bias if has_output_bias else None, of_gain, of_bias, *[None] * 5
 
 
 class _Made(NamedTuple):

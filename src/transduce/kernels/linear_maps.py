@@ -15,6 +15,7 @@ from transduce.kernels import gpu
 from transduce.kernels.chain import Link, chain
 from transduce.kernels.interface import ACTIVATIONS, MOST_MAPS, MapsAddress
 from transduce.kernels.native import address, call, has_low_precision_products, has_matrix_units, has_native
+from transduce.kernels.rounded import join_rounded
 
 # An activation that is part of a product: its gradient can be told from its result.
 FusedActivation = Literal["relu"] | None
@@ -155,10 +156,8 @@ def add_wide_product(
         to += torch.mm(a, b)
 
 
-def _join(tensors: Sequence[Tensor | None]) -> Tensor:
-    """In bfloat16, the rows of one behind those of the other."""
-    known = [each for each in tensors if each is not None]
-    return (known[0] if len(known) == 1 else torch.cat(known)).to(torch.bfloat16)
+def _round(tensors: Sequence[Tensor | None]) -> Tensor:
+    return join_rounded(tensors, torch.bfloat16)
 
 
 def _sum_rows(x: Tensor) -> Tensor:
@@ -190,7 +189,7 @@ class Maps:
         """On a CUDA device, the matrix in bfloat16 is kept."""
         weights, biases = self._part(others)
         if gpu.has_triton(x):
-            matrix, bias = _join(weights), None if None in biases else _join(biases)
+            matrix, bias = _round(weights), None if None in biases else _round(biases)
             if bias is not None and self.activation == "relu":
                 return torch.ops.aten._addmm_activation(bias, x, matrix.T), (matrix,)
             y = torch.mm(x, matrix.T) if bias is None else torch.addmm(bias, x, matrix.T)

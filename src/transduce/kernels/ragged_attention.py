@@ -1,6 +1,6 @@
 """Attention over a ragged batch: no work on padding."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal, final
@@ -17,6 +17,7 @@ from transduce.kernels.gpu.sizes import Side, Sizes
 from transduce.kernels.interface import Chance, Sequences
 from transduce.kernels.linear_maps import Maps, chain_rows, linear_maps, maps_rows
 from transduce.kernels.mask import Mask
+from transduce.kernels.memory_shares import MemoryShare, share_memory
 from transduce.kernels.native import address, call, has_native
 from transduce.kernels.ragged import RaggedLayout
 from transduce.kernels.scores import Scoring
@@ -100,16 +101,30 @@ def attend_ragged(
 def attend_between(
     x: Float[Tensor, "tokens model"],
     before: Maps,
-    memory: Float[Tensor, "memory_tokens memory_width"] | None,
+    memory: Float[Tensor, "memory_tokens memory_width"] | MemoryShare | None,
     attention: RaggedAttention,
     after: Maps,
 ) -> Float[Tensor, "tokens outputs"]:
     """``attend_ragged`` of what the maps ``before`` make of ``x``, and then the map ``after``."""
+    share = memory if isinstance(memory, MemoryShare) else None
+    rows = memory.rows if isinstance(memory, MemoryShare) else memory
     if attention.way(x) in ("C++", "Triton") and maps_rows(x, *before.weights) and maps_rows(x, *after.weights):
-        memory = None if memory is None else memory.to(torch.bfloat16).contiguous()
-        return chain_rows(x, before, _Attending(memory, attention), after)
-    gathered = attend_ragged(linear_maps(x, before.weights, before.biases), memory, attention)
+        if share is not None:
+            return chain_rows(x, before, _Attending(share.rows, attention, share.gradient), after)
+        rows = None if rows is None else rows.to(torch.bfloat16).contiguous()
+        return chain_rows(x, before, _Attending(rows, attention), after)
+    gathered = attend_ragged(linear_maps(x, before.weights, before.biases), rows, attention)
     return linear_maps(gathered, after.weights, after.biases)
+
+
+def share_attended(
+    memory: Float[Tensor, "memory_tokens model"], attention: RaggedAttention, maps: Sequence[Maps]
+) -> list[MemoryShare] | None:
+    """Keys and values of a memory for several such attentions, by one product; None where that is not the fastest."""
+    weights = [weight for each in maps for weight in each.weights]
+    if attention.way(memory) != "Triton" or not maps_rows(memory, *weights):
+        return None
+    return share_memory(memory, maps)
 
 
 def ragged_way(
@@ -161,6 +176,7 @@ class _Attending:
 
     memory: Tensor | None
     attention: RaggedAttention
+    room: Callable[[], Tensor] | None = None  # for the memory's gradient
 
     @property
     def others(self) -> Sequence[Tensor | None]:
@@ -190,7 +206,9 @@ class _Attending:
     ) -> tuple[Tensor | None, Sequence[Tensor | None]]:
         """All at once, wanted or not."""
         (memory,) = others
-        of_x, of_memory = torch.empty_like(x), None if memory is None else torch.empty_like(memory)
+        of_x, of_memory = torch.empty_like(x), None
+        if memory is not None:
+            of_memory = torch.empty_like(memory) if self.room is None else self.room()
         if gpu.has_triton(x):
             from transduce.kernels.gpu.attention import attend_backward as run  # noqa: PLC0415
 

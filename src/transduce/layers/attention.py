@@ -1,6 +1,7 @@
 """Multi-head attention (section 3.2.2): one module for its three uses."""
 
 import math
+from collections.abc import Sequence
 from typing import final
 
 import torch
@@ -13,6 +14,7 @@ from transduce.kernels import (
     Attending,
     Heads,
     Mask,
+    MemoryShare,
     RaggedAttention,
     RaggedLayout,
     Relative,
@@ -22,9 +24,10 @@ from transduce.kernels import (
     attend_ragged,
     attention_weights,
     linear_maps,
+    share_attended,
 )
 from transduce.layers.dropout import Dropout
-from transduce.layers.linear import join_maps, make_linear
+from transduce.layers.linear import Unbiased, add_bias_later, join_maps, make_linear, set_bias_apart
 from transduce.layers.state import KeyValues
 
 
@@ -60,15 +63,25 @@ class MultiHeadAttention(nn.Module):
         *,
         causal: bool = False,
         window: int | None = None,
-    ) -> Float[Tensor, "tokens model"]:
-        """Each position of ``x`` gathers from its row of the memory, or without one from its own row."""
-        attended = None if memory is None else _project(memory, self.key, self.value)
+        share: MemoryShare | None = None,
+        apart: bool = False,
+    ) -> Float[Tensor, "tokens model"] | Unbiased:
+        """Each position of ``x`` gathers from its row of the memory, or without one from its own row.
+
+        ``share`` is what ``share_memory`` has made of the memory for this attention. With ``apart``, the output's bias
+        may be left to whoever joins it to the residual stream.
+        """
+        attended: Tensor | MemoryShare | None = share
+        if share is None and memory is not None:
+            attended = _project(memory, self.key, self.value)
         inner = self.inside(queries, keys, with_memory=memory is not None, causal=causal, window=window)
         if inner is not None:
-            return attend_between(x, inner.before, attended, inner.attention, inner.after)
+            after, bias = set_bias_apart(x, inner.after) if apart else (inner.after, None)
+            return add_bias_later(attend_between(x, inner.before, attended, inner.attention, after), bias)
         projected = _project(x, *self._asking(with_memory=memory is not None))
-        attention = self._ragged(queries, keys, causal=causal, window=window)
-        result: Tensor = self.output(attend_ragged(projected, attended, attention))
+        attention = self.ragged(queries, keys, causal=causal, window=window)
+        rows = attended.rows if isinstance(attended, MemoryShare) else attended
+        result: Tensor = self.output(attend_ragged(projected, rows, attention))
         return result
 
     def inside(
@@ -85,15 +98,16 @@ class MultiHeadAttention(nn.Module):
         if before is None or after is None:
             return None
         memory = join_maps(self.key, self.value) if with_memory else None
-        return Attending(before, self._ragged(queries, keys, causal=causal, window=window), after, memory)
+        return Attending(before, self.ragged(queries, keys, causal=causal, window=window), after, memory)
 
     def _asking(self, *, with_memory: bool) -> tuple[nn.Module, ...]:
         """The maps of the rows that ask."""
         return (self.query,) if with_memory else (self.query, self.key, self.value)
 
-    def _ragged(
-        self, queries: RaggedLayout, keys: RaggedLayout, *, causal: bool, window: int | None
+    def ragged(
+        self, queries: RaggedLayout, keys: RaggedLayout, *, causal: bool = False, window: int | None = None
     ) -> RaggedAttention:
+        """How each row's queries look at its keys."""
         dropped = self.dropout.at(queries.seeds)
         return RaggedAttention(queries, keys, self.heads, self.scoring(), causal, window, dropped)
 
@@ -124,6 +138,18 @@ class MultiHeadAttention(nn.Module):
 
     def _split(self, x: Float[Tensor, "batch length heads_width"]) -> Float[Tensor, "batch heads length width"]:
         return x.view(*x.shape[:-1], self.heads.number, -1).transpose(1, 2)
+
+
+def share_memory(
+    attentions: Sequence[MultiHeadAttention], memory: Float[Tensor, "memory_tokens model"], keys: RaggedLayout
+) -> Sequence[MemoryShare | None]:
+    """What each of these attentions reads of one memory, made at once; None for all where each does better alone."""
+    nothing = [None] * len(attentions)
+    maps = [join_maps(each.key, each.value) for each in attentions]
+    known = [each for each in maps if each is not None]
+    if not known or len(known) < len(maps):
+        return nothing
+    return share_attended(memory, attentions[0].ragged(keys, keys), known) or nothing
 
 
 def attention_scale(compatibility: Compatibility, d_k: int) -> float:

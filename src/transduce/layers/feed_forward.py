@@ -12,7 +12,7 @@ from transduce.config.model import Activation, Initializer
 from transduce.kernels import Transforming, activate
 from transduce.kernels import feed_forward as transform
 from transduce.layers.dropout import Dropout
-from transduce.layers.linear import Linear, join_maps, make_linear
+from transduce.layers.linear import Linear, Unbiased, add_bias_later, join_maps, make_linear, set_bias_apart
 from transduce.layers.mixture_of_experts import Gating, MixtureOfExperts
 from transduce.layers.parameter_attention import ParameterAttention
 
@@ -59,12 +59,20 @@ class FeedForward(nn.Module):
         self.activation, self.dropout = shape.activation, Dropout(shape.dropout, number)
 
     def forward(
-        self, x: Float[Tensor, "*positions model"], seeds: Int[Tensor, "*positions"] | None = None
-    ) -> Float[Tensor, "*positions model"]:
-        """Transform each position on its own; ``seeds`` are what dropout follows from."""
+        self,
+        x: Float[Tensor, "*positions model"],
+        seeds: Int[Tensor, "*positions"] | None = None,
+        *,
+        apart: bool = False,
+    ) -> Float[Tensor, "*positions model"] | Unbiased:
+        """Transform each position on its own; ``seeds`` are what dropout follows from.
+
+        With ``apart``, the output's bias may be left to whoever joins it to the residual stream.
+        """
         inner = self.inside(seeds)
         if inner is not None:
-            return transform(x, inner.before, inner.after, inner.activation, inner.dropped)
+            after, bias = set_bias_apart(x, inner.after) if apart else (inner.after, None)
+            return add_bias_later(transform(x, inner.before, after, inner.activation, inner.dropped), bias)
         # Quantized: prepacked maps.
         hidden = torch.cat([each(x) for each in self.inner_maps], dim=-1)
         hidden = activate(hidden, self.activation, gated=self.gate is not None)

@@ -1,6 +1,7 @@
 """The linear map as the published models start it."""
 
 import math
+from dataclasses import dataclass, replace
 from typing import assert_never, final
 
 import torch
@@ -8,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from transduce.config.model import Initializer
-from transduce.kernels import Format, Maps, PrepackedMatrix, linear, linear_maps, prepack
+from transduce.kernels import Format, Maps, PrepackedMatrix, gpu, linear, linear_maps, prepack
 
 
 @final
@@ -46,6 +47,29 @@ def join_maps(*layers: nn.Module) -> Maps | None:
     if len(linears) < len(layers):
         return None
     return Maps([layer.weight for layer in linears], [layer.bias for layer in linears])
+
+
+@final
+@dataclass(frozen=True)
+class Unbiased:
+    """What a sub-layer's last map made, whose bias is still to be added: in the pass that joins it to the stream.
+
+    There the bias's gradient is summed up beside others', where a map would need a product of its own for it.
+    """
+
+    rows: Float[Tensor, "*positions model"]
+    bias: Float[Tensor, " model"]
+
+
+def set_bias_apart(x: Tensor, after: Maps) -> tuple[Maps, Tensor | None]:
+    """A sub-layer's last map without its bias, and that; as it is, where nothing is gained by it."""
+    (bias,) = after.biases
+    return (after, None) if bias is None or not gpu.has_triton(x) else (replace(after, biases=[None]), bias)
+
+
+def add_bias_later(rows: Tensor, bias: Tensor | None) -> Tensor | Unbiased:
+    """Those that ``set_bias_apart`` has parted."""
+    return rows if bias is None else Unbiased(rows, bias)
 
 
 @final

@@ -20,6 +20,7 @@ from transduce.kernels import (
     run_sublayers,
 )
 from transduce.layers.dropout import Dropout
+from transduce.layers.linear import Unbiased
 
 Rows = Float[Tensor, "*positions model"]
 
@@ -30,17 +31,22 @@ class Stream:
     """The residual stream.
 
     ``pending`` is a sub-layer's output that is still to be added to ``total``, less what is ``dropped``: whoever
-    normalizes the sum adds it up in the same pass. ``ready`` is the total as a matrix product reads it.
+    normalizes the sum adds it up in the same pass, and the output's ``bias`` to it, where it has none yet. ``ready`` is
+    the total as a matrix product reads it.
     """
 
     total: Rows
     pending: Rows | None = None
     dropped: Dropped = WHOLE
     ready: Rows | None = None
+    bias: Float[Tensor, " model"] | None = None
 
     def settle(self) -> Rows:
         """The sum with all added up."""
-        return self.total if self.pending is None else self.total + dropout(self.pending, self.dropped)
+        if self.pending is None:
+            return self.total
+        output = self.pending if self.bias is None else self.pending + self.bias
+        return self.total + dropout(output, self.dropped)
 
     def normalize(self, norm: nn.LayerNorm) -> tuple["Stream", Rows]:
         """The stream with all added up, and its LayerNorm for a matrix product."""
@@ -68,7 +74,8 @@ class Stream:
         return Stream(total, ready=joined) if post else Stream(total, joined, known[-1].dropped)
 
     def _add_norm(self, norm: nn.LayerNorm, *, post: bool) -> tuple[Rows, Rows]:
-        return add_norm(self.total, self.pending, norm.weight, norm.bias, norm.eps, self.dropped, post=post)
+        given = self.total, self.pending, norm.weight, norm.bias
+        return add_norm(*given, norm.eps, self.dropped, post=post, output_bias=self.bias)
 
 
 @final
@@ -105,10 +112,14 @@ class Residual(nn.Module):
         norm, dropped = self.norm, self.dropout.at(seeds)
         return Sublayer(inner, norm.weight, norm.bias, norm.eps, dropped, post=self.position == "post")
 
-    def add(self, x: Stream, output: Rows, seeds: Int[Tensor, "*positions"] | None = None) -> Stream:
+    def add(self, x: Stream, output: Rows | Unbiased, seeds: Int[Tensor, "*positions"] | None = None) -> Stream:
         """Join what the sub-layer made to what it was made from; ``seeds`` are what dropout follows from."""
         dropped = self.dropout.at(seeds)
-        total = Stream(x.total, output, dropped) if self.residual else Stream(dropout(output, dropped))
+        rows, bias = (output.rows, output.bias) if isinstance(output, Unbiased) else (output, None)
+        if self.residual:
+            total = Stream(x.total, rows, dropped, bias=bias)
+        else:
+            total = Stream(dropout(rows if bias is None else rows + bias, dropped))
         match self.position:
             case "post":
                 return total.replace(self.norm)

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from transduce.config import TransformerConfig
-from transduce.kernels import Attending, Mask, RaggedLayout, Transforming, may_run_sublayers
+from transduce.kernels import Attending, Mask, MemoryShare, RaggedLayout, Transforming, may_run_sublayers
 from transduce.layers import (
     AverageAttention,
     FeedForward,
@@ -46,7 +46,7 @@ class EncoderLayer(nn.Module):
         if behind is not None:
             return behind, None
         x, query = self.self_attention_residual.prepare(x)
-        output = self.self_attention(query, None, layout, layout, window=window)
+        output = self.self_attention(query, None, layout, layout, window=window, apart=True)
         x = self.self_attention_residual.add(x, output, layout.seeds)
         return _transform(self.feed_forward, self.feed_forward_residual, x, layout)
 
@@ -83,8 +83,12 @@ class DecoderLayer(nn.Module):
         layout: RaggedLayout,
         memory_layout: RaggedLayout,
         window: int | None,
+        share: MemoryShare | None = None,
     ) -> tuple[Stream, Routing | None]:
-        """Let every position look at those before it, and at its row of the memory; also where a mixture sent them."""
+        """Let every position look at those before it, and at its row of the memory; also where a mixture sent them.
+
+        ``share`` is what the attention to the memory reads of it, where that is made already.
+        """
         behind = _at_once(
             *(x, layout, memory),
             (self.self_attention_residual, lambda: self._inside_past(layout, window)),
@@ -98,7 +102,7 @@ class DecoderLayer(nn.Module):
             return behind, None
         x = self.attend_past(x, layout, window)
         x, query = self.cross_attention_residual.prepare(x)
-        output = self.cross_attention(query, memory, layout, memory_layout)
+        output = self.cross_attention(query, memory, layout, memory_layout, share=share, apart=True)
         x = self.cross_attention_residual.add(x, output, layout.seeds)
         return _transform(self.feed_forward, self.feed_forward_residual, x, layout)
 
@@ -108,7 +112,7 @@ class DecoderLayer(nn.Module):
         if isinstance(self.self_attention, AverageAttention):
             output = self.self_attention(query, layout)
         else:
-            output = self.self_attention(query, None, layout, layout, causal=True, window=window)
+            output = self.self_attention(query, None, layout, layout, causal=True, window=window, apart=True)
         return self.self_attention_residual.add(x, output, layout.seeds)
 
     def _inside_past(self, layout: RaggedLayout, window: int | None) -> Attending | None:
@@ -206,7 +210,8 @@ def _transform(
     if isinstance(network, MixtureOfExperts):
         output, routing = network.route(query, layout)
     else:
-        output, routing = network(query, layout.seeds), None
+        apart = {"apart": True} if isinstance(network, FeedForward) else {}
+        output, routing = network(query, layout.seeds, **apart), None
     return residual.add(x, output, layout.seeds), routing
 
 

@@ -11,7 +11,16 @@ from torch import Tensor, nn
 
 from transduce.config import TransformerConfig
 from transduce.kernels import AllowedTokens, LogitColumns, Mask, RaggedLayout
-from transduce.layers import Embedding, Past, PositionalEncoding, Routing, Stream, append_bias, join_routings
+from transduce.layers import (
+    Embedding,
+    Past,
+    PositionalEncoding,
+    Routing,
+    Stream,
+    append_bias,
+    join_routings,
+    share_memory,
+)
 from transduce.models.contract import (
     NO_ATTENTION,
     AttentionRequest,
@@ -97,7 +106,9 @@ class Transformer(TrainableModel):
         places = layout.columns, layout.longest
         x = Stream(self.decoder_positions(self.embedding(layout.flatten(target.ids)), *places, layout.seeds))
         weights, routings = AttentionWeights(memory.attention), [*memory.routings]
-        for number, layer in enumerate(self._decoder_layers):
+        layers = list(self._decoder_layers)
+        shares = share_memory([each.cross_attention for each in layers], memory.hidden, memory.layout)
+        for number, (layer, share) in enumerate(zip(layers, shares, strict=True)):
             x = self.decoder_positions.again(x, *places) if number else x
             if attention.wants("decoder", number, len(self.decoder)):
                 weights.decoder[number] = attention.choose(layer.self_weights(x, layout, self._window))
@@ -107,7 +118,7 @@ class Transformer(TrainableModel):
                 weights.cross[number] = attention.choose(
                     layer.memory_weights(query, attended, Mask(memory.layout.real))
                 )
-            x, routing = layer(x, memory.hidden, layout, memory.layout, self._window)
+            x, routing = layer(x, memory.hidden, layout, memory.layout, self._window, share)
             routings += [] if routing is None else [routing]
         return Decoded(_finish(x, self.decoder_norm), *join_routings(routings, layout), weights)
 

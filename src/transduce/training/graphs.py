@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from transduce.config import TransformerConfig
 from transduce.data import Batch
-from transduce.kernels import RaggedLayout, derive, gpu, is_out_of_memory, send
+from transduce.kernels import RaggedLayout, RoundedWeights, derive, gpu, is_out_of_memory, send
 from transduce.models import LossSums, Tokens, Transformer
 
 _log = logging.getLogger(__name__)
@@ -156,6 +156,7 @@ class GraphedPasses:
         self._places = self._find_places()
         # Passes write where they wrote when they were recorded.
         self._gradients = [torch.zeros_like(weight) for weight in self._weights]
+        self._rounded = RoundedWeights(self._weights, dtype)
         self._inputs: dict[Shape, Inputs] = {}
         self._graphs: dict[Shape, _Graph] = {}
         self._stream: torch.cuda.Stream | None = None
@@ -226,7 +227,8 @@ class GraphedPasses:
         model = self._model()
         assert model is not None
         device = self._weights[0].device.type
-        with torch.autocast(device, dtype=self._dtype, enabled=self._dtype != torch.float32, cache_enabled=False):
+        autocast = torch.autocast(device, dtype=self._dtype, enabled=self._dtype != torch.float32, cache_enabled=False)
+        with autocast, self._rounded.used():
             sums: LossSums = model(source, target, labels, weights)
         gradients = torch.autograd.grad(sums.objective * inputs.factor, self._weights, allow_unused=True)
         # All at once: autograd would add them one by one, by a launch for each.

@@ -31,24 +31,27 @@ def test_dropout():
     torch.testing.assert_close(drop(x, DROPPED.seeds, *CHANCE), dropout(x, DROPPED))
 
 
+@pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("dropped", [None, DROPPED])
 @pytest.mark.parametrize("columns", [3, 50, 64])
-def test_sum_and_norm(columns, dropped):
+def test_sum_and_norm(columns, dropped, biased):
     torch.manual_seed(1)
     x, output = (torch.randn(ROWS, columns, requires_grad=True) for _ in range(2))
-    gain, bias = (torch.randn(columns, requires_grad=True) for _ in range(2))
-    total = x + (output if dropped is None else dropout(output, dropped))
+    gain, bias, output_bias = (torch.randn(columns, requires_grad=True) for _ in range(3))
+    added = output + output_bias if biased else output
+    total = x + (added if dropped is None else dropout(added, dropped))
     norm = F.layer_norm(total, (columns,), gain, bias, 1e-5)
     seeds = None if dropped is None else dropped.seeds
-    leaves = x, output, gain, bias
+    leaves = x, output, gain, bias, *([output_bias] if biased else [])
     plain = [each.detach() for each in leaves]
+    given = *plain[:2], plain[4] if biased else None, *plain[2:4], seeds
     made = (
         torch.empty_like(total),
         torch.empty(2, ROWS),
         torch.empty(ROWS, columns, dtype=torch.bfloat16),
         torch.empty_like(total),
     )
-    add_norm((*plain, seeds), made, 1e-5, CHANCE)
+    add_norm(given, made, 1e-5, CHANCE)
     torch.testing.assert_close(made[0], total)
     torch.testing.assert_close(made[3], norm)
     torch.testing.assert_close(made[2].float(), norm, rtol=0.01, atol=0.01)
@@ -57,8 +60,9 @@ def test_sum_and_norm(columns, dropped):
     objective = (total * given[0]).sum() + (norm * (given[1] + given[2].float())).sum()
     wanted = torch.empty_like(total), torch.empty_like(total)
     sums = add_norm_backward((made[0].detach(), made[1], plain[2], seeds), given, wanted, CHANCE)
-    for found, right in zip((*wanted, *sums), torch.autograd.grad(objective, leaves), strict=True):
-        torch.testing.assert_close(found, right, rtol=1e-4, atol=2e-5)
+    found = (*wanted, *sums) if biased else (*wanted, *sums[:2])
+    for each, right in zip(found, torch.autograd.grad(objective, leaves), strict=True):
+        torch.testing.assert_close(each, right, rtol=1e-4, atol=2e-5)
 
 
 @pytest.mark.parametrize("weights", [None, torch.tensor([1.0, 0.0, 2.0, -0.5])])

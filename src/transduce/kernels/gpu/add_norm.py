@@ -14,22 +14,22 @@ Chance = tuple[int, float]  # how many of 65,536 levels stay, and what is multip
 
 
 def add_norm(
-    given: tuple[Tensor, Tensor | None, Tensor, Tensor, Tensor | None],
+    given: tuple[Tensor, Tensor | None, Tensor | None, Tensor, Tensor, Tensor | None],
     made: tuple[Tensor, Tensor, Tensor, Tensor | None],
     epsilon: float,
     chance: Chance,
 ) -> None:
-    """Write LayerNorm(x + dropout(output)) of x, output, gain, bias and seeds.
+    """Write LayerNorm(x + dropout(output + its bias)) of x, output, output's bias, gain, bias and seeds.
 
     Made are the sum, each row's mean and 1 / deviation (2, rows), and the norm in the products' type and in float32.
     """
-    (x, output, _, _, seeds), columns = given, given[0].shape[-1]
+    (x, output, output_bias, _, _, seeds), columns = given, given[0].shape[-1]
     rows, quads = x.numel() // columns, quads_of(columns)
     if rows:
         _add_norm[(rows,)](
             *(*given, *made),
             *(rows, columns, epsilon, *chance),
-            *(output is not None, seeds is not None, made[3] is not None, quads),
+            *(output is not None, output_bias is not None, seeds is not None, made[3] is not None, quads),
             num_warps=warps_of(quads),
         )
 
@@ -37,8 +37,9 @@ def add_norm(
 @triton.jit(do_not_specialize=["rows", "kept"])
 @no_type_check
 def _add_norm(
-    x, output, gain, bias, seeds, total, statistics, ready, wide, rows, columns, epsilon, kept, scale,
-    HAS_OUTPUT: tl.constexpr, HAS_SEEDS: tl.constexpr, HAS_WIDE: tl.constexpr, QUADS: tl.constexpr,
+    x, output, output_bias, gain, bias, seeds, total, statistics, ready, wide, rows, columns, epsilon, kept, scale,
+    HAS_OUTPUT: tl.constexpr, HAS_OUTPUT_BIAS: tl.constexpr, HAS_SEEDS: tl.constexpr, HAS_WIDE: tl.constexpr,
+    QUADS: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     quads, parts = tl.arange(0, QUADS)[:, None], tl.arange(0, 4)[None, :]
@@ -47,6 +48,8 @@ def _add_norm(
     values = tl.load(x + place, mask=inside, other=0)
     if HAS_OUTPUT:
         added = tl.load(output + place, mask=inside, other=0).to(tl.float32)
+        if HAS_OUTPUT_BIAS:
+            added += tl.load(output_bias + column, mask=inside, other=0)
         if HAS_SEEDS:
             added = tl.where(keeps(tl.load(seeds + row), quads, parts, kept), added * scale, 0.0)
         values += added
@@ -68,8 +71,8 @@ def add_norm_backward(
     given: tuple[Tensor | None, Tensor | None, Tensor | None],
     wanted: tuple[Tensor, Tensor | None],
     chance: Chance,
-) -> tuple[Tensor, Tensor]:
-    """Write the gradients of x and output, and return those of gain and bias.
+) -> Tensor:
+    """Write the gradients of x and output, and return those of gain, bias and output's bias, (3, columns).
 
     Kept are the sum, the statistics, gain and seeds; given the gradients of the sum, and of the norm in float32 and in
     the products' type.
@@ -77,7 +80,7 @@ def add_norm_backward(
     total, seeds, columns = kept[0], kept[3], kept[0].shape[-1]
     rows, quads = total.numel() // columns, quads_of(columns)
     programs = programs_for(rows, total.device)
-    sums = total.new_empty(programs, 2, columns)
+    sums = total.new_empty(programs, 3, columns)
     if rows:
         _add_norm_backward[(programs,)](
             *(*kept, *given, *wanted, sums),
@@ -86,8 +89,7 @@ def add_norm_backward(
             quads,
             num_warps=warps_of(quads),
         )
-    of_gain, of_bias = sums.sum(0)
-    return of_gain, of_bias
+    return sums.sum(0)
 
 
 @triton.jit(do_not_specialize=["rows", "programs", "kept"])
@@ -105,6 +107,7 @@ def _add_norm_backward(
     gains = tl.load(gain + column, mask=inside, other=0)
     of_gain = tl.zeros([QUADS, 4], tl.float32)
     of_bias = tl.zeros([QUADS, 4], tl.float32)
+    of_output_bias = tl.zeros([QUADS, 4], tl.float32)
     for each in range(first, rows, programs):
         row = tl.cast(each, tl.int64)
         place = row * columns + column
@@ -128,6 +131,9 @@ def _add_norm_backward(
         if HAS_OUTPUT:
             if HAS_SEEDS:
                 gradient = tl.where(keeps(tl.load(seeds + row), quads, parts, kept), gradient * scale, 0.0)
+            of_output_bias += gradient
             tl.store(of_output + place, gradient.to(of_output.dtype.element_ty), mask=inside)
-    tl.store(sums + first * 2 * columns + column, of_gain, mask=inside)
-    tl.store(sums + first * 2 * columns + columns + column, of_bias, mask=inside)
+    sums += first * 3 * columns
+    tl.store(sums + column, of_gain, mask=inside)
+    tl.store(sums + columns + column, of_bias, mask=inside)
+    tl.store(sums + 2 * columns + column, of_output_bias, mask=inside)

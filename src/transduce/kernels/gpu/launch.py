@@ -7,7 +7,7 @@ import torch
 
 _QUADS_A_WARP: Final = 64  # two quads a thread
 _MOST_WARPS: Final = 8
-_PROGRAMS: Final = 16  # a multiprocessor, of those that go through many rows each
+_PROGRAMS: Final = 8  # a multiprocessor, of those that go through many rows each
 
 
 def quads_of(columns: int) -> int:

@@ -1,0 +1,67 @@
+"""What several attentions read of one memory, by one product, beside a product for each."""
+
+import pytest
+import torch
+
+from transduce.kernels.linear_maps import Maps, linear_maps
+from transduce.kernels.memory_shares import share_memory
+
+WIDTHS = (6, 4), (3, 5), (8, 2)  # of the maps of three attentions
+
+
+@pytest.fixture
+def maps():
+    torch.manual_seed(1)
+    return [
+        Maps(
+            [torch.randn(width, 7, requires_grad=True) for width in widths],
+            [torch.randn(width, requires_grad=True) for width in widths],
+        )
+        for widths in WIDTHS
+    ]
+
+
+@pytest.fixture(autouse=True)
+def pretend_triton(monkeypatch):
+    """The products that a CUDA device has, on the processor."""
+    monkeypatch.setattr("transduce.kernels.gpu.has_triton", lambda *_: True)
+
+
+def shared(memory, maps):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return share_memory(memory, maps)
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_the_same_as_a_product_for_each(maps, in_place):
+    memory = torch.randn(5, 7).bfloat16().float().requires_grad_()
+    given = [torch.randn(5, sum(widths)).bfloat16() for widths in WIDTHS]
+    leaves = [memory, *(each for one in maps for each in (*one.weights, *one.biases))]
+    right = [linear_maps(memory, one.weights, one.biases) for one in maps]
+    expected = torch.autograd.grad(sum((a * b).sum() for a, b in zip(right, given, strict=True)), leaves)
+    shares = shared(memory, maps)
+    for share, each in zip(shares, right, strict=True):
+        torch.testing.assert_close(share.rows.float(), each, rtol=0.02, atol=0.05)
+    gradients = [share.gradient().copy_(each) if in_place else each for share, each in zip(shares, given, strict=True)]
+    found = torch.autograd.grad([share.rows for share in shares], leaves, gradients)
+    for each, gradient in zip(found, expected, strict=True):
+        torch.testing.assert_close(each, gradient, rtol=0.02, atol=0.1)
+
+
+def test_a_share_that_nobody_reads(maps):
+    memory = torch.randn(5, 7, requires_grad=True)
+    first, _, last = shared(memory, maps)
+    last.gradient().fill_(7)  # written for another pass
+    first.rows.sum().backward()
+    assert maps[0].weights[0].grad.abs().sum() > 0
+    assert maps[2].weights[0].grad.abs().sum() == 0
+
+
+def test_twice_back_gives_the_same(maps):
+    memory = torch.randn(5, 7, requires_grad=True)
+    shares = shared(memory, maps)
+    found = []
+    for _ in range(2):
+        gradients = [share.gradient().fill_(0.5) for share in shares]
+        found.append(torch.autograd.grad([each.rows for each in shares], memory, gradients, retain_graph=True)[0])
+    torch.testing.assert_close(*found)
