@@ -62,3 +62,14 @@ def test_dropout_falls_behind_the_relu():
     # Five standard deviations of the mean of 997 sums of 23: 4 x 23 x 1/4 is the variance of one.
     assert counts.mean().item() == pytest.approx(23, abs=5 * (23 / 997) ** 0.5)
     assert layer.eval()(torch.zeros(1, 14)).unique().tolist() == [23.0]
+
+
+def test_the_output_bias_may_be_left_to_others(monkeypatch):
+    monkeypatch.setattr("transduce.kernels.gpu.has_triton", lambda *_: True)
+    layer = make()
+    torch.nn.init.normal_(layer.outer.bias)
+    x = torch.randn(5, 14)
+    parted = layer(x, apart=True)
+    assert parted.bias is layer.outer.bias
+    torch.testing.assert_close(parted.rows + parted.bias, layer(x))
+    assert isinstance(make(feed_forward_bias=False)(x, apart=True), torch.Tensor)

@@ -149,3 +149,12 @@ def test_weights_are_dropped_in_training_only():
     assert changed[6:].any()
     x = padded
     assert layer.weights(x, attended, Mask()).equal(layer.weights(x, attended, Mask()))  # what people look at is whole
+
+
+def test_the_output_bias_may_be_left_to_others(monkeypatch):
+    monkeypatch.setattr("transduce.kernels.gpu.has_triton", lambda *_: True)
+    layer, lengths = make(attention_bias=True), layout(4, 2)
+    x = torch.randn(6, D_MODEL).double()
+    parted = layer(x, None, lengths, lengths, apart=True)
+    assert parted.bias is layer.output.bias
+    torch.testing.assert_close(parted.rows + parted.bias, layer(x, None, lengths, lengths))

@@ -3,6 +3,7 @@ import torch
 
 from transduce.config import preset
 from transduce.layers import Residual, Stream
+from transduce.layers.linear import Unbiased
 
 
 def layer_norm(x):
@@ -35,6 +36,18 @@ def test_whoever_normalizes_adds_up_what_is_pending():
     stream, query = second.prepare(first.add(Stream(x), output))
     torch.testing.assert_close(query, layer_norm(x + output))
     torch.testing.assert_close(stream.settle(), x + output)
+
+
+@pytest.mark.parametrize("changes", [{}, {"norm": "post"}, {"residual": False}])
+def test_a_bias_that_comes_later_is_added_all_the_same(changes):
+    residual = make(**changes, dropout=0.3)
+    x, rows, bias = torch.randn(3, 128), torch.randn(3, 128), torch.randn(128)
+    ends = []
+    for output in (rows + bias, Unbiased(rows, bias)):
+        torch.manual_seed(7)
+        stream, query = residual.prepare(residual.add(Stream(x), output))
+        ends += [stream.settle(), query]
+    torch.testing.assert_close(ends[:2], ends[2:])
 
 
 def test_autocast_narrows_the_query_and_leaves_the_sum_its_digits():

@@ -209,9 +209,10 @@ def _transform(
     x, query = residual.prepare(x)
     if isinstance(network, MixtureOfExperts):
         output, routing = network.route(query, layout)
+    elif isinstance(network, FeedForward):
+        output, routing = network(query, layout.seeds, apart=True), None
     else:
-        apart = {"apart": True} if isinstance(network, FeedForward) else {}
-        output, routing = network(query, layout.seeds, **apart), None
+        output, routing = network(query, layout.seeds), None
     return residual.add(x, output, layout.seeds), routing
 
 
