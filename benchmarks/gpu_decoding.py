@@ -4,10 +4,11 @@
                                       [--quick --device cpu]
 
 Models with random weights, whose sources and outputs have about 25 tokens, and those that are named. All search alike,
-as in ``benchmarks.decoding``, each in a process of its own, in bfloat16 and float32; all settings take turns in every
-round. ``generate`` and CTranslate2 run where they are installed, and a line says where not. Writes gpu_decoding.md
-and .json of benchmarks/results; --quick shows, on a processor too, that all of it works, and writes nothing unless
---out says where.
+as in ``benchmarks.decoding``, each in a process of its own, in bfloat16 (--formats bfloat16,float32: and in float32);
+all settings take turns in every round. ``generate`` and CTranslate2 run where they are installed, and a line says where
+not. Sized for less than eight minutes where ``generate`` has 14 sentences a second at base size. Writes
+gpu_decoding.md and .json of benchmarks/results; --quick shows, on a processor too, that all of it works, and writes
+nothing unless --out says where.
 """
 
 import argparse
@@ -120,7 +121,7 @@ def open_all(options: argparse.Namespace, folder: Path) -> Iterator[tuple[Task, 
     for size in options.sizes:
         path, texts = folder / size, folder / f"{size}.txt"
         make_up_model(size, options.vocabulary, path)
-        texts.write_text("".join(f"{each}\n" for each in make_up_sentences(options.lines or 256, WORDS)))
+        texts.write_text("".join(f"{each}\n" for each in make_up_sentences(options.lines or 128, WORDS)))
         name = f"{size}, random weights"
         yield open_tests(f"{name}={path},{texts},{texts}", folder / f"{size} exported", options.lines), False
     for place, text in enumerate(options.tests):
@@ -198,12 +199,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--sizes", type=parse_sizes, default=["base", "big"], help="of models with random weights")
     parser.add_argument("--vocabulary", type=int, default=37_000, help="at most, of models with random weights")
-    parser.add_argument("--formats", type=names, default=["bfloat16", "float32"])
+    parser.add_argument("--formats", type=names, default=["bfloat16"])
     parser.add_argument("--beams", type=numbers, default=[4, 1])
-    parser.add_argument("--batches", type=numbers, default=[64, 256], help="of the others; ours chooses its own")
+    parser.add_argument("--batches", type=numbers, default=[64, 128], help="of the others; ours chooses its own")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--lines", type=int, help="the first of each test set alone; as many are invented (256)")
-    parser.add_argument("--latency", type=int, default=20, metavar="LINES", help="translated one by one")
+    parser.add_argument("--lines", type=int, help="the first of each test set alone; as many are invented (128)")
+    parser.add_argument("--latency", type=int, default=10, metavar="LINES", help="translated one by one")
     parser.add_argument("--out", type=Path, help="folder of the results")
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_known_args()[0].quick
