@@ -69,7 +69,7 @@ def test_the_output_bias_may_be_left_to_others(monkeypatch):
     layer = make()
     torch.nn.init.normal_(layer.outer.bias)
     x = torch.randn(5, 14)
-    parted = layer(x, apart=True)
+    parted = layer(x, defer_bias=True)
     assert parted.bias is layer.outer.bias
     torch.testing.assert_close(parted.rows + parted.bias, layer(x))
-    assert isinstance(make(feed_forward_bias=False)(x, apart=True), torch.Tensor)
+    assert isinstance(make(feed_forward_bias=False)(x, defer_bias=True), torch.Tensor)

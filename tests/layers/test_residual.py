@@ -3,7 +3,7 @@ import torch
 
 from transduce.config import preset
 from transduce.layers import Residual, Stream
-from transduce.layers.linear import Unbiased
+from transduce.layers.linear import PendingBias
 
 
 def layer_norm(x):
@@ -43,7 +43,7 @@ def test_a_bias_that_comes_later_is_added_all_the_same(changes):
     residual = make(**changes, dropout=0.3)
     x, rows, bias = torch.randn(3, 128), torch.randn(3, 128), torch.randn(128)
     ends = []
-    for output in (rows + bias, Unbiased(rows, bias)):
+    for output in (rows + bias, PendingBias(rows, bias)):
         torch.manual_seed(7)
         stream, query = residual.prepare(residual.add(Stream(x), output))
         ends += [stream.settle(), query]

@@ -1,6 +1,6 @@
 """The operations worth writing by hand, each with its plain formula."""
 
-from transduce.kernels.add_norm import add_norm
+from transduce.kernels.add_norm import add_norm, adds_output_bias
 from transduce.kernels.additive import Sources, attend_additively, has_additive
 from transduce.kernels.allocator import KeptMemory, give_back_memory, keep_freed_memory, trim
 from transduce.kernels.allowed import AllowedTokens, Choices, LogitColumns, join_allowed
@@ -11,22 +11,24 @@ from transduce.kernels.feed_forward import activate, feed_forward
 from transduce.kernels.linear_maps import Maps, linear_maps, maps_rows
 from transduce.kernels.loss import projected_cross_entropy, smoothed_cross_entropy
 from transduce.kernels.mask import Mask
-from transduce.kernels.memory_shares import MemoryShare
 from transduce.kernels.native import has_low_precision_products, has_native, kind_of_kernels
 from transduce.kernels.precision import resolve_format, resolve_precision
 from transduce.kernels.products import Format, PrepackedMatrix, linear, prepack, select_outputs, weights_of
+from transduce.kernels.projected_memory import ProjectedMemory, project_memory
 from transduce.kernels.ragged import RaggedLayout
 from transduce.kernels.ragged_attention import (
+    WIDEST_HEAD,
     Heads,
     RaggedAttention,
     attend_between,
     attend_ragged,
+    can_project_memory,
+    may_project_memory,
     ragged_way,
-    share_attended,
 )
 from transduce.kernels.ranking import rank_continuations
 from transduce.kernels.recurrence import attending_lstm, conditional_lstm, has_lstm, lstm
-from transduce.kernels.rounded import RoundedWeights
+from transduce.kernels.rounded_weights import RoundedWeights
 from transduce.kernels.rounds import Asked, FlatBeams, Output, can_advance
 from transduce.kernels.scores import Relative, Scoring
 from transduce.kernels.searching import search
@@ -57,6 +59,7 @@ from transduce.kernels.windows import Neighbours
 __all__ = [
     "READS_NOTHING",
     "WHOLE",
+    "WIDEST_HEAD",
     "AllowedTokens",
     "Asked",
     "Attending",
@@ -70,7 +73,6 @@ __all__ = [
     "LogitColumns",
     "Maps",
     "Mask",
-    "MemoryShare",
     "NativeLayer",
     "NativeMemory",
     "NativeNorm",
@@ -79,6 +81,7 @@ __all__ = [
     "Neighbours",
     "Output",
     "PrepackedMatrix",
+    "ProjectedMemory",
     "RaggedAttention",
     "RaggedLayout",
     "Relative",
@@ -89,6 +92,7 @@ __all__ = [
     "Transforming",
     "activate",
     "add_norm",
+    "adds_output_bias",
     "attend",
     "attend_additively",
     "attend_between",
@@ -96,6 +100,7 @@ __all__ = [
     "attending_lstm",
     "attention_weights",
     "can_advance",
+    "can_project_memory",
     "can_run_sublayers",
     "conditional_lstm",
     "derive",
@@ -117,8 +122,10 @@ __all__ = [
     "lstm",
     "make_seed",
     "maps_rows",
+    "may_project_memory",
     "may_run_sublayers",
     "prepack",
+    "project_memory",
     "projected_cross_entropy",
     "ragged_way",
     "rank_continuations",
@@ -131,7 +138,6 @@ __all__ = [
     "seeds_at",
     "select_outputs",
     "send",
-    "share_attended",
     "smoothed_cross_entropy",
     "start_threads",
     "step",

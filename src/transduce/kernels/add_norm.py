@@ -33,7 +33,7 @@ def add_norm(
     goes on as LayerNorm(sum) where the norm is ``post`` (as published), else as the sum.
     """
     dtype = _product_type(x)
-    if output is not None and output_bias is not None and not gpu.has_triton(x):
+    if output is not None and output_bias is not None and not (x.dtype == torch.float32 and gpu.has_triton(x)):
         output, output_bias = output + output_bias, None
     if x.dtype == torch.float32 and _has_kernels(x, gain, x if output is None else output):
         output = None if output is None else output.to(dtype).contiguous()
@@ -42,9 +42,12 @@ def add_norm(
             x.contiguous(), output, output_bias, gain, bias, seeds, epsilon, dropped, dtype, post
         )
         return stream, stream if ready is None else ready
-    if output is not None and output_bias is not None:
-        output = output + output_bias
     return _add_norm_plainly(x, output, gain, bias, epsilon, dropped, dtype, post)
+
+
+def adds_output_bias(x: Tensor) -> bool:
+    """Whether ``add_norm`` adds an output's bias in its own pass; ``x`` is what the sub-layer reads."""
+    return gpu.has_triton(x) and (x.dtype == torch.float32 or torch.is_autocast_enabled(x.device.type))
 
 
 def _has_kernels(*tensors: Tensor) -> bool:

@@ -15,7 +15,7 @@ from transduce.kernels import gpu
 from transduce.kernels.chain import Link, chain
 from transduce.kernels.interface import ACTIVATIONS, MOST_MAPS, MapsAddress
 from transduce.kernels.native import address, call, has_low_precision_products, has_matrix_units, has_native
-from transduce.kernels.rounded import join_rounded
+from transduce.kernels.rounded_weights import join_rounded
 
 # An activation that is part of a product: its gradient can be told from its result.
 FusedActivation = Literal["relu"] | None
@@ -149,7 +149,10 @@ def wide_product(a: Float[Tensor, "rows inner"], b: Float[Tensor, "inner columns
 def add_wide_product(
     to: Float[Tensor, "rows columns"], a: Float[Tensor, "rows inner"], b: Float[Tensor, "inner columns"]
 ) -> None:
-    """Add A B to float32's numbers; on a CUDA device the product begins with these."""
+    """Add A B to float32's numbers; on a CUDA device the product begins with these.
+
+    PyTorch takes float32's numbers beside factors of another type since 2.10 (its pull request 167931).
+    """
     if a.device.type == "cuda" and a.dtype != torch.float32:
         torch.addmm(to, a, b, out_dtype=torch.float32, out=to)
     else:
@@ -157,6 +160,7 @@ def add_wide_product(
 
 
 def _round(tensors: Sequence[Tensor | None]) -> Tensor:
+    """In bfloat16, the rows of one behind those of the other."""
     return join_rounded(tensors, torch.bfloat16)
 
 

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from transduce.kernels import gpu
 from transduce.kernels.linear_maps import add_wide_product, has_map_rows, lay_down, map_rows, map_rows_backward
 from transduce.kernels.native import address, call, has_native
-from transduce.kernels.rounded import join_rounded
+from transduce.kernels.rounded_weights import join_rounded
 
 # So many logits exist at a time: few beside what else a step holds, and enough that adding up the weights' gradient,
 # once for each chunk, costs little (2^21 took 1.2 times as long with 8,000 symbols, 1.9 times with 37,000).

@@ -29,6 +29,7 @@ class RaggedLayout:
     indices: Int[Tensor, " tokens"]
     longest: int
     row_seeds: Int[Tensor, " batch"] | None = None
+    padded: bool = True  # whether there is such a batch
     counted: Bool[Tensor, " tokens"] | None = None
 
     @classmethod
@@ -62,7 +63,8 @@ class RaggedLayout:
 
         ``longest`` may be more than the longest row has. Such a layout knows no padded batch.
         """
-        layout = cls(offsets.diff(), offsets, torch.arange(len(columns), device=columns.device), longest)
+        indices = torch.arange(len(columns), device=columns.device)
+        layout = cls(offsets.diff(), offsets, indices, longest, padded=False)
         layout.__dict__.update(
             boundaries=boundaries, columns=columns, seeds=seeds
         )  # what is else worked out when asked for
@@ -93,6 +95,7 @@ class RaggedLayout:
     @cached_property
     def real(self) -> Bool[Tensor, "batch longest"]:
         """Which elements of the padded batch hold symbols."""
+        self._require_padded()
         flat = torch.zeros(len(self.lengths) * self.longest, dtype=torch.bool, device=self.indices.device)
         return flat.index_fill(0, self.indices, True).view(-1, self.longest)
 
@@ -101,6 +104,15 @@ class RaggedLayout:
         return padded.flatten(0, 1).index_select(0, self.indices)
 
     def pad(self, ragged: Shaped[Tensor, "tokens *rest"]) -> Shaped[Tensor, "batch longest *rest"]:
-        """The padded batch, zeros where there is no symbol."""
+        """The padded batch, zeros where there is no symbol.
+
+        Raises:
+            RuntimeError: The layout is a flat one.
+        """
+        self._require_padded()
         flat = ragged.new_zeros(len(self.lengths) * self.longest, *ragged.shape[1:])
         return flat.index_copy(0, self.indices, ragged).view(-1, self.longest, *ragged.shape[1:])
+
+    def _require_padded(self) -> None:
+        if not self.padded:
+            raise RuntimeError("a flat layout knows no padded batch")

@@ -8,6 +8,7 @@ from typing import Final, Literal, final
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from transduce.kernels import gpu
 from transduce.kernels.attention import attend
@@ -17,8 +18,8 @@ from transduce.kernels.gpu.sizes import Side, Sizes
 from transduce.kernels.interface import Chance, Sequences
 from transduce.kernels.linear_maps import Maps, chain_rows, linear_maps, maps_rows
 from transduce.kernels.mask import Mask
-from transduce.kernels.memory_shares import MemoryShare, share_memory
 from transduce.kernels.native import address, call, has_native
+from transduce.kernels.projected_memory import ProjectedMemory
 from transduce.kernels.ragged import RaggedLayout
 from transduce.kernels.scores import Scoring
 from transduce.kernels.varlen import attend_varlen, has_varlen
@@ -29,7 +30,7 @@ Way = Literal["C++", "Triton", "variable length", "padded"]
 _LONGEST: Final = 128
 # Longer ones fill the blocks of PyTorch's kernels.
 _LONGEST_ON_CUDA: Final = 256
-_WIDEST: Final = 256  # head
+WIDEST_HEAD: Final = 256  # that the kernels for CUDA take
 _HALF: Final = (torch.bfloat16, torch.float16)
 
 
@@ -101,30 +102,33 @@ def attend_ragged(
 def attend_between(
     x: Float[Tensor, "tokens model"],
     before: Maps,
-    memory: Float[Tensor, "memory_tokens memory_width"] | MemoryShare | None,
+    memory: Float[Tensor, "memory_tokens memory_width"] | ProjectedMemory | None,
     attention: RaggedAttention,
     after: Maps,
 ) -> Float[Tensor, "tokens outputs"]:
     """``attend_ragged`` of what the maps ``before`` make of ``x``, and then the map ``after``."""
-    share = memory if isinstance(memory, MemoryShare) else None
-    rows = memory.rows if isinstance(memory, MemoryShare) else memory
+    rows, room = (memory.rows, memory.gradient_room) if isinstance(memory, ProjectedMemory) else (memory, None)
     if attention.way(x) in ("C++", "Triton") and maps_rows(x, *before.weights) and maps_rows(x, *after.weights):
-        if share is not None:
-            return chain_rows(x, before, _Attending(share.rows, attention, share.gradient), after)
-        rows = None if rows is None else rows.to(torch.bfloat16).contiguous()
-        return chain_rows(x, before, _Attending(rows, attention), after)
+        if rows is not None and room is None:
+            rows = rows.to(torch.bfloat16).contiguous()
+        return chain_rows(x, before, _Attending(rows, attention, room), after)
     gathered = attend_ragged(linear_maps(x, before.weights, before.biases), rows, attention)
     return linear_maps(gathered, after.weights, after.biases)
 
 
-def share_attended(
+def may_project_memory(memory: Tensor) -> bool:
+    """Whether ``can_project_memory`` is worth asking: it never is on a processor."""
+    return gpu.has_triton(memory)
+
+
+def can_project_memory(
     memory: Float[Tensor, "memory_tokens model"], attention: RaggedAttention, maps: Sequence[Maps]
-) -> list[MemoryShare] | None:
-    """Keys and values of a memory for several such attentions, by one product; None where that is not the fastest."""
+) -> bool:
+    """Whether ``project_memory`` is there and the fastest, for several such attentions with these maps."""
     weights = [weight for each in maps for weight in each.weights]
-    if attention.way(memory) != "Triton" or not maps_rows(memory, *weights):
-        return None
-    return share_memory(memory, maps)
+    # Weights that are spread over processes are whole within their own layer alone.
+    spread = any(map(is_traceable_wrapper_subclass, weights))
+    return not spread and attention.way(memory) == "Triton" and maps_rows(memory, *weights)
 
 
 def ragged_way(
@@ -156,7 +160,7 @@ def _in_triton(projected: Tensor, keys: RaggedLayout, heads: Heads) -> bool:
         return False
     device = projected.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else projected.dtype
-    short = keys.longest <= _LONGEST_ON_CUDA and max(heads.d_k, heads.d_v) <= _WIDEST
+    short = keys.longest <= _LONGEST_ON_CUDA and max(heads.d_k, heads.d_v) <= WIDEST_HEAD
     return dtype in _HALF and short
 
 

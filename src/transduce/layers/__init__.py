@@ -1,6 +1,6 @@
 """Building blocks of models: attention, masks, positions, feed-forward, residuals, embedding, what decoding keeps."""
 
-from transduce.layers.attention import MultiHeadAttention, attention_scale, share_memory
+from transduce.layers.attention import MultiHeadAttention, attention_scale, project_for_all
 from transduce.layers.average_attention import AverageAttention, average_weights
 from transduce.layers.convolution import Convolution, fold_normalization
 from transduce.layers.dropout import Dropout
@@ -46,8 +46,8 @@ __all__ = [
     "join_routings",
     "mixture_of_experts",
     "prepack_linears",
+    "project_for_all",
     "recent_mask",
-    "share_memory",
     "sinusoid_shift",
     "sinusoids",
 ]

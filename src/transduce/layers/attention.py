@@ -14,7 +14,7 @@ from transduce.kernels import (
     Attending,
     Heads,
     Mask,
-    MemoryShare,
+    ProjectedMemory,
     RaggedAttention,
     RaggedLayout,
     Relative,
@@ -23,11 +23,13 @@ from transduce.kernels import (
     attend_between,
     attend_ragged,
     attention_weights,
+    can_project_memory,
     linear_maps,
-    share_attended,
+    may_project_memory,
+    project_memory,
 )
 from transduce.layers.dropout import Dropout
-from transduce.layers.linear import Unbiased, add_bias_later, join_maps, make_linear, set_bias_apart
+from transduce.layers.linear import PendingBias, join_maps, make_linear, split_bias, with_pending
 from transduce.layers.state import KeyValues
 
 
@@ -63,24 +65,24 @@ class MultiHeadAttention(nn.Module):
         *,
         causal: bool = False,
         window: int | None = None,
-        share: MemoryShare | None = None,
-        apart: bool = False,
-    ) -> Float[Tensor, "tokens model"] | Unbiased:
+        projected_memory: ProjectedMemory | None = None,
+        defer_bias: bool = False,
+    ) -> Float[Tensor, "tokens model"] | PendingBias:
         """Each position of ``x`` gathers from its row of the memory, or without one from its own row.
 
-        ``share`` is what ``share_memory`` has made of the memory for this attention. With ``apart``, the output's bias
-        may be left to whoever joins it to the residual stream.
+        ``projected_memory`` is what ``project_for_all`` has made of the memory for this attention. With ``defer_bias``,
+        the output's bias may be left to whoever joins it to the residual stream.
         """
-        attended: Tensor | MemoryShare | None = share
-        if share is None and memory is not None:
+        attended: Tensor | ProjectedMemory | None = projected_memory
+        if attended is None and memory is not None:
             attended = _project(memory, self.key, self.value)
-        inner = self.inside(queries, keys, with_memory=memory is not None, causal=causal, window=window)
+        inner = self.inside(queries, keys, with_memory=attended is not None, causal=causal, window=window)
         if inner is not None:
-            after, bias = set_bias_apart(x, inner.after) if apart else (inner.after, None)
-            return add_bias_later(attend_between(x, inner.before, attended, inner.attention, after), bias)
-        projected = _project(x, *self._asking(with_memory=memory is not None))
+            after, bias = split_bias(x, inner.after) if defer_bias else (inner.after, None)
+            return with_pending(attend_between(x, inner.before, attended, inner.attention, after), bias)
+        projected = _project(x, *self._asking(with_memory=attended is not None))
         attention = self.ragged(queries, keys, causal=causal, window=window)
-        rows = attended.rows if isinstance(attended, MemoryShare) else attended
+        rows = attended.rows if isinstance(attended, ProjectedMemory) else attended
         result: Tensor = self.output(attend_ragged(projected, rows, attention))
         return result
 
@@ -140,16 +142,18 @@ class MultiHeadAttention(nn.Module):
         return x.view(*x.shape[:-1], self.heads.number, -1).transpose(1, 2)
 
 
-def share_memory(
+def project_for_all(
     attentions: Sequence[MultiHeadAttention], memory: Float[Tensor, "memory_tokens model"], keys: RaggedLayout
-) -> Sequence[MemoryShare | None]:
-    """What each of these attentions reads of one memory, made at once; None for all where each does better alone."""
-    nothing = [None] * len(attentions)
-    maps = [join_maps(each.key, each.value) for each in attentions]
+) -> Sequence[ProjectedMemory | None]:
+    """Keys and values of one memory for each of these attentions, made at once.
+
+    None for each of them, where one after the other is as fast.
+    """
+    maps = [join_maps(each.key, each.value) for each in attentions if may_project_memory(memory)]
     known = [each for each in maps if each is not None]
-    if not known or len(known) < len(maps):
-        return nothing
-    return share_attended(memory, attentions[0].ragged(keys, keys), known) or nothing
+    if len(known) == len(attentions) and can_project_memory(memory, attentions[0].ragged(keys, keys), known):
+        return project_memory(memory, known)
+    return [None] * len(attentions)
 
 
 def attention_scale(compatibility: Compatibility, d_k: int) -> float:

@@ -12,7 +12,7 @@ from transduce.config.model import Activation, Initializer
 from transduce.kernels import Transforming, activate
 from transduce.kernels import feed_forward as transform
 from transduce.layers.dropout import Dropout
-from transduce.layers.linear import Linear, Unbiased, add_bias_later, join_maps, make_linear, set_bias_apart
+from transduce.layers.linear import Linear, PendingBias, join_maps, make_linear, split_bias, with_pending
 from transduce.layers.mixture_of_experts import Gating, MixtureOfExperts
 from transduce.layers.parameter_attention import ParameterAttention
 
@@ -63,16 +63,16 @@ class FeedForward(nn.Module):
         x: Float[Tensor, "*positions model"],
         seeds: Int[Tensor, "*positions"] | None = None,
         *,
-        apart: bool = False,
-    ) -> Float[Tensor, "*positions model"] | Unbiased:
+        defer_bias: bool = False,
+    ) -> Float[Tensor, "*positions model"] | PendingBias:
         """Transform each position on its own; ``seeds`` are what dropout follows from.
 
-        With ``apart``, the output's bias may be left to whoever joins it to the residual stream.
+        With ``defer_bias``, the output's bias may be left to whoever joins it to the residual stream.
         """
         inner = self.inside(seeds)
         if inner is not None:
-            after, bias = set_bias_apart(x, inner.after) if apart else (inner.after, None)
-            return add_bias_later(transform(x, inner.before, after, inner.activation, inner.dropped), bias)
+            after, bias = split_bias(x, inner.after) if defer_bias else (inner.after, None)
+            return with_pending(transform(x, inner.before, after, inner.activation, inner.dropped), bias)
         # Quantized: prepacked maps.
         hidden = torch.cat([each(x) for each in self.inner_maps], dim=-1)
         hidden = activate(hidden, self.activation, gated=self.gate is not None)

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from transduce.config.model import Initializer
-from transduce.kernels import Format, Maps, PrepackedMatrix, gpu, linear, linear_maps, prepack
+from transduce.kernels import Format, Maps, PrepackedMatrix, adds_output_bias, linear, linear_maps, prepack
 
 
 @final
@@ -51,7 +51,7 @@ def join_maps(*layers: nn.Module) -> Maps | None:
 
 @final
 @dataclass(frozen=True)
-class Unbiased:
+class PendingBias:
     """What a sub-layer's last map made, whose bias is still to be added: in the pass that joins it to the stream.
 
     There the bias's gradient is summed up beside others', where a map would need a product of its own for it.
@@ -61,15 +61,15 @@ class Unbiased:
     bias: Float[Tensor, " model"]
 
 
-def set_bias_apart(x: Tensor, after: Maps) -> tuple[Maps, Tensor | None]:
-    """A sub-layer's last map without its bias, and that; as it is, where nothing is gained by it."""
+def split_bias(x: Tensor, after: Maps) -> tuple[Maps, Tensor | None]:
+    """A sub-layer's last map without its bias, and that; as it is, where nothing is gained; ``x`` is what it reads."""
     (bias,) = after.biases
-    return (after, None) if bias is None or not gpu.has_triton(x) else (replace(after, biases=[None]), bias)
+    return (after, None) if bias is None or not adds_output_bias(x) else (replace(after, biases=[None]), bias)
 
 
-def add_bias_later(rows: Tensor, bias: Tensor | None) -> Tensor | Unbiased:
-    """Those that ``set_bias_apart`` has parted."""
-    return rows if bias is None else Unbiased(rows, bias)
+def with_pending(rows: Tensor, bias: Tensor | None) -> Tensor | PendingBias:
+    """What a map made, and the bias that ``split_bias`` took from it, if it did."""
+    return rows if bias is None else PendingBias(rows, bias)
 
 
 @final

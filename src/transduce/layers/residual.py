@@ -20,7 +20,7 @@ from transduce.kernels import (
     run_sublayers,
 )
 from transduce.layers.dropout import Dropout
-from transduce.layers.linear import Unbiased
+from transduce.layers.linear import PendingBias
 
 Rows = Float[Tensor, "*positions model"]
 
@@ -66,7 +66,7 @@ class Stream:
         It is for a stream that ``may_run_sublayers``.
         """
         known = [each for each in sublayers if each is not None]
-        if len(known) < len(sublayers) or not can_run_sublayers(self.total, known):
+        if self.bias is not None or len(known) < len(sublayers) or not can_run_sublayers(self.total, known):
             return None
         post = known[0].post
         joined = self.ready if post else self.pending
@@ -112,10 +112,10 @@ class Residual(nn.Module):
         norm, dropped = self.norm, self.dropout.at(seeds)
         return Sublayer(inner, norm.weight, norm.bias, norm.eps, dropped, post=self.position == "post")
 
-    def add(self, x: Stream, output: Rows | Unbiased, seeds: Int[Tensor, "*positions"] | None = None) -> Stream:
+    def add(self, x: Stream, output: Rows | PendingBias, seeds: Int[Tensor, "*positions"] | None = None) -> Stream:
         """Join what the sub-layer made to what it was made from; ``seeds`` are what dropout follows from."""
         dropped = self.dropout.at(seeds)
-        rows, bias = (output.rows, output.bias) if isinstance(output, Unbiased) else (output, None)
+        rows, bias = (output.rows, output.bias) if isinstance(output, PendingBias) else (output, None)
         if self.residual:
             total = Stream(x.total, rows, dropped, bias=bias)
         else:

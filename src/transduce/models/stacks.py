@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from transduce.config import TransformerConfig
-from transduce.kernels import Attending, Mask, MemoryShare, RaggedLayout, Transforming, may_run_sublayers
+from transduce.kernels import Attending, Mask, ProjectedMemory, RaggedLayout, Transforming, may_run_sublayers
 from transduce.layers import (
     AverageAttention,
     FeedForward,
@@ -46,7 +46,7 @@ class EncoderLayer(nn.Module):
         if behind is not None:
             return behind, None
         x, query = self.self_attention_residual.prepare(x)
-        output = self.self_attention(query, None, layout, layout, window=window, apart=True)
+        output = self.self_attention(query, None, layout, layout, window=window, defer_bias=True)
         x = self.self_attention_residual.add(x, output, layout.seeds)
         return _transform(self.feed_forward, self.feed_forward_residual, x, layout)
 
@@ -83,11 +83,11 @@ class DecoderLayer(nn.Module):
         layout: RaggedLayout,
         memory_layout: RaggedLayout,
         window: int | None,
-        share: MemoryShare | None = None,
+        projected_memory: ProjectedMemory | None = None,
     ) -> tuple[Stream, Routing | None]:
         """Let every position look at those before it, and at its row of the memory; also where a mixture sent them.
 
-        ``share`` is what the attention to the memory reads of it, where that is made already.
+        ``projected_memory`` is what the attention to the memory reads of it, where that is made already.
         """
         behind = _at_once(
             *(x, layout, memory),
@@ -102,7 +102,9 @@ class DecoderLayer(nn.Module):
             return behind, None
         x = self.attend_past(x, layout, window)
         x, query = self.cross_attention_residual.prepare(x)
-        output = self.cross_attention(query, memory, layout, memory_layout, share=share, apart=True)
+        output = self.cross_attention(
+            query, memory, layout, memory_layout, projected_memory=projected_memory, defer_bias=True
+        )
         x = self.cross_attention_residual.add(x, output, layout.seeds)
         return _transform(self.feed_forward, self.feed_forward_residual, x, layout)
 
@@ -112,7 +114,7 @@ class DecoderLayer(nn.Module):
         if isinstance(self.self_attention, AverageAttention):
             output = self.self_attention(query, layout)
         else:
-            output = self.self_attention(query, None, layout, layout, causal=True, window=window, apart=True)
+            output = self.self_attention(query, None, layout, layout, causal=True, window=window, defer_bias=True)
         return self.self_attention_residual.add(x, output, layout.seeds)
 
     def _inside_past(self, layout: RaggedLayout, window: int | None) -> Attending | None:
@@ -210,7 +212,8 @@ def _transform(
     if isinstance(network, MixtureOfExperts):
         output, routing = network.route(query, layout)
     elif isinstance(network, FeedForward):
-        output, routing = network(query, layout.seeds, apart=True), None
+        # No layer reads another's parameters: of a model that is spread over processes, they are not there any more.
+        output, routing = network(query, layout.seeds, defer_bias=residual.position == "post"), None
     else:
         output, routing = network(query, layout.seeds), None
     return residual.add(x, output, layout.seeds), routing

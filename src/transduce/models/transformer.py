@@ -19,7 +19,7 @@ from transduce.layers import (
     Stream,
     append_bias,
     join_routings,
-    share_memory,
+    project_for_all,
 )
 from transduce.models.contract import (
     NO_ATTENTION,
@@ -107,8 +107,8 @@ class Transformer(TrainableModel):
         x = Stream(self.decoder_positions(self.embedding(layout.flatten(target.ids)), *places, layout.seeds))
         weights, routings = AttentionWeights(memory.attention), [*memory.routings]
         layers = list(self._decoder_layers)
-        shares = share_memory([each.cross_attention for each in layers], memory.hidden, memory.layout)
-        for number, (layer, share) in enumerate(zip(layers, shares, strict=True)):
+        projected = project_for_all([each.cross_attention for each in layers], memory.hidden, memory.layout)
+        for number, (layer, keys_values) in enumerate(zip(layers, projected, strict=True)):
             x = self.decoder_positions.again(x, *places) if number else x
             if attention.wants("decoder", number, len(self.decoder)):
                 weights.decoder[number] = attention.choose(layer.self_weights(x, layout, self._window))
@@ -118,7 +118,7 @@ class Transformer(TrainableModel):
                 weights.cross[number] = attention.choose(
                     layer.memory_weights(query, attended, Mask(memory.layout.real))
                 )
-            x, routing = layer(x, memory.hidden, layout, memory.layout, self._window, share)
+            x, routing = layer(x, memory.hidden, layout, memory.layout, self._window, keys_values)
             routings += [] if routing is None else [routing]
         return Decoded(_finish(x, self.decoder_norm), *join_routings(routings, layout), weights)
 

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from transduce.config import TransformerConfig
 from transduce.data import Batch
-from transduce.kernels import RaggedLayout, RoundedWeights, derive, gpu, is_out_of_memory, send
+from transduce.kernels import WIDEST_HEAD, RaggedLayout, RoundedWeights, derive, gpu, is_out_of_memory, send
 from transduce.models import LossSums, Tokens, Transformer
 
 _log = logging.getLogger(__name__)
@@ -204,22 +204,27 @@ class GraphedPasses:
 
     @property
     def valid(self) -> bool:
-        """Whether all still lies where graphs read it: a model that was moved has its weights elsewhere.
+        """Whether all still lies where graphs read it, and the same weights learn: a moved model has its elsewhere.
 
         So has one that has met a longer sequence than any before its table of positions.
         """
         return self._places == self._find_places()
 
-    def _find_places(self) -> list[int]:
+    def _find_places(self) -> list[tuple[int, bool]]:
         model = self._model()
-        return [] if model is None else [each.data_ptr() for each in (*model.parameters(), *model.buffers())]
+        if model is None:
+            return []
+        return [(each.data_ptr(), each.requires_grad) for each in (*model.parameters(), *model.buffers())]
 
     def _attach_gradients(self) -> None:
         """Whoever sets gradients to none takes them away from here."""
         if self._weights[0].grad is self._gradients[0]:
             return
-        torch._foreach_zero_(self._gradients)
         for weight, gradient in zip(self._weights, self._gradients, strict=True):
+            if weight.grad is None:
+                gradient.zero_()
+            else:
+                gradient.copy_(weight.grad)  # of passes that were launched one by one
             weight.grad = gradient
 
     def _pass(self, inputs: Inputs) -> LossSums:
@@ -232,7 +237,10 @@ class GraphedPasses:
             sums: LossSums = model(source, target, labels, weights)
         gradients = torch.autograd.grad(sums.objective * inputs.factor, self._weights, allow_unused=True)
         # All at once: autograd would add them one by one, by a launch for each.
-        known = [(to, each) for to, each in zip(self._gradients, gradients, strict=True) if each is not None]
+        # What is no contiguous tensor would make it one by one again.
+        known = [
+            (to, each.contiguous()) for to, each in zip(self._gradients, gradients, strict=True) if each is not None
+        ]
         torch._foreach_add_([to for to, _ in known], [each for _, each in known])
         return sums.detach()
 
@@ -277,7 +285,8 @@ def passes_of(model: nn.Module, dtype: torch.dtype) -> GraphedPasses | None:
 
     Graphs know one Transformer of one process, with the attention that ``kernels.gpu`` has.
     """
-    if not isinstance(model, Transformer) or not _fits(model.config) or dtype != torch.bfloat16:
+    # A model that is spread over processes is of a class of its own, made of this one.
+    if type(model) is not Transformer or not _fits(model.config) or dtype != torch.bfloat16:
         return None
     if not gpu.has_triton(model.embedding.weight):
         return None
@@ -305,6 +314,7 @@ def _fits(config: TransformerConfig) -> bool:
         and config.decoder_self_attention == "multi_head"
         and config.feed_forward in ("mlp", "gated")
         and config.positions in ("sinusoidal", "none")
+        and max(config.d_k, config.d_v) <= WIDEST_HEAD
     )
 
 

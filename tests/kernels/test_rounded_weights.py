@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from transduce.kernels.rounded import RoundedWeights, join_rounded
+from transduce.kernels.rounded_weights import RoundedWeights, join_rounded
 
 LOW = torch.bfloat16
 
