@@ -1,3 +1,4 @@
+import pytest
 import torch
 
 from transduce.kernels import RaggedLayout
@@ -28,3 +29,15 @@ def test_gradients_pass_both_ways():
     (layout.pad(layout.flatten(padded)) * 3).sum().backward()
     assert padded.grad is not None
     assert padded.grad.equal(3.0 * layout.real.unsqueeze(2).expand_as(padded))
+
+
+def test_a_flat_layout_knows_no_padded_batch():
+    """Its symbols lie in one row: padding them as rows of the longest would mix sentences."""
+    ends = torch.tensor([0, 3, 5])
+    columns = torch.tensor([0, 1, 2, 0, 1])
+    layout = RaggedLayout.flat(ends, 32, ends.int(), columns, None)
+    assert layout.tokens == 5
+    with pytest.raises(RuntimeError, match="no padded batch"):
+        layout.pad(torch.zeros(5, 2))
+    with pytest.raises(RuntimeError, match="no padded batch"):
+        _ = layout.real

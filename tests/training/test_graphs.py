@@ -149,6 +149,39 @@ def test_passes_are_a_models_own_until_it_is_moved(pretend_triton):
     assert pretend_triton(model) is not passes
 
 
+def test_a_model_that_is_spread_over_processes_has_none(pretend_triton):
+    """Its class is made of the Transformer's, and its weights are whole within their own layer alone."""
+    model = build(preset("base", SMALL))
+    model.__class__ = type("FSDPTransformer", (type(model),), {})
+    assert pretend_triton(model) is None
+
+
+@pytest.mark.parametrize("learns", [True, False])
+def test_passes_are_of_the_weights_that_learn(pretend_triton, learns):
+    model = build(preset("base", SMALL))
+    model.embedding.weight.requires_grad_(not learns)
+    passes = pretend_triton(model)
+    assert pretend_triton(model) is passes
+    model.embedding.weight.requires_grad_(learns)
+    assert pretend_triton(model) is not passes
+
+
+@pytest.mark.skipif(not has_native(torch.empty(0)), reason="PyTorch's attention takes a flat batch for one row")
+def test_gradients_of_passes_that_were_launched_before_are_kept():
+    """A batch that is too long for a graph may come first."""
+    torch.manual_seed(1)
+    model = build(preset("base", {**SMALL, "dropout": 0.0})).train()
+    passes, batches = GraphedPasses(model, torch.float32), [make_batch(5), make_batch(6)]
+    for batch in batches:
+        compute_loss(model, batch, torch.float32).objective.backward()
+    expected = gradients_of(model)
+    model.zero_grad(set_to_none=True)
+    compute_loss(model, batches[0], torch.float32).objective.backward()
+    passes.run(batches[1], None, 1.0)
+    for name, gradient in gradients_of(model).items():
+        torch.testing.assert_close(gradient, expected[name], rtol=1e-4, atol=1e-5)
+
+
 def test_passes_do_not_outlive_a_table_of_positions(pretend_triton):
     """Graphs would read the one that was put aside for a longer sequence."""
     model, symbols = build(preset("base", SMALL)), torch.ones(1, 600, dtype=torch.int64)
@@ -166,6 +199,7 @@ def test_passes_do_not_outlive_a_table_of_positions(pretend_triton):
         {"attention_window": 5},
         {"feed_forward": "mixture_of_experts"},
         {"positions": "learned"},
+        {"heads": 1, "d_k": 257, "d_v": 32},  # padded: the kernels for CUDA take narrower heads alone
     ],
 )
 def test_models_that_graphs_do_not_know(changes, pretend_triton):
