@@ -12,7 +12,7 @@ from pyarrow import parquet
 from tests.command import complete
 from transduce.cli.main import _run
 from transduce.config import Corpus
-from transduce.data import read_corpus
+from transduce.data import Store, read_corpus
 
 pytest_plugins = ["tiny_run"]
 
@@ -97,9 +97,13 @@ def test_a_preparation_is_the_same(tiny_run_file, both, tmp_path):
         shutil.copy(tiny_run_file, folder)
         out = folder / "run"
         assert _run(["prepare", str(folder / tiny_run_file.name), "--out", str(out)]) == 0
-        blocks = {path.name: path.read_bytes() for path in sorted((out / "store").rglob("*.npy"))}
-        prepared.append(((out / "tokenizer.json").read_text(), blocks))
+        pairs = [
+            [tuple(side.tolist() for side in store.pair(row)) for row in range(len(store))]
+            for store in (Store(out / "store" / "train.arrow"), Store(out / "store" / "dev.arrow"))
+        ]
+        prepared.append(((out / "tokenizer.json").read_text(), pairs))
     assert prepared[0] == prepared[1]
+    assert all(prepared[0][1])
 
 
 PAIRS = [("a dog", "ein Hund"), ("two", "zwei")]

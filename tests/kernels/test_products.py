@@ -125,6 +125,18 @@ def test_zeros_and_what_is_no_number(format_):
     assert found[2].isfinite().all()
 
 
+@pytest.mark.usefixtures("own_products")
+@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize("place", [2, 20, 40, 69])
+def test_what_is_no_number_wherever_it_stands(format_, place):
+    """A row is looked through in parts, and the last is not whole."""
+    x, matrix = numbers(3, 70), prepack(numbers(5, 70, seed=5), None, format_)
+    x[1, place] = torch.nan
+    found = linear(x, matrix)
+    assert found[1].isnan().all()
+    assert found[[0, 2]].isfinite().all()
+
+
 def test_weights_by_hand():
     whole, scale = quantize_weights(torch.tensor([[127.0, -63.5, 0.5, 1.5], [0, 0, 0, 0], [-2.54, 1.0, 0, 0]]))
     assert whole.tolist() == [[127, -64, 0, 2], [0, 0, 0, 0], [-127, 50, 0, 0]]

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from transduce.bundle import load_bundle
 from transduce.config import VARIATIONS, BadInputError, RunConfig, read_run, scale_preset
 from transduce.lab import measurement, table3_trainings
 from transduce.lab import reproduce as module
@@ -14,9 +15,10 @@ from transduce.lab.measurement import read_measurements
 from transduce.lab.regime import make_regime
 from transduce.lab.table3_page import import_draw
 from transduce.lab.table3_trainings import Plan, reproduce_table3
-from transduce.training import Progress, learning_rate, list_checkpoints
+from transduce.training import Progress, learning_rate, list_checkpoints, read_progress
 from transduce.workflows.corpus_folder import find_corpora
 from transduce.workflows.examples import Examples
+from transduce.workflows.flops import count_training
 from transduce.workflows.prepare import load_prepared, share_preparation
 from transduce.workflows.run_directory import RunDirectory
 
@@ -121,6 +123,9 @@ def test_speed_cost_and_scores_by_length_are_measured(plan, finished):
     assert sum(group.sentences for group in run.by_length) == 3
     assert run.decoded_tokens >= run.decoded_sentences > 0  # an empty output has its end symbol
     assert 0 < run.flops_counted < run.flops_by_time
+    directory = RunDirectory(out / NAMES[0])
+    progress = read_progress(list_checkpoints(directory.checkpoints)[-1][1])
+    assert run.flops_counted == count_training(load_bundle(directory.root).config, progress.work)
     # 6 FLOPs for each parameter of the decoder and token, at least, but for the source's share of the embeddings.
     assert run.flops_counted > 6 * 4 * (8 * 128**2 + 2 * 128 * 256) * run.target_tokens
 

@@ -57,6 +57,10 @@ SOURCE = Tokens(torch.tensor([[5, 6, 7, 8, 3], [9, 3, 0, 0, 0], [11, 12, 3, 0, 0
 BEAM = 2
 # Rounding a number to bfloat16 moves it by 2^-9 of itself at most, to int8 by 2^-8 of its row's largest.
 TOLERANCE = {"float32": 1e-4, "bfloat16": 0.15, "int8": 0.4}
+OF_WEIGHTS = {"float32": 1e-4, "bfloat16": 0.04, "int8": 0.12}  # of attention, which add up to 1
+# What is wrong in one place moves the mean more than rounding does.
+MEAN = {"float32": 1e-5, "bfloat16": 0.02, "int8": 0.06}
+NARROW = [format_ for format_ in TOLERANCE if format_ != "float32"]
 
 
 @pytest.fixture(autouse=True)
@@ -95,14 +99,19 @@ def walk(model, steps=37):
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize(("variant", "format_"), [*one_each(VARIANTS, TOLERANCE)])
+@pytest.mark.parametrize(
+    ("variant", "format_"), [*((variant, "float32") for variant in VARIANTS), *one_each(VARIANTS, NARROW)]
+)
 def test_every_step_is_the_plain_one(variant, format_):
     plain = make(VARIANTS[variant])
     packed = NativeTransformer(copy.deepcopy(plain), format_)
+    apart = []
     for (logits, attention), (expected, weights) in zip(walk(packed), walk(plain), strict=True):
         torch.testing.assert_close(logits, expected, rtol=0, atol=TOLERANCE[format_])
+        apart.append(float((logits - expected).abs().mean()))
         if weights is not None:
-            torch.testing.assert_close(attention, weights, rtol=0, atol=TOLERANCE[format_])
+            torch.testing.assert_close(attention, weights, rtol=0, atol=OF_WEIGHTS[format_])
+    assert sum(apart) / len(apart) < MEAN[format_], sum(apart) / len(apart)
 
 
 @torch.inference_mode()
@@ -182,12 +191,11 @@ def test_what_is_left_to_the_plain_model_is_made_of_the_same_matrices(variant, f
     )
     for kind in ("encoder", "decoder", "cross"):
         found, expected = getattr(one.attention, kind), getattr(other.attention, kind)
-        torch.testing.assert_close(found, expected, rtol=0, atol=TOLERANCE[format_])
+        torch.testing.assert_close(found, expected, rtol=0, atol=OF_WEIGHTS[format_])
     assert packed.project(other.hidden).equal(plain.project(other.hidden))
     labels = torch.tensor([[5, 9, 2], [6, 2, 0], [2, 0, 0]])
-    torch.testing.assert_close(
-        packed.forward(SOURCE, target, labels).nll, plain.forward(SOURCE, target, labels).nll, rtol=0, atol=0.5
-    )
+    found, expected = (each.forward(SOURCE, target, labels).nll for each in (packed, plain))
+    torch.testing.assert_close(found, expected, rtol=0, atol=6 * MEAN[format_])  # of six symbols
 
 
 def test_a_model_and_its_matrices_never_exist_at_once_in_whole():

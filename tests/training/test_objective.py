@@ -416,3 +416,36 @@ def test_a_training_goes_on_bit_for_bit_and_several_processes_learn_the_same(
     ]
     assert states[0].work == states[1].work
     assert states[0].work.target > 3 * states[0].target_tokens  # what was learned from, and not the references alone
+
+
+@pytest.mark.parametrize("weights", [np.array([0.5, 2, 0, -1, 3], np.float32), None], ids=["of pairs", "none"])
+def test_parts_of_a_batch_keep_their_weights(weights):
+    """All pairs are in one part, each with the weight that it had."""
+    lengths = np.array([3, 1, 4, 2, 5])
+    ids = np.arange(25).reshape(5, 5)
+    batch = Batch(ids, lengths, ids, ids, lengths, np.arange(5), weights)
+    parts = split(batch, 3)
+    rows = np.concatenate([part.rows for part in parts])
+    assert sorted(rows) == list(range(5))
+    assert sum(part.target_tokens for part in parts) == batch.target_tokens
+    if weights is None:
+        assert all(part.weights is None for part in parts)
+    else:
+        assert np.concatenate([part.weights for part in parts]).tolist() == weights[rows].tolist()
+
+
+def test_parts_of_a_batch_keep_the_weights_of_labels():
+    """Cut behind the last label that a pair of the part has."""
+    lengths = np.array([3, 1, 4, 2, 5])
+    ids = np.arange(25).reshape(5, 5)
+    weights = ids.astype(np.float32) + 100
+    for part in split(Batch(ids, lengths, ids, ids, lengths, np.arange(5), weights), 3):
+        assert part.weights.shape == part.labels.shape
+        assert (part.weights == part.labels + 100).all()
+
+
+def test_what_stands_in_for_no_pair_counts_for_nothing_in_parts():
+    ids, lengths = np.ones((1, 3), np.int64), np.array([3])
+    [part] = split(Batch(ids, lengths, ids, ids, lengths, np.arange(1), np.zeros(1, np.float32)), 4)
+    assert part.weights.tolist() == [0]
+    assert part.target_tokens == 0

@@ -24,13 +24,14 @@ def corpora(tmp_path_factory):
     return Corpora(Store(folder / "train"), Store(folder / "dev"), SPECIAL)
 
 
-def epoch(corpora, share, progress=None):
-    """The batches of the first epoch, from where ``progress`` stands."""
+def epoch(corpora, share, progress=None, number=0):
+    """The batches of an epoch, the first one, from where ``progress`` stands."""
     config, found = TrainConfig(batch_tokens=128, symbol_dropout=share), []
     for step_batches in read_step_batches(corpora, config, progress or Progress(), Share()):
-        if step_batches.position["epoch"] > 0:
+        if step_batches.position["epoch"] > number:
             return found
-        found.append((step_batches.batches[0], step_batches.position))
+        if step_batches.position["epoch"] == number:
+            found.append((step_batches.batches[0], step_batches.position))
     return found
 
 
@@ -54,6 +55,21 @@ def test_a_resumed_epoch_hides_the_same(corpora):
     for (one, _), (other, _) in zip(resumed, whole[3:], strict=True):
         assert (one.source == other.source).all()
         assert (one.target == other.target).all()
+
+
+def test_every_epoch_hides_others(corpora):
+    def hidden(number):
+        """Of each pair, where its source is unknown."""
+        return {
+            int(row): tuple((ids == SPECIAL.unknown).tolist()[:length])
+            for batch, _ in epoch(corpora, SHARE, number=number)
+            for row, ids, length in zip(batch.rows, batch.source, batch.source_lengths, strict=True)
+        }
+
+    first, second = hidden(0), hidden(1)
+    assert first.keys() == second.keys()
+    long = [row for row, places in first.items() if len(places) > 6]
+    assert sum(first[row] != second[row] for row in long) > len(long) / 2
 
 
 def test_dev_is_read_whole(corpora, tmp_path):

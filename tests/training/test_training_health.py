@@ -72,6 +72,8 @@ def test_a_leap_is_reported_once_and_what_lasts_becomes_usual():
         "step 0 (epoch 0 window 0 batch 0, epoch 0 window 0 batch 1): loss spike: 4.900 nats per target token, "
         "where 4.100 is usual; the gradient's norm is 1"
     )
+    leapt, _ = judged([400.0], health)
+    assert leapt.usual < health.usual + 0.02  # one leap, however high, is not usual at once
     health, messages = judged([6.0] * 300, health)
     assert not health.leaping
     assert health.usual > 5.9

@@ -29,6 +29,7 @@ from transduce.training import (
     train,
     train_step,
 )
+from transduce.training.loop import _mark
 
 SPECIAL = SpecialIds(pad=0, begin=1, end=2, unknown=3)
 WORDS = 7  # source words are 3 to 9; each becomes the word seven above it
@@ -204,6 +205,25 @@ def test_dropout_is_drawn_anew_at_every_step(tmp_path, corpora):
     assert len(set(losses)) == len(losses) == 8
     steady = [line["loss"] for line in _metrics(tmp_path / "none") if line["split"] == "train"]
     assert steady == pytest.approx([steady[0]] * 8, rel=1e-6)
+
+
+def test_dropout_follows_from_the_seed(tmp_path, corpora):
+    """With all pairs in one batch, nothing else does."""
+    everything = int(corpora.train.tokens[1] * 10)
+    first = CONFIG.model_copy(update={"batch_tokens": everything, "max_steps": 1, "log_every": 1})
+    losses = []
+    for seed, dropout in ((1, 0.1), (2, 0.1), (1, 0.0), (2, 0.0)):
+        folder = tmp_path / f"{seed} {dropout}"
+        _train(folder, corpora, first.model_copy(update={"seed": seed}), dropout=dropout)
+        losses += [line["loss"] for line in _metrics(folder) if line["split"] == "train"]
+    assert losses[0] != pytest.approx(losses[1], rel=1e-4)
+    assert losses[2] == pytest.approx(losses[3], rel=1e-5)
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_checkpoint_that_was_asked_for_leaves_the_rhythm_as_it_is(asked):
+    marked = _mark(Progress(seconds=95.0, checkpoint_seconds=60.0), asked=asked)
+    assert (marked.asked, marked.checkpoint_seconds) == (asked, 60.0 if asked else 95.0)
 
 
 @pytest.mark.parametrize("half", [4, 12, pytest.param(28, marks=pytest.mark.slow)])
