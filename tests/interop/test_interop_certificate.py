@@ -71,6 +71,25 @@ def file(tmp_path):
     return path
 
 
+class TestRoundingThatGrows:
+    """Of a pair whose numbers are ill-conditioned, our own distance from float64 says what rounding does."""
+
+    @pytest.fixture(autouse=True)
+    def _little_is_allowed(self, monkeypatch):
+        monkeypatch.setattr("transduce.interop.logits.tolerance", lambda *_: 1e-9)
+
+    def test_is_no_difference(self, ours):
+        exact = copy.deepcopy(ours.model).double()
+        twin = Twin(ours)
+        twin.logits = lambda *pair: known_logits(exact, *twin.pair(*pair)).float()
+        certificate = certify(ours, twin, LINES, weights=[])
+        assert 1e-9 < certificate.largest_difference <= certificate.tolerance < 1e-4
+
+    def test_is_one_where_it_grows_many_times_as_far(self, ours):
+        with pytest.raises(TransduceError, match=r"Twin computes otherwise.*--no-prove writes it all the same"):
+            certify(ours, Twin(ours, change=lambda logits: logits + 1e-4), LINES, weights=[])
+
+
 class TestWhatIsTheSame:
     def test_says_what_was_compared(self, ours, file):
         certificate = certify(ours, Twin(ours), LINES, weights=[file])

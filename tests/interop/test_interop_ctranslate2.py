@@ -4,12 +4,14 @@ import json
 import sys
 
 import pytest
+import torch
 
 from tests.random_bundle import random_bundle
 from transduce.cli import main
 from transduce.config import BadInputError, TransduceError
-from transduce.inference import Engine, load
+from transduce.inference import Engine, Translator, load
 from transduce.interop import export_ctranslate2
+from transduce.interop.ctranslate2_reference import open_ctranslate2
 from transduce.text import Tokenizer
 
 pytest_plugins = ["model_variants", "tiny_run"]
@@ -147,6 +149,17 @@ def test_the_directory_is_complete(exported):
     assert config["layer_norm_epsilon"] == 1e-6
     vocabulary = json.loads((exported / "shared_vocabulary.json").read_text())
     assert vocabulary == [*Tokenizer.load(exported / "tokenizer.json").vocabulary]
+
+
+def test_outputs_without_a_symbol_are_the_same(ctranslate2, tmp_path):
+    """As of a model that has learned little: the end is the most probable of all."""
+    ours = random_bundle(output_bias=True)
+    with torch.no_grad():
+        ours.model.output_bias[2] += 30
+    export_ctranslate2(ours, tmp_path / "out")
+    lines = ["w4 w17 w30", "w29"]
+    assert open_ctranslate2(tmp_path / "out").translate(lines, 4, 10) == ["", ""]
+    assert [each.text for each in Translator(ours, "float32").translate(lines)] == ["", ""]
 
 
 def test_two_vocabularies_have_a_file_each(ctranslate2, tmp_path):

@@ -67,6 +67,7 @@ class _CTranslate2:
             [self._read(ids) for ids in tokenizers.source.encode(lines)],
             beam_size=beam,
             length_penalty=0,
+            min_decoding_length=0,  # a best output may be empty, as ours may
             max_decoding_length=longest,
             disable_unk=True,
             suppress_sequences=[[self._target_names[row]] for row in sorted(never)],

@@ -17,6 +17,8 @@ from transduce.models import Tokens, TrainableModel, Transformer
 
 # What a bias forbids is as good as minus infinity, and no matter of rounding.
 _FORBIDDEN: Final = -1e4
+# How much further apart two computations are, at most, than one of them is from float64, where errors grow on the way.
+_AMPLIFIED: Final = 5
 
 Quantity = Literal["logits", "log-probabilities"]
 
@@ -50,7 +52,8 @@ def compare(
 def compare_logits(model: TrainableModel, special: SpecialIds, reference: Reference, pairs: Sequence[Pair]) -> Compared:
     """Compare those of every symbol at every position of the pairs, in the reference's number format."""
     models: dict[torch.dtype, TrainableModel] = {torch.float32: model}
-    numbers, largest, kind = Numbers(), 0.0, torch.float32
+    numbers, kind = Numbers(), torch.float32
+    differences: list[tuple[Pair, float]] = []
     for pair in pairs:
         theirs = reference.logits(*pair)
         kind = theirs.dtype
@@ -61,16 +64,18 @@ def compare_logits(model: TrainableModel, special: SpecialIds, reference: Refere
             return Compared("logits", kind, numbers.count, math.inf, 0.0)
         compared = ~theirs.isnan().all(dim=0) & ~((ours < _FORBIDDEN) & (theirs < _FORBIDDEN))
         numbers += Numbers.of(ours[compared])
-        largest = max(largest, _furthest(ours[compared], theirs[compared]))
+        differences.append((pair, _furthest(ours[compared], theirs[compared])))
     allowed = tolerance(numbers, _count_terms(model, pairs), kind)
-    return Compared("logits", kind, numbers.count, largest, allowed)
+    worst = _worst(models[kind], special, differences, allowed)
+    return Compared("logits", kind, numbers.count, *worst)
 
 
 def _compare_log_probabilities(
     model: TrainableModel, special: SpecialIds, reference: Scorer, pairs: Sequence[Pair]
 ) -> Compared:
     """Compare those of the targets' symbols, each of which has the rounding of its logit and of the sum over all."""
-    numbers, largest, count, has = Numbers(), 0.0, 0, torch.tensor(reference.has)
+    numbers, count, has = Numbers(), 0, torch.tensor(reference.has)
+    differences: list[tuple[Pair, float]] = []
     for pair, theirs in zip(pairs, reference.log_probabilities(pairs), strict=True):
         logits = known_logits(model, *as_tokens(pair, special))
         numbers += Numbers.of(logits[logits > _FORBIDDEN])
@@ -80,9 +85,35 @@ def _compare_log_probabilities(
             return Compared("log-probabilities", torch.float32, count, math.inf, 0.0)
         compared = has[symbols]
         count += int(compared.sum())
-        largest = max(largest, _furthest(ours[compared], theirs[compared]))
+        differences.append((pair, _furthest(ours[compared], theirs[compared])))
     allowed = 2 * tolerance(numbers, _count_terms(model, pairs), torch.float32) + reference.resolution
-    return Compared("log-probabilities", torch.float32, count, largest, allowed)
+    return Compared("log-probabilities", torch.float32, count, *_worst(model, special, differences, allowed))
+
+
+def _worst(
+    model: TrainableModel, special: SpecialIds, differences: Sequence[tuple[Pair, float]], allowed: float
+) -> tuple[float, float]:
+    """Of the pair that is furthest beyond what is allowed, or nearest to it: the difference, and what is allowed there.
+
+    What is allowed of most pairs is too little of a few, whose numbers are ill-conditioned: of these, our own distance
+    from float64 tells how far rounding goes.
+    """
+    found, exact = [(0.0, allowed)], None
+    for pair, difference in differences:
+        bound = allowed
+        if allowed < difference < math.inf:
+            exact = exact or copy.deepcopy(model).double()
+            tokens = as_tokens(pair, special)
+            ours, right = (known_logits(each, *tokens).double() for each in (model, exact))
+            seen = right > _FORBIDDEN
+            bound = max(allowed, _AMPLIFIED * float((ours - right)[seen].abs().max()))
+        found.append((difference, bound))
+    return max(found, key=_share)
+
+
+def _share(difference_and_bound: tuple[float, float]) -> float:
+    difference, bound = difference_and_bound
+    return difference / bound if bound else math.inf if difference else 0.0
 
 
 def _furthest(ours: Float[Tensor, "*any"], theirs: Float[Tensor, "*any"]) -> float:

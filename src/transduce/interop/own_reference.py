@@ -39,6 +39,7 @@ class _Written:
         self.versions: Mapping[str, str] = {}
         self.weights = weights
         self._bundle = bundle
+        self._translators: dict[tuple[int, int], Translator] = {}  # that are ready, by beam and length
 
     def logits(self, source: Ids, target: Ids) -> Float[Tensor, "positions vocabulary"]:
         """As ours are computed."""
@@ -46,9 +47,11 @@ class _Written:
 
     def translate(self, lines: Sequence[str], beam: int, longest: int) -> list[str]:
         """By our own search."""
-        generation = GenerationConfig(beam_size=beam, length_penalty_kind="none", max_length=longest - 1)
-        bundle = Bundle(self._bundle.model, self._bundle.tokenizers, generation)
-        translator = Translator(bundle, "float32", torch.device("cpu"))
+        translator = self._translators.get((beam, longest))
+        if translator is None:
+            generation = GenerationConfig(beam_size=beam, length_penalty_kind="none", max_length=longest - 1)
+            bundle = Bundle(self._bundle.model, self._bundle.tokenizers, generation)
+            translator = self._translators[beam, longest] = Translator(bundle, "float32", torch.device("cpu"))
         return [each.text for each in translator.translate(list(lines), first_number=None)]
 
     def layers(self, source: Ids, target: Ids) -> Mapping[str, Float[Tensor, "positions model"]]:
