@@ -23,7 +23,7 @@ class Panel:
 
 
 def draw(name: str, rows: Sequence[Sequence[Panel]]) -> None:
-    """Draw rows of panels: lines are means over the seeds, areas window from the least to the most."""
+    """Draw rows of panels: lines are means over the seeds, areas reach from the least to the most."""
     panels = [panel for row in rows for panel in row]
     # The same name is drawn alike in every panel, whichever others are beside it.
     names = [*dict.fromkeys(name for panel in panels for name in panel.seeds)]

@@ -126,11 +126,11 @@ def summarize(load: Load, passed: float) -> dict[str, Any]:
     """The figures of a load that took so many seconds."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     ordered = sorted(load.seconds)
-    shares = {f"p{share}": ordered[min(len(ordered) - 1, len(ordered) * share // 100)] for share in (50, 95, 99)}
+    places = {f"p{share}": min(len(ordered) - 1, len(ordered) * share // 100) for share in (50, 95, 99)}
     return {
         "answers": len(ordered),
         "per_second": len(ordered) / passed,
-        "seconds": shares if ordered else None,
+        "seconds": {name: ordered[place] for name, place in places.items()} if ordered else None,
         "statuses": dict(load.statuses),
         "wrong": load.wrong,
         "own_share": (used.ru_utime + used.ru_stime) / passed,

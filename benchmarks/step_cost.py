@@ -151,7 +151,7 @@ def _figures(point: Point, cost: Cost) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--out", type=Path, default=RESULT)
+    parser.add_argument("--out", type=Path, help="file of the results; with --quick, none where nothing is given")
     options = parser.parse_args()
     tables = QUICK if options.quick else TABLES
     vocabulary, enough = (101, 0.0) if options.quick else (VOCABULARY, ENOUGH)
@@ -164,8 +164,10 @@ def main() -> None:
         *report(tables, measure_all(tables, dtype, vocabulary, enough), vocabulary),
     ]
     print(*lines, sep="\n")
-    options.out.parent.mkdir(exist_ok=True)
-    options.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    out = options.out or (None if options.quick else RESULT)
+    if out is not None:
+        out.parent.mkdir(exist_ok=True)
+        out.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

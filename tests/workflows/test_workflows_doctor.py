@@ -5,9 +5,11 @@ import shutil
 import pytest
 import torch
 
+from transduce.bundle import load_bundle
 from transduce.config import TrainConfig, preset, read_run
 from transduce.workflows import doctor, trial
-from transduce.workflows.doctor import examine
+from transduce.workflows.doctor import _settings, _sizes, examine
+from transduce.workflows.initialize import read_training
 from transduce.workflows.prepare import prepare
 from transduce.workflows.run_directory import RunDirectory
 from transduce.workflows.train import train_run
@@ -158,6 +160,35 @@ def test_a_full_disk(tiny_run_file, tmp_path, monkeypatch):
 def test_a_training_that_is_there(trained_run, tiny_run_file):
     findings = found(tiny_run_file, trained_run)
     assert any("holds a training at step 400: train --resume" in text for text in texts(findings, "ok"))
+
+
+def test_a_training_that_cannot_go_on_with_these_settings(trained_run, tiny_run_file):
+    config = read_run(tiny_run_file, ["model.d_ff=40"])
+    problems = [each.text for each in examine(config, RunDirectory(trained_run)) if each.kind == "problem"]
+    assert any("cannot go on with other settings: model.d_ff was " in text for text in problems)
+
+
+def test_a_budget_that_the_longest_pair_may_not_fit(tiny_run_file, tmp_path):
+    """Nothing is prepared, so that nobody knows whether there is such a pair."""
+    config = read_run(tiny_run_file, ["train.batch_tokens=60", "data.max_length=64"])
+    found = [each for each in _settings(config, None) if "data.max_length" in each.text]
+    assert [each.kind for each in found] == ["warning"]
+    assert not [each for each in _settings(read_run(tiny_run_file), None) if "data.max_length" in each.text]
+
+
+def test_a_training_that_begins_with_a_model(trained_run, tiny_run_file, tmp_path):
+    """What the run file leaves out is the model's, its vocabulary above all."""
+    run, run_file = RunDirectory(tmp_path / "run"), tmp_path / "fine.toml"
+    data = tiny_run_file.read_text().partition("[model]")[0]
+    run_file.write_text(data.partition("[tokenizer]")[0] + "[train]\nbatch_tokens = 256\nmax_steps = 10\n")
+    config = read_training(run_file, [f"data.root={tiny_run_file.parent}"], run, resume=True, init=trained_run)
+    assert config.model.d_model == load_bundle(trained_run).config.d_model
+    assert _sizes(config, None)["vocab_size"] == load_bundle(trained_run).config.vocab_size
+    text = [each.text for each in examine(config, run, trained_run)]
+    assert any("a model that the training can begin with" in each for each in text)
+    config = read_run(tiny_run_file, ["model.d_model=48"])
+    problems = [each.text for each in examine(config, run, trained_run) if each.kind == "problem"]
+    assert any("d_model" in text for text in problems)
 
 
 def test_too_little_memory(tiny_run_file, tmp_path, monkeypatch):

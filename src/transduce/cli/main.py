@@ -156,8 +156,9 @@ def _outcome(error: BaseException) -> tuple[list[str], int]:
     match error:
         case _UsageError():
             # A missing argument has no message of its own; format_message names it.
-            message: str = error.format_message()  # type: ignore[attr-defined]
-            return [f"{message.rstrip('.')}: see transduce --help"], 2
+            message: str = error.format_message().replace("Value error, ", "")  # type: ignore[attr-defined]
+            context = getattr(error, "ctx", None)
+            return [f"{message.rstrip('.')}: see {context.command_path if context else 'transduce'} --help"], 2
         case TransduceError():
             return [*map(str, error.args)] or [type(error).__name__], error.status
         case OSError():

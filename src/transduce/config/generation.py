@@ -8,6 +8,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from transduce.config.errors import BadInputError
 from transduce.config.section import Section, Setting, facts
+from transduce.config.values import what_is_wrong
 
 LengthPenaltyKind = Literal["gnmt", "marian", "none"]
 Stopping = Literal["exact", "full_beam"]
@@ -117,7 +118,7 @@ class GenerationConfig(Section):
             return GenerationConfig.model_validate(kept | given)
         except ValidationError as error:
             first = error.errors()[0]
-            message = first["msg"].removeprefix("Value error, ")
+            message = what_is_wrong(first, type(self))
             place = "".join(f"{str(key).replace('_', ' ')} {first['input']!r}: " for key in first["loc"])
             raise BadInputError(place + message) from error
 

@@ -74,6 +74,15 @@ def tell_changes(config: RunConfig, run: RunDirectory) -> None:
     refuse(run, (change for change in changes if change.effect == "refused"))
 
 
+def refused_changes(config: RunConfig, run: RunDirectory) -> list[Change]:
+    """Settings with which the training in ``run`` cannot go on."""
+    try:
+        began = read_run(run.config)
+    except BadInputError:  # which `tell_changes` says
+        return []
+    return [change for change in find_changes(began, config) if change.effect == "refused"]
+
+
 def refuse(run: RunDirectory, changes: Iterable[Change]) -> None:
     """Raise an error that names these changes, if there are any.
 

@@ -204,12 +204,17 @@ def _examine_characters(config: RunConfig, sample: _Sample) -> Iterator[Finding]
     if not new:
         yield Finding("ok", "every character of dev occurs in training")
         return
-    shown = " ".join(character for character, _ in new.most_common(_SHOWN))
+    shown = " ".join(map(_visible, (character for character, _ in new.most_common(_SHOWN))))
     where = "training" if sample.complete else f"the first {_LINES:,} pairs of training"
     yield Finding(
         "warning" if new.total() > _RARE * text.total() else "ok",
         f"{len(new):,} characters of dev ({new.total() / text.total():.2%} of its text) are not in {where}: {shown}",
     )
+
+
+def _visible(character: str) -> str:
+    """A character, or its number where nobody would see it."""
+    return character if character.isprintable() and not character.isspace() else f"U+{ord(character):04X}"
 
 
 def _examine_vocabulary(config: RunConfig, sample: _Sample, prepared: Prepared | None) -> Iterator[Finding]:

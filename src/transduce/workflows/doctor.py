@@ -23,8 +23,10 @@ from transduce.data import corpus_paths, plan_epoch
 from transduce.kernels import Heads, RaggedLayout, has_native, ragged_way, resolve_precision
 from transduce.models import build_without_storage
 from transduce.training import list_checkpoints
+from transduce.workflows.changes import refuse, refused_changes
 from transduce.workflows.corpus_check import examine_corpora
 from transduce.workflows.findings import Finding, judge_epochs
+from transduce.workflows.initialize import check_init
 from transduce.workflows.prepare import Prepared, load_prepared
 from transduce.workflows.run_directory import RunDirectory, check_room
 from transduce.workflows.trial import (
@@ -36,16 +38,18 @@ from transduce.workflows.trial import (
     try_training,
     worth_asking_for,
 )
+from transduce.workflows.vocabulary import asked_sizes
 
 _TYPICAL: Final = 25  # tokens of a sentence, where nothing is known of the corpus
 _GIB: Final = 2**30
 _WORTH: Final = 1.25  # times as fast a narrower format has to be, to be worth its rounding
 
 
-def examine(config: RunConfig, run: RunDirectory) -> Iterator[Finding]:
+def examine(config: RunConfig, run: RunDirectory, init: Path | None = None) -> Iterator[Finding]:
     """Look at the installation, the machine, the corpora and the settings, and take a few steps of the training.
 
-    Nothing is written. A preparation that is there already is used; without one, lengths are assumed.
+    Nothing is written. A preparation that is there already is used; without one, lengths are assumed. ``init`` is a
+    finished model that the training would begin with.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     prepared = load_prepared(run)
@@ -53,6 +57,8 @@ def examine(config: RunConfig, run: RunDirectory) -> Iterator[Finding]:
     yield from _installation()
     yield from examine_corpora(config, prepared)
     yield from _settings(config, prepared)
+    if init is not None and not list_checkpoints(run.checkpoints):
+        yield _beginning(config, init)
     yield from _run_directory(config, run, model, prepared)
     yield from _training(config, model, prepared, device)
 
@@ -92,6 +98,12 @@ def _settings(config: RunConfig, prepared: Prepared | None) -> Iterator[Finding]
             f"train.validate_every = {train.validate_every:,} is beyond train.max_steps: dev is looked at once, at the "
             f"end, and the best model is the last",
         )
+    if (prepared is None or config.data.streaming) and config.data.max_length > train.batch_tokens:
+        yield Finding(
+            "warning",
+            f"train.batch_tokens = {train.batch_tokens:,} is less than data.max_length = {config.data.max_length:,}: a "
+            f"training ends at a pair that no batch holds; lower data.max_length, or raise train.batch_tokens",
+        )
     if prepared is None or prepared.train is None:
         return
     weights = [corpus.weight for corpus in config.data.train]
@@ -102,6 +114,15 @@ def _settings(config: RunConfig, prepared: Prepared | None) -> Iterator[Finding]
         return
     steps = plan.count_batches() / train.accumulate
     yield judge_epochs(train, steps, f"{len(prepared.train):,} pairs are prepared")
+
+
+def _beginning(config: RunConfig, init: Path) -> Finding:
+    """Whether a finished model's weights can be what a training begins with."""
+    try:
+        check_init(config, init)
+    except BadInputError as error:
+        return Finding("problem", str(error))
+    return Finding("ok", f"{init}: a model that the training can begin with (train --init)")
 
 
 def _store_size(config: RunConfig) -> int:
@@ -121,7 +142,12 @@ def _run_directory(
 ) -> Iterator[Finding]:
     """Whether it is free, can be written, and has the room."""
     if there_are := list_checkpoints(run.checkpoints):
-        yield Finding("ok", f"{run.root} holds a training at step {there_are[-1][0]:,}: train --resume goes on")
+        try:
+            refuse(run, refused_changes(config, run))
+        except BadInputError as error:
+            yield Finding("problem", str(error))
+        else:
+            yield Finding("ok", f"{run.root} holds a training at step {there_are[-1][0]:,}: train --resume goes on")
     there = next(path for path in (run.root, *run.root.absolute().parents) if path.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
         yield Finding("problem", f"{run.root}: {there} is not a folder that can be written: give another --out")
@@ -265,11 +291,10 @@ def _lengths(config: RunConfig, prepared: Prepared | None) -> tuple[int, int]:
 
 
 def _sizes(config: RunConfig, prepared: Prepared | None) -> dict[str, int | None]:
-    """Of the vocabularies: those that are prepared, or those that are asked for."""
+    """Of the vocabularies: those that are prepared, or that are there, or those that are asked for."""
     if prepared is not None:
         return dict(prepared.tokenizers.sizes(shared=config.tokenizer.shared))
-    sides = [side.vocab_size for side in config.tokenizer.sides]
-    return {"vocab_size": sides[-1], "source_vocab_size": None if config.tokenizer.shared else sides[0]}
+    return asked_sizes(config)
 
 
 def _duration(seconds: float) -> str:

@@ -128,6 +128,10 @@ def lock(run: RunDirectory) -> Iterator[None]:
             ) from None
         except (FileExistsError, NotADirectoryError) as error:
             raise BadInputError(f"{run.root}: a file of that name stands in the way: give another --out") from error
+        except OSError as error:
+            raise BadInputError(
+                f"{run.root}: cannot be made or written ({error.strerror}): give another --out"
+            ) from error
         yield
 
 

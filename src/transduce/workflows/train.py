@@ -173,7 +173,8 @@ def _train_run(
         for line in prepared.report if prepared.new else ():
             report.say(line)
         if (why := why_finished(settings, progress)) is not None:
-            report.say(f"already trained to step {progress.step:,}, ended by {why}: nothing to do")
+            ended = "beyond" if progress.step > settings.max_steps else "ended by"
+            report.say(f"already trained to step {progress.step:,}, {ended} {why}: nothing to do")
             return progress
         if processes.first:
             # From here on this is what is trained; where nothing is, what was trained stays written.

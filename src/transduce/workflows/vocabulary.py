@@ -77,6 +77,19 @@ def find_small(config: RunConfig, tokenizers: TokenizerPair) -> Iterator[str]:
             )
 
 
+def asked_sizes(config: RunConfig) -> dict[str, int | None]:
+    """How many symbols each side's tokenizer has or is to have, as a model's configuration names them."""
+    settings, root = config.tokenizer, config.data.folder
+    made = [
+        _make(side, _Sides(_TrainingPairs(config), ()), (), root) if side.kind == "existing" else None
+        for side in settings.sides
+    ]
+    target = settings.sides[-1].vocab_size if made[-1] is None else made[-1].target.vocab_size
+    source = settings.sides[0].vocab_size if made[0] is None else made[0].source.vocab_size
+    one = settings.shared and (made[0] is None or made[0].shared)
+    return {"vocab_size": target, "source_vocab_size": None if one else source}
+
+
 def tokenizer_files(config: RunConfig) -> list[Path]:
     """The files that the tokenizers are read from, if any."""
     paths = (_existing(side, config.data.folder) for side in config.tokenizer.sides if side.path is not None)
