@@ -277,7 +277,7 @@ def test_run_toml_is_what_was_trained(tiny_run_file, tmp_path, caplog):
     fewer = read_run(tiny_run_file, [*SHORT, "train.max_steps=3", "train.warmup_steps=7", "model.dropout=0.3"])
     assert train_run(fewer, run, resume=True).step == 4
     assert run.config.read_bytes() == before
-    assert "already trained to step 4, ended by train.max_steps = 3: nothing to do" in caplog.messages
+    assert "already trained to step 4, beyond train.max_steps = 3: nothing to do" in caplog.messages
     with pytest.raises(BadInputError, match=r"train\.seed was 1 and is 2"):
         train_run(read_run(tiny_run_file, [*SHORT, "train.seed=2", "train.max_steps=9"]), run, resume=True)
     assert run.config.read_bytes() == before

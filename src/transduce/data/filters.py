@@ -1,6 +1,7 @@
 """What training can learn from: pairs are checked one by one, and every decision is counted, with examples."""
 
 import hashlib
+import re
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -9,6 +10,9 @@ from typing import Final, Literal, final
 
 from transduce.config import BadInputError, DataConfig
 from transduce.data.lines import is_text
+
+# Of a file, a byte that is no UTF-8 (see lines.py).
+_BYTE: Final = re.compile(r"\\udc([89a-f][0-9a-f])")
 
 Reason = Literal["no tree", "invalid UTF-8", "empty side", "duplicate", "in dev", "too long", "length ratio"]
 
@@ -77,7 +81,7 @@ def _most_first(counts: Counter[Reason]) -> list[tuple[Reason, int]]:
 
 
 def _shorten(text: str) -> str:
-    shown = repr(text)
+    shown = _BYTE.sub(r"\\x\1", repr(text))
     return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
 
 
