@@ -144,7 +144,7 @@ class TestFilters:
         prepared = prepare(read_run(run_file, ["data.invalid_utf8=drop"]), run)
         assert len(prepared.train) == 7
         assert "  1 dropped: invalid UTF-8" in prepared.report
-        assert r"    line 6: 'caf\udce9'  |  '3'" in prepared.report
+        assert r"    line 6: 'caf\xe9'  |  '3'" in prepared.report
 
     def test_an_empty_corpus_is_named(self, run_file, run):
         run_file.with_name("b.tsv").write_text("")
