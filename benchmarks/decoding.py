@@ -35,6 +35,7 @@ from transduce.data import read_pairs
 from transduce.interop import export_ctranslate2
 
 RESULTS: Final = Path(__file__).parent / "results"
+CHOOSING: Final = 2  # rounds of all settings, by which each engine's is chosen: a slip would cost the peers alone
 QUICK: Final[dict[str, Any]] = {"lines": 6, "rounds": 1, "batches": [4], "latency": 2, "out": None}
 CPU: Final = torch.device("cpu")
 
@@ -74,7 +75,7 @@ def measure(tests: Task, options: argparse.Namespace) -> Iterator[Section]:
         contest = Contest(tests, engines)
         try:
             contest.warm_up(beam)
-            grid = contest.race(settings, beam, 1)
+            grid = contest.race(settings, beam, CHOOSING)
             best = contest.race([speed.setting for speed in fastest(grid)], beam, options.rounds)
             singles = contest.one_by_one(engines, beam, options.latency)
         finally:

@@ -204,7 +204,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--batches", type=numbers, default=[64, 128], help="of the others; ours chooses its own")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--lines", type=int, help="the first of each test set alone; as many are invented (128)")
-    parser.add_argument("--latency", type=int, default=10, metavar="LINES", help="translated one by one")
+    parser.add_argument("--latency", type=int, default=20, metavar="LINES", help="translated one by one")
     parser.add_argument("--out", type=Path, help="folder of the results")
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_known_args()[0].quick
