@@ -46,8 +46,8 @@ def test_what_the_cases_change_is_a_good_run(folder, capsys):
     [
         (["data.train.target=short"], "{folder}/train.src has 60 lines but {folder}/short has 57: "),
         (["data.dev.target=short"], "{folder}/dev.src has 7 lines but {folder}/short has 57: "),
-        (["data.train.source=empty", "data.train.target=empty"], "no pair is left of train {folder}/empty: 0 of 0"),
-        (["data.dev.source=empty", "data.dev.target=empty"], "no pair is left of dev {folder}/empty: 0 of 0"),
+        (["data.train.source=empty", "data.train.target=empty"], "train {folder}/empty: no pair in it"),
+        (["data.dev.source=empty", "data.dev.target=empty"], "dev {folder}/empty: no pair in it"),
         (["data.train.source=blank"], "no pair is left of train {folder}/blank: 0 of 60"),
         (["data.train.source=missing"], "{folder}/missing: no such file"),
         (["data.dev.target=missing"], "{folder}/missing: no such file"),
