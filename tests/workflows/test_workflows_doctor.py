@@ -191,6 +191,12 @@ def test_a_training_that_begins_with_a_model(trained_run, tiny_run_file, tmp_pat
     assert any("d_model" in text for text in problems)
 
 
+def test_a_tokenizer_that_is_missing_is_one_problem_among_others(tiny_run_file, tmp_path):
+    config = read_run(tiny_run_file, ["tokenizer.kind=existing", f"tokenizer.path={tmp_path}/none.json"])
+    problems = [each.text for each in examine(config, RunDirectory(tmp_path / "run")) if each.kind == "problem"]
+    assert any("none.json" in text for text in problems)
+
+
 def test_too_little_memory(tiny_run_file, tmp_path, monkeypatch):
     def fail(*_):
         raise OutOfMemoryError("tried to allocate 7 GiB")

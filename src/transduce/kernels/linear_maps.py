@@ -149,19 +149,11 @@ def wide_product(a: Float[Tensor, "rows inner"], b: Float[Tensor, "inner columns
 def add_wide_product(
     to: Float[Tensor, "rows columns"], a: Float[Tensor, "rows inner"], b: Float[Tensor, "inner columns"]
 ) -> None:
-    """Add A B to float32's numbers; on a CUDA device the product begins with these.
-
-    PyTorch takes float32's numbers beside factors of another type since 2.10 (its pull request 167931).
-    """
+    """Add A B to float32's numbers; on a CUDA device the product begins with these (tried with torch 2.11)."""
     if a.device.type == "cuda" and a.dtype != torch.float32:
         torch.addmm(to, a, b, out_dtype=torch.float32, out=to)
     else:
         to += torch.mm(a, b)
-
-
-def _round(tensors: Sequence[Tensor | None]) -> Tensor:
-    """In bfloat16, the rows of one behind those of the other."""
-    return join_rounded(tensors, torch.bfloat16)
 
 
 def _sum_rows(x: Tensor) -> Tensor:
@@ -193,7 +185,8 @@ class Maps:
         """On a CUDA device, the matrix in bfloat16 is kept."""
         weights, biases = self._part(others)
         if gpu.has_triton(x):
-            matrix, bias = _round(weights), None if None in biases else _round(biases)
+            matrix = join_rounded(weights, x.dtype)
+            bias = None if None in biases else join_rounded(biases, x.dtype)
             if bias is not None and self.activation == "relu":
                 return torch.ops.aten._addmm_activation(bias, x, matrix.T), (matrix,)
             y = torch.mm(x, matrix.T) if bias is None else torch.addmm(bias, x, matrix.T)

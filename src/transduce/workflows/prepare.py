@@ -172,6 +172,8 @@ def _prepare_anew(config: RunConfig, run: RunDirectory, origin: dict[str, str], 
     # They are written last: while they are missing, no preparation is complete.
     TokenizerPair.remove(run.root)
     tokenizers = make_tokenizers(config)
+    for text in find_small(config, tokenizers):
+        _log.warning(text)  # before hours of encoding
     sizes = " and ".join(f"{size:,}" for size in reversed(tokenizers.sizes().values()))
     report = [f"tokenizer: {sizes} symbols"]
     dev = Tally(f"dev {name_corpus(config.data.dev, config.data.folder)}")
@@ -192,8 +194,6 @@ def _prepare_anew(config: RunConfig, run: RunDirectory, origin: dict[str, str], 
             raise BadInputError(f"{tally.name}: no pair in it: an empty file, or one of blank lines alone")
         if not tally.kept:
             raise BadInputError(f"no pair is left of {'; '.join(line.strip() for line in tally.lines())}")
-    for text in find_small(config, tokenizers):
-        _log.warning(text)
     run.report.write_text("".join(f"{line}\n" for line in report), encoding="utf-8")
     tokenizers.save(run.root)
     write_run(config, run.config)

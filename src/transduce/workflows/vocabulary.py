@@ -1,6 +1,7 @@
 """The tokenizers of a run: learned from its training text, or read from a file."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
@@ -79,15 +80,16 @@ def find_small(config: RunConfig, tokenizers: TokenizerPair) -> Iterator[str]:
 
 def asked_sizes(config: RunConfig) -> dict[str, int | None]:
     """How many symbols each side's tokenizer has or is to have, as a model's configuration names them."""
-    settings, root = config.tokenizer, config.data.folder
-    made = [
-        _make(side, _Sides(_TrainingPairs(config), ()), (), root) if side.kind == "existing" else None
-        for side in settings.sides
-    ]
-    target = settings.sides[-1].vocab_size if made[-1] is None else made[-1].target.vocab_size
-    source = settings.sides[0].vocab_size if made[0] is None else made[0].source.vocab_size
-    one = settings.shared and (made[0] is None or made[0].shared)
-    return {"vocab_size": target, "source_vocab_size": None if one else source}
+    settings, there = config.tokenizer, None
+    sizes = [side.vocab_size for side in settings.sides]
+    for place, side in enumerate(settings.sides):
+        with suppress(BadInputError):  # which whoever looks at the files says
+            there = _read(_existing(side, config.data.folder)) if side.kind == "existing" else None
+            if there is not None:
+                sizes[place] = (there.source, there.target)[place if len(sizes) > 1 else 1].vocab_size
+    if settings.shared and there is not None:
+        return dict(there.sizes())
+    return {"vocab_size": sizes[-1], "source_vocab_size": None if settings.shared else sizes[0]}
 
 
 def tokenizer_files(config: RunConfig) -> list[Path]:
@@ -100,7 +102,7 @@ def _make(settings: VocabularyConfig, lines: "_Sides", symbols: tuple[str, ...],
     match settings.kind:
         case "existing":
             path = _existing(settings, root)
-            pair = TokenizerPair.load(path) if path.is_dir() else TokenizerPair.of(Tokenizer.load(path))
+            pair = _read(path)
             _check_symbols(pair, symbols, path)
             return pair
         case "sentencepiece":
@@ -113,6 +115,10 @@ def _existing(settings: VocabularyConfig, root: Path) -> Path:
     """The tokenizer's file, or the folder of the model that has it."""
     path = root / str(settings.path)
     return find_model(path) if path.is_dir() and settings.kind == "existing" else path
+
+
+def _read(path: Path) -> TokenizerPair:
+    return TokenizerPair.load(path) if path.is_dir() else TokenizerPair.of(Tokenizer.load(path))
 
 
 def _check_symbols(pair: TokenizerPair, symbols: tuple[str, ...], path: Path) -> None:
