@@ -231,12 +231,20 @@ def test_a_glossary_says_how_terms_are_written(server):
         ({"glossary": {" ": "ti"}}, "glossary"),
         ({"details": ["attention"], "split_sentences": False, "text": "bamo " * 400}, "at most 300"),
         ({"details": ["attention"], "split_sentences": False, "text": ["bamo"] * 11}, "at most 10"),
+        ({"beam_szie": 2}, "beam_szie: there is no such field: did you mean beam_size?"),
+        ({"q": "wemo"}, "q: there is no such field: there are api_key, beam_size, "),
+        ({"x" * 100_000: 1}, f"{'x' * 50}: there is no such field: "),
     ],
 )
 def test_wrong_settings_are_named(server, fields, error):
     answer = server.call("/v1/translate", {"text": "wemo", "source": "en", "target": "de", **fields})
     assert answer.status == 400
     assert error in answer.json["error"]
+
+
+def test_other_servers_clients_may_send_more(server):
+    assert server.call("/translate", {"q": "wemo", "source": "en", "target": "de", "beam_szie": 2}).status == 200
+    assert server.call("/v2/translate", {"text": ["wemo"], "target_lang": "DE", "beam_szie": 2}).status == 200
 
 
 def test_what_stands_beside_a_text_is_limited_too(server):

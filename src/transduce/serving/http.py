@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Collection, Mapping
+from collections.abc import Awaitable, Collection, Iterable, Mapping
+from difflib import get_close_matches
 from typing import Annotated, Any, Final, TypeVar, final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
@@ -22,6 +23,8 @@ _FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
 _FIELDS: Final = 1_000
 # Elements of a list: each wrong one costs the time of an error.
 _ELEMENTS: Final = 20_000
+# Characters of an unknown field's name that its error has.
+_SHOWN: Final = 50
 # Of a character in JSON at most (two escapes), and of all that is no text.
 _JSON_BYTES: Final = 12
 _OTHER_BYTES: Final = 100_000
@@ -42,7 +45,7 @@ Texts = Annotated[list[str], BeforeValidator(bounded)]
 
 
 class Body(BaseModel):
-    """The fields of a request's body; what is not known is passed over, as clients of other servers send more."""
+    """The fields of a request's body; what is not known is ignored, as clients of other servers send more."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
 
@@ -120,8 +123,10 @@ def check(kind: type[B], fields: Mapping[str, Any]) -> B:
     """The fields as a body of a kind.
 
     Raises:
-        BadRequest: One is missing or of the wrong type; it is named.
+        BadRequest: One is missing or of the wrong type, or is none of a kind that takes no others; it is named.
     """
+    if kind.model_config.get("extra") == "forbid":
+        _check_names(fields, kind.model_fields)
     try:
         return kind.model_validate(fields)
     except ValidationError as error:
@@ -130,6 +135,19 @@ def check(kind: type[B], fields: Mapping[str, Any]) -> B:
         if first["type"] == "missing":
             raise BadRequest(f"Invalid request: missing {place} parameter") from None
         raise BadRequest(f"{place}: {first['msg']}") from None
+
+
+def _check_names(given: Iterable[str], known: Collection[str]) -> None:
+    """At the first that is not known; pydantic would look at all of them, which may be very many.
+
+    Raises:
+        BadRequest: There is one; the nearest that is known is named.
+    """
+    unknown = next((name for name in given if name not in known), None)
+    if unknown is not None:
+        nearest = get_close_matches(unknown, known, n=1)
+        hint = f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(sorted(known))}"
+        raise BadRequest(f"{unknown[:_SHOWN]}: there is no such field: {hint}")
 
 
 def check_texts(texts: list[str]) -> list[str]:

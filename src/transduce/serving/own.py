@@ -4,7 +4,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Final, Literal, final
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
@@ -26,7 +26,14 @@ def _one_or_many(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-class Settings(Body):
+class OwnBody(Body):
+    """A body of this interface: it has no clients that send more, so what is not known is refused as a mistake."""
+
+    model_config = ConfigDict(extra="forbid")
+    api_key: str | None = None
+
+
+class Settings(OwnBody):
     """How to search, in place of the model's own settings; what each means stands in ``GenerationConfig``."""
 
     beam_size: Annotated[int, Field(ge=1, le=32)] | None = None
@@ -81,7 +88,7 @@ class Stream(Settings):
     glossary: _Glossary
 
 
-class Attention(Body):
+class Attention(OwnBody):
     """``POST /v1/attention``.
 
     ``output`` is what is written; left out, what the model writes. ``mute`` names heads that add nothing, each as
@@ -226,7 +233,8 @@ class Own:
 
 
 def _settings(body: Settings) -> dict[str, Any]:
-    return {name: value for name in Settings.model_fields if (value := getattr(body, name)) is not None}
+    names = Settings.model_fields.keys() - OwnBody.model_fields.keys()
+    return {name: value for name in names if (value := getattr(body, name)) is not None}
 
 
 async def _events(first: dict[str, Any] | None, others: AsyncIterator[dict[str, Any]]) -> AsyncIterator[str]:
