@@ -191,6 +191,26 @@ def test_a_training_that_begins_with_a_model(trained_run, tiny_run_file, tmp_pat
     assert any("d_model" in text for text in problems)
 
 
+def test_a_training_that_begins_with_a_model_of_another_vocabulary(trained_run, tiny_run_file, tmp_path):
+    config, run = read_run(tiny_run_file, ["tokenizer.symbols=['<new>']"]), RunDirectory(tmp_path / "run")
+
+    def find(**options):
+        return [
+            (each.kind, each.text)
+            for each in examine(config, run, trained_run, **options)
+            if each.text.startswith(str(trained_run))
+        ]
+
+    # Before anything is prepared nobody knows what vocabulary there will be.
+    ((kind, text),) = find()
+    assert (kind, "a tokenizer of its own (tokenizer.kind = 'bpe')" in text) == ("warning", True)
+    assert [kind for kind, _ in find(carry_vocabulary=True)] == ["ok"]
+    prepare(config, run)
+    ((kind, text),) = find()
+    assert (kind, "2 only here (' <new>', '<new>')" in text) == ("problem", True)
+    assert [kind for kind, _ in find(carry_vocabulary=True)] == ["ok"]
+
+
 def test_a_tokenizer_that_is_missing_is_one_problem_among_others(tiny_run_file, tmp_path):
     config = read_run(tiny_run_file, ["tokenizer.kind=existing", f"tokenizer.path={tmp_path}/none.json"])
     problems = [each.text for each in examine(config, RunDirectory(tmp_path / "run")) if each.kind == "problem"]

@@ -25,6 +25,20 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the run file; may be given several times."),
 ]
+Init = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="MODEL",
+        help="Fine-tune this model: begin with its weights; its settings count where RUN.toml has none.",
+    ),
+]
+CarryVocabulary = Annotated[
+    bool,
+    typer.Option(
+        "--carry-vocabulary",
+        help="With --init: learn a new tokenizer; symbols that both have keep their embeddings.",
+    ),
+]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A model or run directory.")]
 ComparedSentences = Annotated[
     Path | None,

@@ -1,12 +1,11 @@
 """The verb ``train``."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from transduce.cli.log import keep_to_warnings
-from transduce.cli.options import Out, RunFile, Settings, Threads, use_threads
+from transduce.cli.options import CarryVocabulary, Init, Out, RunFile, Settings, Threads, use_threads
 
 
 def train(
@@ -14,31 +13,17 @@ def train(
     out: Out = None,
     settings: Settings = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint.")] = False,
-    init: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="MODEL",
-            help="Fine-tune this model: begin with its weights; its settings count where RUN.toml has none.",
-        ),
-    ] = None,
-    carry_vocabulary: Annotated[
-        bool,
-        typer.Option(
-            "--carry-vocabulary",
-            help="With --init: learn a new tokenizer; symbols that both have keep their embeddings.",
-        ),
-    ] = False,
+    init: Init = None,
+    carry_vocabulary: CarryVocabulary = False,
     threads: Threads = None,
 ) -> None:
     """Train a model; prepares the data first, where needed."""
-    from transduce.config import METRICS, BadInputError
+    from transduce.config import METRICS
     from transduce.training import join_processes
     from transduce.workflows.initialize import read_training
     from transduce.workflows.run_directory import RunDirectory, default_out
     from transduce.workflows.train import train_run
 
-    if carry_vocabulary and init is None:
-        raise BadInputError("--carry-vocabulary goes with --init MODEL")
     use_threads(threads)
     run = RunDirectory(out or default_out(run_file))
     config = read_training(run_file, settings or (), run, resume=resume, init=init, carry_vocabulary=carry_vocabulary)

@@ -45,11 +45,13 @@ _GIB: Final = 2**30
 _WORTH: Final = 1.25  # times as fast a narrower format has to be, to be worth its rounding
 
 
-def examine(config: RunConfig, run: RunDirectory, init: Path | None = None) -> Iterator[Finding]:
+def examine(
+    config: RunConfig, run: RunDirectory, init: Path | None = None, *, carry_vocabulary: bool = False
+) -> Iterator[Finding]:
     """Look at the installation, the machine, the corpora and the settings, and take a few steps of the training.
 
     Nothing is written. A preparation that is there already is used; without one, lengths are assumed. ``init`` is a
-    finished model that the training would begin with.
+    finished model that the training would begin with; with ``carry_vocabulary``, in another vocabulary.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     prepared = load_prepared(run)
@@ -58,7 +60,7 @@ def examine(config: RunConfig, run: RunDirectory, init: Path | None = None) -> I
     yield from examine_corpora(config, prepared)
     yield from _settings(config, prepared)
     if init is not None and not list_checkpoints(run.checkpoints):
-        yield _beginning(config, init)
+        yield _beginning(config, init, prepared, carry_vocabulary=carry_vocabulary)
     yield from _run_directory(config, run, model, prepared)
     yield from _training(config, model, prepared, device)
 
@@ -116,12 +118,20 @@ def _settings(config: RunConfig, prepared: Prepared | None) -> Iterator[Finding]
     yield judge_epochs(train, steps, f"{len(prepared.train):,} pairs are prepared")
 
 
-def _beginning(config: RunConfig, init: Path) -> Finding:
+def _beginning(config: RunConfig, init: Path, prepared: Prepared | None, *, carry_vocabulary: bool) -> Finding:
     """Whether a finished model's weights can be what a training begins with."""
+    tokenizers = None if prepared is None else prepared.tokenizers
     try:
-        check_init(config, init)
+        check_init(config, init, tokenizers, carry_vocabulary=carry_vocabulary)
     except BadInputError as error:
         return Finding("problem", str(error))
+    if tokenizers is None and config.tokenizer.kind != "existing" and not carry_vocabulary:
+        return Finding(
+            "warning",
+            f"{init}: the run file has a tokenizer of its own (tokenizer.kind = {config.tokenizer.kind!r}), and a "
+            f"training that prepares another vocabulary than the model's ends there: leave [tokenizer] out to take the "
+            f"model's, or give --carry-vocabulary",
+        )
     return Finding("ok", f"{init}: a model that the training can begin with (train --init)")
 
 

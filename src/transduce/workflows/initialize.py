@@ -10,8 +10,8 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from transduce.bundle import Bundle, load_bundle, load_settings
-from transduce.config import BadInputError, Inherited, ModelConfig, RunConfig, read_run
+from transduce.bundle import Bundle, load_bundle, load_settings, open_bundle
+from transduce.config import BadInputError, Inherited, ModelConfig, RunConfig, TransformerConfig, read_run
 from transduce.config.model import VOCABULARY_SIZES
 from transduce.config.section import regularization
 from transduce.models import TrainableModel, Transformer
@@ -38,8 +38,11 @@ def read_training(
     With ``carry_vocabulary``, the tokenizer is the run file's in any case.
 
     Raises:
-        BadInputError: The run file or the model cannot be read, or the run file asks for another architecture.
+        BadInputError: The run file or the model cannot be read, the run file asks for another architecture, or there
+            is no model whose vocabulary could be carried over.
     """
+    if carry_vocabulary and init is None:
+        raise BadInputError("--carry-vocabulary goes with --init MODEL")
     checkpoints = list_checkpoints(run.checkpoints)
     if init is not None and not checkpoints:
         return read_run(run_file, settings, _of_model(init, with_tokenizer=not carry_vocabulary))
@@ -60,13 +63,20 @@ def name_init(init: Path) -> str:
     return str(init.resolve())
 
 
-def check_init(config: RunConfig, init: Path) -> None:
-    """See that a training can begin with a model's weights, before anything is prepared.
+def check_init(
+    config: RunConfig, init: Path, tokenizers: TokenizerPair | None = None, *, carry_vocabulary: bool = False
+) -> None:
+    """See that a training can begin with a model's weights: in its settings before anything is prepared, then in all.
 
     Raises:
-        BadInputError: It is none, or they differ in more than regularization; the settings are named.
+        BadInputError: It is none, or they differ in more than regularization, or in their vocabularies, which are not
+            to be carried over; the settings or the symbols are named.
     """
     _check_settings(config.model, load_settings(init)[0], init)
+    if tokenizers is not None:
+        older = open_bundle(init)
+        if not _same(tokenizers, older.tokenizers):
+            _check_carrying(config.model, tokenizers, older.tokenizers, init, carry_vocabulary=carry_vocabulary)
 
 
 def _of_model(init: Path, *, with_tokenizer: bool) -> Inherited:
@@ -110,18 +120,26 @@ def initialize(model: TrainableModel, tokenizers: TokenizerPair, path: Path, *, 
         model.load_state_dict(older.model.state_dict())
         _log.info(f"fine-tuning {path}: its weights and its vocabulary{_regularization(model.config, older.config)}")
         return
+    _check_carrying(model.config, tokenizers, older.tokenizers, path, carry_vocabulary=carry_vocabulary)
+    assert isinstance(model, Transformer)
+    _carry_over(model, tokenizers, older, path)
+
+
+def _check_carrying(
+    config: ModelConfig, new: TokenizerPair, old: TokenizerPair, path: Path, *, carry_vocabulary: bool
+) -> None:
+    """See that the symbols that both know may be carried over, where vocabularies differ."""
     if not carry_vocabulary:
         raise BadInputError(
-            f"{path}: its vocabulary is not this run's: {'; '.join(_differences(tokenizers, older.tokenizers))}. "
+            f"{path}: its vocabulary is not this run's: {'; '.join(_differences(new, old))}. "
             f'Leave [tokenizer] out of the run file to take its tokenizer (which is tokenizer.kind = "existing", '
             f'tokenizer.path = "{path.resolve()}"), or carry over the symbols that both know (--carry-vocabulary)'
         )
-    if not isinstance(model, Transformer):
+    if not isinstance(config, TransformerConfig):
         raise BadInputError(
             f"{path}: its vocabulary is not this run's, and only those of a Transformer can be carried over: leave "
             f"--carry-vocabulary and [tokenizer] out to take its tokenizer"
         )
-    _carry_over(model, tokenizers, older, path)
 
 
 def _check_settings(new: ModelConfig, old: ModelConfig, path: Path) -> None:
