@@ -240,6 +240,15 @@ class TestFindModel:
         assert message.startswith(f"{tmp_path}: neither a model directory")
         assert "best" in message
 
+    def test_a_folder_of_models_and_runs(self, bundle, tmp_path):
+        places = [tmp_path / name for name in ("a", "b/best", "c", "d/best")]
+        for place in places[:3]:
+            save_bundle(bundle, place)
+        runs = [tmp_path / name for name in "abc"]
+        assert complaint(tmp_path).endswith(f": there are some in it: {', '.join(map(str, runs))}")
+        save_bundle(bundle, places[3])
+        assert complaint(tmp_path).endswith(f"{runs[2]}, ...")
+
 
 class TestDamage:
     @pytest.mark.parametrize("name", FILES)

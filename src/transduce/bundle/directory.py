@@ -24,6 +24,9 @@ WEIGHTS: Final = "model.safetensors"
 GENERATION: Final = "generation_config.json"
 BEST: Final = "best"
 CHECKPOINTS: Final = "checkpoints"  # of a run
+# Where a folder of models, or of runs, has their settings.
+_MODELS: Final = (f"*/{CONFIG}", f"*/{BEST}/{CONFIG}")
+_NAMED: Final = 3
 _MOST_BYTES: Final = 2**20  # of a file of settings
 
 T = TypeVar("T", bound=Section)
@@ -173,7 +176,7 @@ def find_model(path: Path) -> Path:
 
 
 def _advise(path: Path) -> str:
-    """What to do with the checkpoints of a training, which are no models: tokenizer and settings lie elsewhere."""
+    """What to do with a training's checkpoints (tokenizer and settings lie elsewhere), or with a folder of models."""
     deep = path if len(path.parts) > 2 else path.absolute()
     run, what = path, "it has checkpoints"
     if deep.name == CHECKPOINTS:
@@ -181,7 +184,9 @@ def _advise(path: Path) -> str:
     elif deep.parent.name == CHECKPOINTS:
         run, what = deep.parent.parent, "this is a checkpoint"
     if not any((run / CHECKPOINTS).glob("step-*")):
-        return ""
+        models = sorted(path / file.relative_to(path).parts[0] for place in _MODELS for file in path.glob(place))
+        more = ", ..." if len(models) > _NAMED else ""
+        return f": there are some in it: {', '.join(map(str, models[:_NAMED]))}{more}" if models else ""
     return f": {what}, and transduce average {run} --last 1 --out MODEL makes a model of the newest one"
 
 
