@@ -1,6 +1,7 @@
 """Every code block of README and the Guides is run on tiny models, or held to what would run it; the rest says why not.
 
-A block that is neither fails: whoever writes one finds out what its reader will.
+A block that is neither fails: whoever writes one finds out what its reader will. On all other pages commands stand
+beside the figures that they print: their options are held to the real commands.
 """
 
 import ast
@@ -11,7 +12,7 @@ import shlex
 import shutil
 import sys
 import tomllib
-from itertools import pairwise
+from itertools import dropwhile, pairwise
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,11 @@ BLOCKS = [
     for name, path in PAGES.items()
     for block in read_blocks(path.read_text(encoding="utf-8"))
 ]
+OTHER_PAGES = {
+    str(path.relative_to(ROOT / "docs")): path.read_text(encoding="utf-8")
+    for path in sorted((ROOT / "docs").rglob("*.md"))
+    if path not in PAGES.values()
+}
 
 # Run as they stand, on models of this folder. All other verbs are parsed, option by option, by the real command.
 RUN = {"translate", "score", "evaluate", "inspect", "search", "attention", "parse", "report", "shortlist"}
@@ -141,6 +147,27 @@ def test_a_block_of_a_page(page, block, folder, trained_run, monkeypatch, capfd)
     capfd.readouterr()
 
 
+@pytest.mark.parametrize("page", OTHER_PAGES)
+def test_commands_beside_figures(page, folder, monkeypatch):
+    """In blocks as whole command lines; in a sentence, a verb and its options."""
+    monkeypatch.chdir(folder)
+    for block in read_blocks(OTHER_PAGES[page]):
+        for line in _commands(block.text) if block.language == "shell" else ():
+            match _command_itself(shlex.split(line, comments=True)):
+                case ["transduce", verb, *rest]:
+                    _parse(verb, rest)
+                    assert [word for word in rest if word.startswith("recipes/") and not (ROOT / word).is_file()] == []
+                case ["python", "-m", module, *rest] if module.startswith("benchmarks."):
+                    _check_benchmark(module, rest)
+    for found in re.findall(r"(?<!`)`([^`]+)`(?!`)", OTHER_PAGES[page]):
+        match _command_itself(found.split()):
+            case ["transduce", verb, *rest] if verb.islower() and not verb.startswith("-"):
+                known = {option for each in _command(verb).params for option in each.opts}
+                assert [word for word in rest if word.partition("=")[0] not in known and word.startswith("--")] == []
+            case ["python", "-m", module, *rest] if module.startswith("benchmarks."):
+                _check_benchmark(module, rest)
+
+
 def test_every_reason_is_of_a_block_that_is_there():
     blocks = [param.values for param in BLOCKS]
     gone = [key for key in NOT_RUN if not any(_is_of(key, page, block) for page, block in blocks)]
@@ -219,8 +246,7 @@ def _check_command(line, monkeypatch):
             assert given.training_script == "transduce" and given.module
             _parse(given.training_script_args[0], given.training_script_args[1:])
         case ["python", "-m", module, *rest] if module.startswith("benchmarks."):
-            source = Path(importlib.util.find_spec(module).origin).read_text(encoding="utf-8")
-            assert [option for option in rest if option.startswith("--") and f'"{option}"' not in source] == []
+            _check_benchmark(module, rest)
         case ["pip", "install", *what]:
             _check_extras(what)
         case ["make", target]:
@@ -231,11 +257,27 @@ def _check_command(line, monkeypatch):
 
 def _parse(verb, arguments):
     """The real command reads the line: a verb, an option or a value that there is not is an error."""
-    command = typer.main.get_command(main.app).commands[verb]
+    command = _command(verb)
     command.make_context(verb, list(arguments), obj=main._Switches())
     settings = [value for name, value in pairwise(arguments) if name == "--set"]
-    if settings and "=DIR" not in " ".join(settings):
-        read_run(Path("mine.toml"), settings)
+    # A capital letter stands for a value of the reader's own.
+    run_files = [each for each in arguments if each.endswith(".toml") and Path(each).is_file()]
+    read_run(Path([*run_files, "mine.toml"][0]), [each for each in settings if not re.search(r"=[A-Z]+\b", each)])
+
+
+def _command(verb):
+    return typer.main.get_command(main.app).commands[verb]
+
+
+def _command_itself(words: list[str]) -> list[str]:
+    """Without variables before it (``OMP_NUM_THREADS=1``), what is left out of it, and where its output goes."""
+    words = [word for word in dropwhile(lambda word: "=" in word, words) if word != "..."]
+    return words[: words.index(">")] if ">" in words else words
+
+
+def _check_benchmark(module: str, arguments: list[str]) -> None:
+    source = Path(importlib.util.find_spec(module).origin).read_text(encoding="utf-8")
+    assert [option for option in arguments if option.startswith("--") and f'"{option}"' not in source] == []
 
 
 def _check_extras(what: list[str]) -> None:
