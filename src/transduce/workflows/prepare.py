@@ -74,9 +74,11 @@ def prepare(config: RunConfig, run: RunDirectory, cluster: Cluster | None = None
             return prepared
     if run.has_checkpoints:
         _check_readable(run)
+        files = [] if prepared is None else _changed_files(config, origin, prepared.dev.origin, read=known is None)
+        what = f"files have changed since: {', '.join(files)}" if files else "data, tokenizer, or the files themselves"
         raise BadInputError(
-            f"{run.root}: its training began with other text or tokenizer settings (data, tokenizer, or the files "
-            f"themselves): restore them to go on, or give another --out"
+            f"{run.root}: its training began with other text or tokenizer settings ({what}): restore them to go on, or "
+            f"give another --out"
         )
     return _prepare_anew(config, run, origin, cluster)
 
@@ -134,6 +136,18 @@ def _link(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError:
         shutil.copy2(source, target)
+
+
+def _changed_files(config: RunConfig, new: dict[str, str], old: dict[str, str], *, read: bool) -> list[str]:
+    """The files that hold something else than they did, where they are the same ones.
+
+    ``read`` says whether tokenizers' files are among those that ``new`` is of.
+    """
+    paths = [*corpus_files(config), *(tokenizer_files(config) if read else ())]
+    now, was = (origin.get("files", "").split()[: len(paths)] for origin in (new, old))
+    if len(now) != len(was) or any(new.get(name) != old.get(name) for name in ("data", "tokenizer")):
+        return []
+    return [str(path) for path, *digests in zip(paths, now, was, strict=True) if digests[0] != digests[1]]
 
 
 def _known_tokenizers(config: RunConfig, run: RunDirectory, prepared: Prepared | None) -> list[str] | None:
