@@ -83,7 +83,7 @@ def test_every_row_is_trained_with_every_seed_base_first(finished):
     assert [run.seed for run in runs(out, "base")] == [run.seed for run in runs(out, ROW.preset)] == [1, 2]
     rows = {row["row"]: row for row in json.loads((out / "table3.json").read_text())["rows"]}
     assert [name for name, row in rows.items() if row["runs"]] == ["base", "table3-c-n2"]
-    assert rows["table3-c-n2"]["loss_difference"]["spread"] > 0
+    assert rows["table3-c-n2"]["loss_difference"]["interval"] > 0
     assert (out / "table3.png").read_text() == "22"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from transduce.config import SYSTEMS, TABLE2, DataConfig, RunConfig, TrainConfig, TransduceError, read_run
 from transduce.lab import reproduce, table2_plot, table2_trainings
-from transduce.lab.figure import Figure
+from transduce.lab.figure import Difference, Figure
 from transduce.lab.measurement import LengthScore, Measurement, read_measurements
 from transduce.lab.table2 import make_lines
 from transduce.lab.table2_page import import_draw, write_table2
@@ -202,14 +202,18 @@ def test_figures_by_hand():
     lines = {line.system.name: line for line in make_lines("parameters", lambda name: RUNS.get(name, []))}
     transformer, one = lines["transformer"], lines["single-head"]
     assert transformer.bleu == Figure(31.0, pytest.approx(2**0.5))
-    assert (transformer.bleu_difference, one.bleu_difference) == (None, Figure(-4.0, None))
+    assert (transformer.bleu_difference, one.bleu_difference) == (
+        None,
+        # One degree of freedom, of which t is 12.706; the Transformer has two seeds and a variance of 2.
+        Difference(-4.0, pytest.approx(12.706 * (2 * (1 + 1 / 2)) ** 0.5)),
+    )
     assert (transformer.training_speed.mean, one.training_speed.mean) == (20, 40)
     assert [(group.name, group.sentences, group.bleu.mean) for group in transformer.groups] == [
         *(("1 to 5", 11, 34), ("6 to 10", 13, 32), ("31 and more", 17, 30)),
     ]
     assert transformer.row == TABLE2[-2]
     longer = {line.system.name: line for line in make_lines("time", lambda name: RUNS.get(name, []))}
-    assert longer["single-head"].bleu_difference == Figure(-2.5, None)
+    assert longer["single-head"].bleu_difference == Difference(-2.5, pytest.approx(12.706 * 3**0.5))
 
 
 @pytest.fixture
@@ -247,7 +251,7 @@ def test_the_page(folder, config):
         *("transformer", "Transformer (base model)", "2", "2.34", "30", "1.5", "20", "7.0e12", "1.5e12"),
         *("7.00 ± 0.00", "31.0 ± 1.4", "", "24", "", "int8"),
     ]
-    assert (one[head.index("Δ BLEU")], one[head.index("minutes")]) == ("-4.0", "0.8")
+    assert (one[head.index("Δ BLEU")], one[head.index("minutes")]) == ("-4.0 ± 22.0", "0.8")
     assert [row[head.index("BLEU")] for row in cells(time)[2:] if row[2] != "not run"] == ["31.0 ± 1.4", "28.5"]
     assert cells(lengths)[:4] == [
         ["equal parameters: words of the source", "1 to 5", "6 to 10", "31 and more"],

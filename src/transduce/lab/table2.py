@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, final
 
 from transduce.config import SYSTEMS, TABLE2, System, Table2Row
-from transduce.lab.figure import Figure
+from transduce.lab.figure import Deviation, Difference, Figure
 from transduce.lab.measurement import Measurement
 
 Budget = Literal["parameters", "time"]  # what all systems have the same of
@@ -37,7 +37,7 @@ class Line:
     system: System
     row: Table2Row | None
     runs: tuple[Measurement, ...]
-    bleu_difference: Figure | None
+    bleu_difference: Difference | None
 
     def figure(self, value: Callable[[Measurement], float | None]) -> Figure | None:
         """Of a value of each training; None where no training has it."""
@@ -78,16 +78,13 @@ def run_name(system: System, equal: Budget) -> str:
 def make_lines(equal: Budget, find: Callable[[str], Sequence[Measurement]]) -> list[Line]:
     """All systems; ``find`` gives the finished trainings of a name."""
     rows = {row.system: row for row in TABLE2}
-    reference = find(_REFERENCE.name)
+    trained = [(system, tuple(find(run_name(system, equal)))) for system in SYSTEMS]
+    bleus = {system.name: [run.bleu for run in runs] for system, runs in trained}
+    deviation, reference = Deviation.of(bleus.values()), bleus[_REFERENCE.name]
     lines = []
-    for system in SYSTEMS:
-        runs = find(run_name(system, equal))
+    for system, runs in trained:
         difference = None
         if runs and reference and system is not _REFERENCE:
-            difference = _bleu(runs).minus(_bleu(reference))
-        lines.append(Line(system, rows[system.stands_for] if system.stands_for else None, tuple(runs), difference))
+            difference = deviation.compare(bleus[system.name], reference)
+        lines.append(Line(system, rows[system.stands_for] if system.stands_for else None, runs, difference))
     return lines
-
-
-def _bleu(runs: Sequence[Measurement]) -> Figure:
-    return Figure.of([run.bleu for run in runs])

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from transduce.config import TABLE2, RunConfig
 from transduce.config.disk import write_whole
-from transduce.lab.figure import write_figure
+from transduce.lab.figure import write_difference, write_figure
 from transduce.lab.measurement import Measurement, describe_trainings, read_measurements
 from transduce.lab.table2 import Budget, Line, make_lines
 
@@ -105,7 +105,7 @@ def _cells(line: Line) -> tuple[str, ...]:
         _flops(line, lambda run: run.flops_counted),
         write_figure(line.perplexity, ".2f"),
         write_figure(line.bleu, ".1f"),
-        write_figure(line.bleu_difference, "+.1f"),
+        write_difference(line.bleu_difference, "+.1f"),
         _mean(line, lambda run: run.decoded_sentences, ",.0f"),
         _mean(line, lambda run: run.decoded_tokens, ",.0f"),
         ", ".join(dict.fromkeys(run.decoding_precision for run in line.runs if run.decoding_precision)),
@@ -173,11 +173,13 @@ Equal time needs the clocks of first seeds that ran alone. Beside other training
 only, ran those of"""
 _NOTES: Final = """\
 PPL is perplexity per token, the end symbol counted; it and BLEU (by beam search) are dev's, of the weights after the
-last step. A figure is the mean over the seeds ± their sample standard deviation. Δ BLEU is the difference to the
-Transformer; its ± is what the difference of one training of each spreads by. One seed has no spread. tokens/s are
-target tokens of training. FLOPs are of one training: by the paper's method, its seconds times what the device sustained
-in square products when it was measured, and counted, the matrix products of its pairs. Decoding is of dev as a whole,
-each system as this library runs it where no number format is named: "in" says in which, for PPL and BLEU, too."""
+last step. A figure is the mean over the seeds ± their sample standard deviation; one seed has none. Δ BLEU is the
+difference to the Transformer; its ± is half of its 95% interval, and it is bold where that does not reach zero. The
+interval is s sqrt(1/n + 1/n_Transformer) to either side for n seeds, as often as Student's t says, s^2 being the
+variance over seeds of all systems together: it is wide where few have two seeds. tokens/s are target tokens of
+training. FLOPs are of one training: by the paper's method, its seconds times what the device sustained in square
+products when it was measured, and counted, the matrix products of its pairs. Decoding is of dev as a whole, each system
+as this library runs it where no number format is named: "in" says in which, for PPL and BLEU, too."""
 _PAPER_NOTES: Final = """\
 The paper's BLEU is of newstest2014 and its trainings are of millions of pairs: only differences within a column
 compare."""

@@ -1,12 +1,12 @@
 """Table 3 beside its scaled-down reproduction: means over seeds, their spreads, and the differences to base."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
 from transduce.config import VARIATIONS, ModelConfig, NormPosition, Table3Row, scale_preset, scale_steps
-from transduce.lab.figure import Figure
+from transduce.lab.figure import Deviation, Difference, Figure
 from transduce.lab.measurement import Measurement
 
 _BASE: Final = VARIATIONS[0]
@@ -32,39 +32,49 @@ _PARAMETER_ATTENTION: Final = {
 @final
 @dataclass(frozen=True)
 class Scores:
-    """Dev loss is the logarithm of perplexity, in nats per token: its differences compare at every size."""
+    """What a row's trainings come to on dev."""
 
     perplexity: Figure
-    loss: Figure
     bleu: Figure
-
-    @classmethod
-    def of(cls, pairs: Sequence[tuple[float, float]]) -> "Scores":
-        """Of trainings, each as perplexity and BLEU."""
-        perplexities, bleus = zip(*pairs, strict=True)
-        return cls(Figure.of(perplexities), Figure.of([math.log(each) for each in perplexities]), Figure.of(bleus))
 
 
 @final
 @dataclass(frozen=True)
 class Line:
-    """A row of the paper, what became of it here, and both rows' differences to their base."""
+    """A row of the paper, what became of it here, and both rows' differences to their base.
+
+    Dev loss is the logarithm of perplexity, in nats per token: its differences compare at every size.
+    """
 
     row: Table3Row
     model: ModelConfig
     steps: int
     runs: tuple[Measurement, ...]
     ours: Scores | None
-    loss: Figure | None
-    bleu: Figure | None
+    loss: Difference | None
+    bleu: Difference | None
     paper_loss: float
     paper_bleu: float
 
 
 def make_lines(steps: int, find: Callable[[str], Sequence[Measurement]], norm: NormPosition = "post") -> list[Line]:
     """All rows of the table, base having so many steps; ``find`` gives a row's finished trainings."""
-    base_scores = _score(find(_BASE.preset))
-    return [_line(row, scale_preset(row.preset, norm=norm), steps, find(row.preset), base_scores) for row in VARIATIONS]
+    runs = {row.preset: tuple(find(row.preset)) for row in VARIATIONS}
+    losses, bleus = _compare(runs, lambda run: math.log(run.perplexity)), _compare(runs, lambda run: run.bleu)
+    return [
+        Line(
+            row=row,
+            model=scale_preset(row.preset, norm=norm),
+            steps=scale_steps(row.preset, steps),
+            runs=runs[row.preset],
+            ours=_score(runs[row.preset]),
+            loss=losses.get(row.preset),
+            bleu=bleus.get(row.preset),
+            paper_loss=math.log(row.perplexity / _BASE.perplexity),
+            paper_bleu=row.bleu - _BASE.bleu,
+        )
+        for row in VARIATIONS
+    ]
 
 
 def describe(model: ModelConfig, base: ModelConfig) -> str:
@@ -78,23 +88,16 @@ def describe(model: ModelConfig, base: ModelConfig) -> str:
 
 
 def _score(runs: Sequence[Measurement]) -> Scores | None:
-    return Scores.of([(run.perplexity, run.bleu) for run in runs]) if runs else None
+    if not runs:
+        return None
+    return Scores(Figure.of([run.perplexity for run in runs]), Figure.of([run.bleu for run in runs]))
 
 
-def _line(
-    row: Table3Row, model: ModelConfig, steps: int, runs: Sequence[Measurement], base_scores: Scores | None
-) -> Line:
-    ours, loss, bleu = _score(runs), None, None
-    if ours and base_scores and row is not _BASE:
-        loss, bleu = ours.loss.minus(base_scores.loss), ours.bleu.minus(base_scores.bleu)
-    return Line(
-        row=row,
-        model=model,
-        steps=scale_steps(row.preset, steps),
-        runs=tuple(runs),
-        ours=ours,
-        loss=loss,
-        bleu=bleu,
-        paper_loss=math.log(row.perplexity / _BASE.perplexity),
-        paper_bleu=row.bleu - _BASE.bleu,
-    )
+def _compare(runs: Mapping[str, Sequence[Measurement]], value: Callable[[Measurement], float]) -> dict[str, Difference]:
+    """The differences to base of all rows that have trainings, where base has some."""
+    values = {name: list(map(value, each)) for name, each in runs.items() if each}
+    base = values.pop(_BASE.preset, None)
+    if base is None:
+        return {}
+    deviation = Deviation.of([base, *values.values()])
+    return {name: deviation.compare(each, base) for name, each in values.items()}

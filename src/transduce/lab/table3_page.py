@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from transduce.config import PRESETS, VARIATIONS, RunConfig, TrainConfig, scale_preset, scale_steps
 from transduce.config.disk import write_whole
-from transduce.lab.figure import write_figure
+from transduce.lab.figure import write_difference, write_figure
 from transduce.lab.measurement import describe_trainings, read_measurements
 from transduce.lab.table3 import Line, describe, make_lines
 from transduce.lab.table3_conclusions import judge
@@ -40,7 +40,10 @@ def write_table3(out: Path, config: RunConfig, draw: Draw | None) -> None:
     settings = config.model_dump(
         exclude={"model": {"vocab_size", "source_vocab_size"}, "train": {"max_minutes", "seed"}}
     )
-    conclusions = [vars(each) | {"conclusion": vars(each.conclusion)} for each in judge(lines)]
+    conclusions = [
+        vars(each) | {"conclusion": vars(each.conclusion), "ours": each.ours and vars(each.ours)}
+        for each in judge(lines)
+    ]
     data = {"settings": settings, "rows": to_data(lines), "conclusions": conclusions}
     write_whole(out / _DATA, json.dumps(data, indent=2) + "\n")
     write_whole(out / PAGE, to_markdown(lines, _about(config, lines)))
@@ -93,9 +96,9 @@ def _cells(line: Line) -> tuple[str, ...]:
             str(len(line.runs)),
             f"{line.runs[0].parameters / 1e6:.2f}",
             write_figure(line.ours.perplexity, ".2f"),
-            write_figure(line.loss, "+.3f"),
+            write_difference(line.loss, "+.3f"),
             write_figure(line.ours.bleu, ".1f"),
-            write_figure(line.bleu, "+.1f"),
+            write_difference(line.bleu, "+.1f"),
         )
     return (
         row.part,
@@ -131,13 +134,13 @@ def _about(config: RunConfig, lines: Sequence[Line]) -> list[str]:
 _NOTES: Final = """\
 "paper" and "here" are what a row changes of base, there and at this size. The paper's figures are of one training each,
 on newstest2013. PPL is perplexity per token, the end symbol counted; it and BLEU (by beam search) are dev's, of the
-weights after the last step. A figure is the mean over the seeds ± their sample standard deviation. Δ is the difference
-to base: Δ loss of ln PPL, in nats per token, Δ BLEU of BLEU; its ± is what the difference of one training of the row
-and one of base spreads by (the root of the sum of both variances). One seed has no spread."""
+weights after the last step. A figure is the mean over the seeds ± their sample standard deviation; one seed has none.
+Δ is the difference to base: Δ loss of ln PPL, in nats per token (less is better), Δ BLEU of BLEU; its ± is half of its
+95% interval, and it is bold where that does not reach zero. The interval is s sqrt(1/n + 1/n_base) to either side for n
+seeds, as often as Student's t says, s^2 being the variance over seeds of all rows together: it is wide where few rows
+have two seeds."""
 
 _VERDICTS: Final = """\
 "holds": the difference to base has the paper's sign, and its 95% interval does not reach zero; "does not": the other
 sign, likewise; "undecided": neither. A row that is "nearly identical" there "holds" where the whole interval is within
-0.9 BLEU, which the paper calls worse (of one head), and "does not" where all of it is beyond. The interval is
-s sqrt(1/n + 1/n_base) to either side, as often as Student's t says, s^2 being the variance over seeds of all rows
-together: it is wide where few rows have two seeds. Loss is ln PPL: less is better."""
+0.9 BLEU, which the paper calls worse (of one head), and "does not" where all of it is beyond."""
