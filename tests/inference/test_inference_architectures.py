@@ -42,6 +42,18 @@ MODELS = {
     "recurrent, bahdanau": RECURRENT,
     "recurrent, luong": {**RECURRENT, "attention": "luong", "cell": "gru"},
     "recurrent, gnmt": {**RECURRENT, **TWO, "attention": "gnmt", "readout": "state", "embedding_size": 5},
+    "recurrent, conditional": {**RECURRENT, "attention": "conditional", "cell": "gru"},
+    "recurrent, location": {**RECURRENT, "attention_score": "location"},
+    "recurrent, window": {**RECURRENT, "attention_window": "median", "attention_window_reach": 2},
+    "recurrent, trainable window": {**RECURRENT, "attention_window": "trainable"},
+    "recurrent, top two": {**RECURRENT, "attention_top_k": 2, "attention_sharpness": 2.0},
+    "recurrent, fast-forward": {
+        **{**RECURRENT, "directions": "interleaved", "fast_forward": True, "attention": "gnmt"},
+        **{"encoder_layers": 3, "decoder_layers": 2, "hidden_size": 7, "readout": "state"},
+    },
+    "recurrent, experts": {
+        **{**RECURRENT, **TWO, "feed_forward": "mixture_of_experts", "d_ff": 6, "experts": 3, "experts_per_token": 1},
+    },
     "recurrent, none": {**RECURRENT, "attention": "none"},
     "convs2s": {
         **{**CONVOLUTIONAL, "embedding_width": 7, "output_width": 7},
@@ -208,12 +220,27 @@ def test_an_ensemble_is_the_mean_of_the_probabilities_of_any_two(name):
         assert output.log_probability == pytest.approx(total, abs=1e-3)
 
 
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("name", MODELS)
+def test_an_ensemble_scores_in_every_format(name, precision):
+    """By hand, beside a recurrent model, which computes in float32 in all of them."""
+    bundles = [bundle_of(each, seed) for seed, each in enumerate((name, "recurrent, bahdanau"), 3)]
+    alone = [Translator(each, precision) for each in bundles]
+    found = Translator(bundles, precision).score(TEXTS[:2], ["b c", "a"])
+    for text, target, score in zip(TEXTS[:2], ["b c", "a"], found, strict=True):
+        (source, written), special = TOKENIZER.encode([text, target]), TOKENIZER.special
+        total = 0.0
+        for end, symbol in enumerate([*written, special.end]):
+            total += float(np.log(np.mean([next_symbol(each, source, written[:end])[symbol] for each in alone])))
+        assert score == pytest.approx(total, abs=1e-3 if precision == "float32" else 0.1)
+
+
 def next_symbol(translator, source, written):
     engine = translator._engine
     memory = engine._model.encode(engine._source([source]))
     target = engine._tokens([[TOKENIZER.special.begin, *written]])
     with torch.inference_mode():
-        return engine._model.project(engine._model.decode(memory, target).hidden)[-1].softmax(0).numpy()
+        return engine._model.project(engine._model.decode(memory, target).hidden)[-1].float().softmax(0).numpy()
 
 
 @pytest.mark.parametrize("name", SEEING)
@@ -229,7 +256,7 @@ def test_attention_alignment_coverage_and_unknown_words(name):
             assert each.attention.sum(axis=-1) == pytest.approx(np.ones((heads, rows)), abs=1e-4)
             # Wu et al. (2016): what has been looked at less than once in all costs its logarithm.
             paid = each.attention.mean(axis=0).sum(axis=0)
-            covered = 0.4 * np.log(np.minimum(paid, 1)).sum()
+            covered = 0.4 * np.log(np.clip(paid, np.finfo(np.float32).tiny, 1)).sum()
             length = ((5 + rows) / 6) ** 0.6
             assert each.score == pytest.approx(each.log_probability / length + covered, abs=1e-3)
             # Every token is a word, which has one of the source.

@@ -61,6 +61,8 @@ class Ensemble:
     def __init__(self, models: Sequence[SizedModel[Any, Any]]) -> None:
         self._models = tuple(models)
         self._widths = [model.width for model in models]
+        # Of each model's hidden states; together they are of the widest.
+        self._formats: list[torch.dtype] | None = None
 
     def encode(self, source: Tokens, *, attention: AttentionRequest = NO_ATTENTION) -> tuple[Any, ...]:
         """Read the sources, which end with the end symbol."""
@@ -71,15 +73,18 @@ class Ensemble:
         decoded = [
             model.decode(part, target, attention=attention) for model, part in zip(self._models, memory, strict=True)
         ]
+        self._formats = [each.hidden.dtype for each in decoded]
         hidden = torch.cat([each.hidden for each in decoded], dim=-1)
         kinds = ("encoder", "decoder", "cross")
         weights = {kind: _join_heads([getattr(each.attention, kind) for each in decoded]) for kind in kinds}
         return Decoded(hidden, attention=AttentionWeights(**weights))
 
     def project(self, hidden: Float[Tensor, "*positions model"]) -> Float[Tensor, "*positions vocabulary"]:
-        """The logarithm of the mean of the models' probabilities."""
+        """The logarithm of the mean of the models' probabilities; ``hidden`` is of ``decode``."""
+        assert self._formats is not None
         parts = torch.split(hidden, self._widths, dim=-1)
-        return _mix([model.project(part) for model, part in zip(self._models, parts, strict=True)])
+        models = zip(self._models, parts, self._formats, strict=True)
+        return _mix([model.project(part.to(format_)) for model, part, format_ in models])
 
     def forward(
         self, source: Tokens, target: Tokens, labels: Int[Tensor, "batch length"], weights: Weights | None = None

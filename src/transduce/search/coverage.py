@@ -45,6 +45,10 @@ class Coverage:
         return Coverage(paid, real)
 
     def shortfall(self) -> Float[Tensor, " rows"]:
-        """sum_i log(min(sum_j p_ij, 1)) of every row: 0 where all of the source has been looked at, negative else."""
+        """sum_i log(min(sum_j p_ij, 1)) of every row: 0 where all of the source has been looked at, negative else.
+
+        A weight of 0, which a window or the k best leave everywhere else, would make it infinite: it counts as the
+        smallest number there is, whose logarithm is -87.
+        """
         logarithm = self.paid.clamp(min=torch.finfo(self.paid.dtype).tiny, max=1.0).log()
         return logarithm.masked_fill(~self.real, 0.0).sum(dim=1)
