@@ -157,6 +157,21 @@ def test_what_is_damaged_is_made_anew(stored, how, caplog, once):
     assert same(load_prepacked(stored, "int8"), expected)
 
 
+def test_another_configuration_of_the_same_weights_is_another_model(stored, caplog):
+    load_prepacked(stored, "int8")
+    path = stored.directory / "config.json"
+    settings = json.loads(path.read_text(encoding="utf-8"))
+    for changed, refused in (({"norm_epsilon": 0.5}, False), ({"tied_projection": False}, True)):
+        path.write_text(json.dumps({**settings, **changed}), encoding="utf-8")
+        if refused:
+            with pytest.raises(BadInputError, match="weights of another model"):
+                load_prepacked(open_bundle(stored.directory), "int8")
+        else:
+            assert load_prepacked(open_bundle(stored.directory), "int8").config.norm_epsilon == 0.5
+        assert "they are of something else" in caplog.text
+        caplog.clear()
+
+
 def test_where_nothing_can_be_written_a_warning_says_so(stored, caplog):
     (stored.directory / "cache").write_text("in the way")
     assert same(load_prepacked(stored, "int8"), read_prepacked(stored, "int8"))

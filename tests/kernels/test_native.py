@@ -9,7 +9,17 @@ import pytest
 import torch
 
 from tests.command import run_program
-from transduce.kernels import Choices, Dropped, add_norm, interface, native, projected_cross_entropy, rank_continuations
+from transduce.kernels import (
+    Choices,
+    Dropped,
+    add_norm,
+    interface,
+    linear,
+    native,
+    prepack,
+    projected_cross_entropy,
+    rank_continuations,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -138,8 +148,9 @@ def test_arguments_of_other_types_are_refused(way):
         torch.ones(3, 6)[:, :5],
         torch.ones(5, 3).T,
         torch.ones(3, 5, device="meta"),
+        torch._neg_view(torch.ones(3, 5)),
     ],
-    ids=["type", "shape", "strides", "transposed", "device"],
+    ids=["type", "shape", "strides", "transposed", "device", "negated"],
 )
 def test_a_tensor_that_a_kernel_would_misread_is_refused(x):
     with pytest.raises(ValueError, match=r"takes a contiguous torch.float32 tensor of shape \(3, 5\) on the CPU"):
@@ -150,6 +161,14 @@ def test_a_tensor_that_a_kernel_would_misread_is_refused(x):
 def test_an_array_that_a_kernel_would_misread_is_refused(x):
     with pytest.raises(ValueError, match=r"takes a contiguous array of float32, \(3, 5\)"):
         native.array_address(x, np.dtype(np.float32), 3, 5)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+def test_what_is_traced_is_made_of_operations():
+    """A kernel's address would be a constant of the trace."""
+    matrix = prepack(torch.eye(5), None, "float32")
+    traced = torch.jit.trace(lambda x: linear(x, matrix), torch.zeros(2, 5), check_trace=False)
+    assert traced(torch.full((2, 5), 3.0)).equal(torch.full((2, 5), 3.0))
 
 
 def test_what_leads_outside_is_refused():

@@ -69,6 +69,15 @@ def test_whole_numbers_are_multiplied_exactly(inputs, low):
     assert multiply_whole(x.to(torch.int16), weight.to(torch.int8)).equal(x @ weight.T)
 
 
+@pytest.mark.parametrize("inputs", [2**16, 2**16 + 1, 70_001])
+def test_sums_that_32_bits_do_not_hold(inputs):
+    """All as large as they can be: 255 x 127 for each input."""
+    x, weight = torch.ones(2, inputs), torch.ones(3, inputs)
+    weight[1] = -1
+    found = linear(x, prepack(weight, None, "int8"))
+    assert found.tolist() == [pytest.approx([inputs, -inputs, inputs], rel=1e-6)] * 2
+
+
 @pytest.mark.parametrize("format_", FORMATS)
 def test_a_row_is_the_same_in_any_company(format_, own_products):
     if own_products == "plain" and format_ != "int8":

@@ -41,3 +41,11 @@ def test_a_flat_layout_knows_no_padded_batch():
         layout.pad(torch.zeros(5, 2))
     with pytest.raises(RuntimeError, match="no padded batch"):
         _ = layout.real
+
+
+@pytest.mark.parametrize(("lengths", "told"), [([2, 4, 3], "from 2 to 4 in 3"), ([-1, 3, 0], "from -1 to 3 in 3")])
+def test_lengths_that_do_not_fit_the_batch_are_refused(lengths, told):
+    """Kernels index by them."""
+    with pytest.raises(ValueError, match=f"lengths {told} columns"):
+        RaggedLayout.of(torch.tensor(lengths), 3, torch.device("cpu"))
+    assert RaggedLayout.of(torch.tensor([], dtype=torch.long), 3, torch.device("cpu")).tokens == 0

@@ -220,3 +220,19 @@ def test_what_kernels_cannot_take_is_left_to_others():
     assert not has_lstm(x[:0], weight)
     with pytest.raises(ValueError, match=r"takes a contiguous torch.float32 tensor of shape \(8, 2\)"):
         lstm(torch.randn(3, 8), torch.randn(8, 2).double(), layout_of([3]))
+
+
+def test_sources_of_another_batch_and_weights_of_another_width_are_refused():
+    """C++ looks where they say."""
+    layout, start = layout_of([3, 3, 3]), (torch.zeros(3, 8), torch.zeros(3, 8))
+    gates, asking, numbers = torch.randn(9, 32), torch.randn(5, 8), (torch.randn(4, 5), torch.randn(4, 7))
+    one = Sources.ragged(*numbers, torch.randn(5), layout_of([4]), 1.0)
+    three = Sources.ragged(*numbers, torch.randn(5), layout_of([2, 1, 1]), 1.0)
+    with pytest.raises(ValueError, match=r"shape \(3,\)"):
+        attending_lstm(gates, torch.randn(32, 15), asking, one, layout, start)
+    with pytest.raises(ValueError, match="weights of 8 inputs for contexts of 7 and states of 8"):
+        attending_lstm(gates, torch.randn(32, 8), asking, three, layout, start)
+    with pytest.raises(ValueError, match=r"shape \(3,\)"):
+        conditional_lstm(gates, torch.randn(32, 8), torch.zeros(32), torch.randn(32, 15), asking, one, layout, start)
+    with pytest.raises(ValueError, match="weights of 8 inputs for contexts of 7 and states of 8"):
+        conditional_lstm(gates, torch.randn(32, 8), torch.zeros(32), torch.randn(32, 8), asking, three, layout, start)

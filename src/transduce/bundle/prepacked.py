@@ -35,7 +35,7 @@ from transduce.text import TokenizerPair
 CACHE: Final = "cache"
 _KNOWN: Final = "weights.json"
 # Counts up with every change of what is kept, and in which order.
-_LAYOUT: Final = "1"
+_LAYOUT: Final = "2"
 _MOST_BYTES: Final = 2**42
 # A file system may tell the time of a change so coarsely: what changes again meanwhile would look unchanged.
 _COARSE: Final = 2e9  # nanoseconds
@@ -83,7 +83,13 @@ def load_prepacked(stored: StoredBundle, format_: Format) -> PrepackedBundle:
         sha256 = _find_sha256(stored.weights, before, folder / _KNOWN)
     except OSError:
         return read_prepacked(stored, format_)  # says what is wrong
-    facts = {"layout": _LAYOUT, "weights": sha256, "format": format_, "kernels": str(kind_of_kernels())}
+    facts = {
+        "layout": _LAYOUT,
+        "weights": sha256,
+        "model": hashlib.sha256(stored.config.model_dump_json().encode()).hexdigest(),
+        "format": format_,
+        "kernels": str(kind_of_kernels()),
+    }
     path = folder / f"{sha256[:_DIGITS]}-{format_}-{facts['kernels']}.safetensors"
     if (found := _map(stored, format_, facts, path)) is not None:
         return _bundle(stored, found)

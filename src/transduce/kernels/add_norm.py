@@ -181,7 +181,7 @@ def _run_backward(
     whole, shape, columns = torch.float32, total.shape, total.shape[-1]
     rows = total.numel() // columns
     narrow = next((each.dtype for each in (of_ready, of_output) if each is not None), whole)
-    of_gain, of_bias = torch.zeros(columns), torch.zeros(columns)
+    of_gain, of_bias = gain.new_zeros(columns), gain.new_zeros(columns)
     addresses = AddNormBackwardAddress(
         sum=address(total, whole, *shape),
         statistics=address(statistics, whole, 2, rows),

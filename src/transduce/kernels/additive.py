@@ -47,10 +47,10 @@ class Sources:
         contexts = self.values.new_empty(tokens, self.values.shape[1])
         return contexts, self.values.new_empty(tokens, self.longest)
 
-    def lay_down(self, queries: Tensor, made: _Attended) -> AdditiveAttentionAddress:
-        """Where a kernel finds all of it, the queries, and the room for what it makes."""
+    def lay_down(self, queries: Tensor, made: _Attended, batch: int) -> AdditiveAttentionAddress:
+        """Where a kernel finds all of it, the queries of so many rows, and the room for what it makes."""
         (tokens, units), memory = queries.shape, self.values.shape[1]
-        single, symbols, batch = torch.float32, len(self.keys), len(self.begins)
+        single, symbols = torch.float32, len(self.keys)
         attention = AdditiveAttentionAddress(
             units,
             memory,
@@ -68,13 +68,13 @@ class Sources:
         return attention
 
     def lay_down_gradients(
-        self, queries: Tensor, made: _Attended, of_contexts: Tensor
+        self, queries: Tensor, made: _Attended, of_contexts: Tensor, batch: int
     ) -> tuple[AdditiveAttentionAddress, Tensor, tuple[Tensor, Tensor, Tensor]]:
         """The same with room for the gradients of queries, and of keys, values and vector; all must outlive its use."""
-        attention, of_queries = self.lay_down(queries, made), torch.empty_like(queries)
+        attention, of_queries = self.lay_down(queries, made, batch), torch.empty_like(queries)
         of_all = torch.zeros_like(self.keys), torch.zeros_like(self.values), torch.zeros_like(self.vector)
         attention.of_contexts = address(of_contexts, torch.float32, *of_contexts.shape)
-        attention.of_queries = of_queries.data_ptr()
+        attention.of_queries = address(of_queries, torch.float32, *queries.shape)
         attention.of_keys, attention.of_values, attention.of_vector = (each.data_ptr() for each in of_all)
         return attention, of_queries, of_all
 
@@ -111,7 +111,7 @@ class _AdditiveAttention(torch.autograd.Function):
     ) -> _Attended:
         made, batch = sources.make_room(len(queries)), len(sources.begins)
         place = address(offsets, torch.int64, batch + 1)
-        call("additive_attention", None, sources.lay_down(queries, made), place, batch)
+        call("additive_attention", None, sources.lay_down(queries, made, batch), place, batch)
         ctx.save_for_backward(queries, *sources.tensors, *made)
         ctx.sources, ctx.offsets = sources, offsets
         ctx.mark_non_differentiable(made[1])
@@ -123,6 +123,6 @@ class _AdditiveAttention(torch.autograd.Function):
         queries, _, _, _, contexts, weights = ctx.saved_tensors
         sources, batch = ctx.sources, len(ctx.sources.begins)
         of_contexts = of_contexts.contiguous()
-        attention, of_queries, of_sources = sources.lay_down_gradients(queries, (contexts, weights), of_contexts)
+        attention, of_queries, of_sources = sources.lay_down_gradients(queries, (contexts, weights), of_contexts, batch)
         call("additive_attention_backward", None, attention, address(ctx.offsets, torch.int64, batch + 1), batch)
         return of_queries, *of_sources, None, None

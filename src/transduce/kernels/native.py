@@ -37,7 +37,8 @@ _DONE, _OUT_OF_MEMORY, _OUT_OF_RANGE = 0, 1, 2
 def has_native(*tensors: Tensor) -> bool:
     """Whether the C++ kernels are there and can take such tensors."""
     # What is traced runs elsewhere, or later: addresses mean nothing to it.
-    if torch.compiler.is_compiling() or _library() is None:
+    traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+    if traced or _library() is None:
         return False
     return all(x.device.type == "cpu" and x.dtype in _NAMES for x in tensors)
 
@@ -46,13 +47,14 @@ def address(x: Tensor, dtype: torch.dtype, *shape: int) -> int:
     """Where a kernel finds a tensor, which must live as long as the kernel uses it.
 
     Raises:
-        ValueError: It is of another type, shape or device than the kernel takes, or not contiguous.
+        ValueError: It is of another type, shape or device than the kernel takes, or not contiguous, or its signs are
+            still to be turned.
     """
-    if x.dtype is not dtype or x.shape != shape or not x.is_contiguous() or not x.is_cpu:
+    if x.dtype is not dtype or x.shape != shape or not x.is_contiguous() or not x.is_cpu or x.is_neg():
         layout = "contiguous" if x.is_contiguous() else f"strides {x.stride()}"
         raise ValueError(
             f"a C++ kernel takes a contiguous {dtype} tensor of shape {shape} on the CPU: this one is {x.dtype} "
-            f"{tuple(x.shape)}, {layout}, on {x.device}"
+            f"{tuple(x.shape)}, {layout}, on {x.device}{', negated lazily' if x.is_neg() else ''}"
         )
     return x.data_ptr()
 

@@ -38,7 +38,8 @@ struct Rows {
   void resize(std::int64_t rows, std::int64_t inputs, std::int64_t format) {
     stride = round_up(inputs * bytes_of(format), 64);
     if (static_cast<std::int64_t>(bytes.size()) < rows * stride) bytes.resize(rows * stride);
-    if (static_cast<std::int64_t>(scales.size()) < rows) scales.resize(rows), zeros.resize(rows);
+    if (static_cast<std::int64_t>(scales.size()) < rows) scales.resize(rows);
+    if (static_cast<std::int64_t>(zeros.size()) < rows) zeros.resize(rows);  // where there was no room for it after the others
   }
 
   // q = round(x * (255 / (high - low))) + zero, halves to even, where low and high are the row's least and largest number, or 0

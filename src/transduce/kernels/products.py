@@ -34,7 +34,7 @@ _AT_A_TIME: Final = 16 * _PANEL
 # The kernels' instructions multiply inputs without a sign by weights with one.
 _LARGEST_INPUT: Final = 255
 _LARGEST_WEIGHT: Final = 127
-# So many products of 255 x 127 fit in 32 bits.
+# So many products of 255 x 127 fit in 32 bits, in which the kernels add them up.
 MOST_INPUTS: Final = 2**16
 
 
@@ -168,7 +168,7 @@ def linear(
     x: Float32[Tensor, "*rows inputs"], matrix: PrepackedMatrix, *, activation: Activation | None = None
 ) -> Float32[Tensor, "*rows outputs"]:
     """X W^T + b, or the activation of that, inputs rounded to the matrix's format and sums in float32 (int8: exact)."""
-    if has_native(x):
+    if has_native(x) and (matrix.format != "int8" or matrix.inputs <= MOST_INPUTS):
         result, x = x.new_empty(*x.shape[:-1], matrix.outputs), x.contiguous()
         place = address(x, torch.float32, *x.shape[:-1], matrix.inputs)
         rows = result.numel() // matrix.outputs

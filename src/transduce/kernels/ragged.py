@@ -40,10 +40,17 @@ class RaggedLayout:
         device: torch.device,
         seeds: Int[Tensor, " batch"] | None = None,
     ) -> "RaggedLayout":
-        """The layout of rows of so many symbols each, padded to ``longest``."""
+        """The layout of rows of so many symbols each, padded to ``longest``.
+
+        Raises:
+            ValueError: A row has more symbols than that, or fewer than none.
+        """
         lengths = lengths.cpu()
         # Worked out on the processor, whatever the device: there, to count symbols is to wait for all work before it.
         counts = lengths.numpy()
+        # Kernels index by them.
+        if len(counts) and not (counts.min() >= 0 and counts.max() <= longest):
+            raise ValueError(f"lengths from {counts.min():,} to {counts.max():,} in {longest:,} columns")
         offsets = np.zeros(len(counts) + 1, np.int64)
         counts.cumsum(out=offsets[1:])
         indices = np.flatnonzero(np.arange(longest) < counts[:, np.newaxis])

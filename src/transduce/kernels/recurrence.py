@@ -60,6 +60,7 @@ def attending_lstm(
     The query is ``asking`` times the state before the symbol (Bahdanau et al. 2015). ``weight`` multiplies [c; h]. The
     attention's weights have no gradient.
     """
+    _check_width(weight, sources, asking)
     begun = start[0].float().contiguous(), start[1].float().contiguous()
     weights = weight.contiguous(), asking.contiguous()
     found: tuple[Tensor, Tensor, Tensor] = _AttendingLstm.apply(  # type: ignore[no-untyped-call]
@@ -83,6 +84,7 @@ def conditional_lstm(
     The first cell is one of ``lstm``. Its state h' asks, and the second goes on from that: ``second`` multiplies
     [c; h'], and ``bias`` is all that is known of its gates.
     """
+    _check_width(second, sources, asking)
     begun = start[0].float().contiguous(), start[1].float().contiguous()
     known = bias.to(gates.dtype).expand_as(gates).contiguous()
     weights = weight.contiguous(), second.contiguous(), asking.contiguous()
@@ -90,6 +92,17 @@ def conditional_lstm(
         gates.contiguous(), known, *weights, *begun, *sources.tensors, sources, layout, torch.is_grad_enabled()
     )
     return found
+
+
+def _check_width(weight: Tensor, sources: Sources, asking: Tensor) -> None:
+    """See that what multiplies [c; h] is as wide as these.
+
+    Raises:
+        ValueError: It is not.
+    """
+    context, hidden = sources.values.shape[1], asking.shape[1]
+    if weight.shape[1] != context + hidden:
+        raise ValueError(f"weights of {weight.shape[1]} inputs for contexts of {context} and states of {hidden}")
 
 
 @final
@@ -146,7 +159,7 @@ class _AttendingLstm(torch.autograd.Function):
         queries = states.new_empty(len(gates), len(asking))
         attended = sources.make_room(len(gates))
         cells = _lay_down(gates, weight, (start, memory), layout, states, made)
-        attention = sources.lay_down(queries, attended)
+        attention = sources.lay_down(queries, attended, len(layout.lengths))
         call("attending_lstm", gates.dtype, cells, attention, address(asking, torch.float32, *asking.shape))
         ctx.save_for_backward(gates, weight, asking, start, memory, *sources.tensors, states, queries, *attended, *made)
         ctx.sources, ctx.layout = sources, layout
@@ -167,7 +180,9 @@ class _AttendingLstm(torch.autograd.Function):
         of_states = of_states.contiguous()
         of_gates, of_start = _lay_down_gradients(cells, gates, start, of_states)
         of_contexts = of_contexts.contiguous()
-        attention, of_queries, of_sources = sources.lay_down_gradients(queries, attended, of_contexts)
+        attention, of_queries, of_sources = sources.lay_down_gradients(
+            queries, attended, of_contexts, len(ctx.layout.lengths)
+        )
         call("attending_lstm_backward", gates.dtype, cells, attention, address(asking, torch.float32, *asking.shape))
         of_weight = _of_weight(of_gates, made[2], weight)
         asked = made[2][:, values.shape[1] :].contiguous()
@@ -201,7 +216,9 @@ class _ConditionalLstm(torch.autograd.Function):
         other = _lay_down(known, second, (None, None), layout, states, made[3:])
         queries, attended = states.new_empty(len(gates), len(asking)), sources.make_room(len(gates))
         place = address(asking, torch.float32, *asking.shape)
-        call("conditional_lstm", gates.dtype, one, other, sources.lay_down(queries, attended), place)
+        call(
+            "conditional_lstm", gates.dtype, one, other, sources.lay_down(queries, attended, len(layout.lengths)), place
+        )
         given = gates, known, weight, second, asking, start, memory, *sources.tensors
         ctx.save_for_backward(*given, between, states, queries, *attended, *made)
         ctx.sources, ctx.layout = sources, layout
@@ -226,7 +243,9 @@ class _ConditionalLstm(torch.autograd.Function):
         of_gates, of_start = _lay_down_gradients(one, gates, start, None)
         of_known = _lay_down_gradients(other, known, None, of_states)[0]
         of_contexts = of_contexts.contiguous()
-        attention, of_queries, of_sources = sources.lay_down_gradients(queries, attended, of_contexts)
+        attention, of_queries, of_sources = sources.lay_down_gradients(
+            queries, attended, of_contexts, len(layout.lengths)
+        )
         place = address(asking, torch.float32, *asking.shape)
         call("conditional_lstm_backward", gates.dtype, one, other, attention, place)
         of_weights = _of_weight(of_gates, made[2], weight), _of_weight(of_known, made[5], second)

@@ -242,7 +242,7 @@ class _Together(torch.autograd.Function):
         addresses = run.addresses(laid_down, joined, memory)
         sizes = (ctypes.c_int64 * 2)()
         call("sublayers_room", None, addresses, ctypes.addressof(sizes))
-        kept = torch.empty(sizes[0], dtype=torch.uint8)
+        kept = stream.new_empty(sizes[0], dtype=torch.uint8)
         total, beside = torch.empty_like(stream), torch.empty_like(stream, dtype=torch.bfloat16)
         addresses.stream = address(stream, torch.float32, *run.shape)
         addresses.kept, addresses.next_stream, addresses.next_joined = (x.data_ptr() for x in (kept, total, beside))
@@ -265,9 +265,9 @@ class _Together(torch.autograd.Function):
             of_beside = torch.zeros_like(total, dtype=torch.bfloat16)
         of_total, of_beside = (x if x is None else x.contiguous() for x in (of_total, of_beside))
         of_joined, of_memory = (x if x is None else torch.empty_like(x) for x in (joined, memory))
-        of_stream, room = torch.empty_like(total), torch.empty(ctx.room, dtype=torch.uint8)
+        of_stream, room = torch.empty_like(total), total.new_empty(ctx.room, dtype=torch.uint8)
         numbers = [each.numel() for each in parameters]
-        of_parameters = torch.empty(sum(numbers))
+        of_parameters = total.new_empty(sum(numbers))
         places, laid_down = ctx.laid_down
         if places != _places(parameters):  # whoever shards them moves them between the passes
             laid_down = run.lay_down()

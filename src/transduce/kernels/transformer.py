@@ -130,7 +130,7 @@ def encode(
     stack: NativeStack, positions: Table | None, ids: Int64[Tensor, " tokens"], layout: RaggedLayout
 ) -> Float32[Tensor, "tokens model"]:
     """The last hidden states of a ragged batch; ``positions`` are their vectors, where there are any."""
-    ids, hidden = ids.contiguous(), torch.empty(layout.tokens, stack.embedding.shape[1])
+    ids, hidden = ids.contiguous(), stack.embedding.new_empty(layout.tokens, stack.embedding.shape[1])
     batch = len(layout.lengths)
     call(
         *("encode", None, stack.address, *_table(stack, positions)),
@@ -183,8 +183,8 @@ def remember(
     """What the decoder's layers ask of the encoder's output, kept in a number format."""
     rows, columns = len(layout.lengths), memory_columns(layout.longest)
     sizes = len(stack.layers), rows, columns
-    keys = torch.empty(*sizes, stack.heads * stack.d_k, dtype=dtype)
-    values = torch.empty(*sizes, stack.heads * (stack.d_v + -stack.d_v % _VECTOR), dtype=dtype)
+    keys = hidden.new_empty(*sizes, stack.heads * stack.d_k, dtype=dtype)
+    values = hidden.new_empty(*sizes, stack.heads * (stack.d_v + -stack.d_v % _VECTOR), dtype=dtype)
     hidden = hidden.contiguous()
     call(
         *("remember", dtype, stack.address, address(hidden, torch.float32, layout.tokens, stack.embedding.shape[1])),

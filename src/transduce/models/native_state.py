@@ -82,10 +82,12 @@ class NativeState:
         """
         layers, sentences = memory.keys.shape[:2]
         columns = memory_columns(source + source // 2 + _EXTRA)
-        sizes, dtype = (layers, sentences, beam, columns, config.heads), memory.keys.dtype
-        ancestors = torch.zeros(sentences * beam, columns, dtype=torch.int32)
-        keys, values = (torch.empty(*sizes, width, dtype=dtype) for width in (config.d_k, config.d_v))
-        lengths, logits = torch.zeros(sentences, dtype=torch.long), torch.empty(sentences * beam * config.vocab_size)
+        sizes = layers, sentences, beam, columns, config.heads
+        new = memory.keys.new_empty
+        ancestors = memory.keys.new_zeros(sentences * beam, columns, dtype=torch.int32)
+        keys, values = (new(*sizes, width) for width in (config.d_k, config.d_v))
+        lengths = memory.lengths.new_zeros(sentences)
+        logits = new(sentences * beam * config.vocab_size, dtype=torch.float32)
         past, slots = NativePast(keys, values), torch.arange(sentences)
         return cls(memory, past, ancestors, slots, lengths, logits, width=0, source=source, beam=beam)
 
@@ -96,7 +98,7 @@ class NativeState:
 
     def weights_buffer(self, heads: int) -> Float32[Tensor, "rows heads columns"]:
         """Where a step can leave what each row weighs its memory by."""
-        return torch.zeros(len(self.slots) * self.beam, heads, self.source)
+        return self.logits.new_zeros(len(self.slots) * self.beam, heads, self.source)
 
     def scores(self, outputs: int) -> Float32[Tensor, "rows outputs"]:
         """Where the next step leaves its scores, so many for each row."""
