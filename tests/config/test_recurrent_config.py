@@ -59,12 +59,16 @@ def test_experts_are_below_the_top_layer_or_between_all():
         ({"readout": "state", "hidden_size": 7, "readout_size": 5}, "leave readout_size out"),
         ({"readout_size": 5}, "a readout of 5 cannot be scored by embeddings of 512: make readout_size as large"),
         ({"readout": "state", "hidden_size": 7}, "a readout of 7 .* of 512: make hidden_size as large"),
-        ({"attention_score": "dot"}, "choose 'general', or an encoder of one direction"),
+        ({"attention_score": "dot"}, "choose 'general', or directions = 'one'"),
         (
             {"attention_score": "dot", "directions": "one", "fast_forward": True},
             "choose 'general', or fast_forward = false",
         ),
-        ({"residual_from": 3}, "residual_from = 3: there are 1 layers"),
+        ({"residual_from": 3}, "residual_from = 3: no side has more layers than 1: leave it out"),
+        (
+            {"attention_score": "dot", "fast_forward": True},
+            "choose 'general', or fast_forward = false with directions = 'one'",
+        ),
         ({"residual_from": 2, "encoder_layers": 3, "directions": "first"}, "begin at 3"),
         ({"residual_from": 2, "encoder_layers": 3, "fast_forward": True}, "leave one of them out"),
         ({"attention": "gnmt"}, "set decoder_layers to 2 or more"),

@@ -52,6 +52,14 @@ def test_every_system_can_be_as_large_as_the_transformer(system):
     assert abs(found - parameters) <= TOLERANCE * parameters
 
 
+def test_learned_positions_reach_for_what_is_translated():
+    convs2s = next(system for system in SYSTEMS if system.name == "convs2s")
+    parameters = count_parameters(SYSTEMS[0].model(REFERENCE_SIZE), SHARED)
+    found = [choose_size(convs2s, parameters, SHARED, longest) for longest in (0, 256, 479)]
+    assert [model.max_positions for model in found] == [256, 256, 479]
+    assert abs(count_parameters(found[2], SHARED) - parameters) <= TOLERANCE * parameters
+
+
 def test_the_transformer_is_tiny_with_the_norm_in_front():
     assert SYSTEMS[0].model(REFERENCE_SIZE) == preset("tiny", {"norm": "pre"})
 

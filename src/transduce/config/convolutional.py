@@ -37,7 +37,8 @@ _FROM_LISTS: Final = BeforeValidator(_read_convolutions)
 class ConvolutionalConfig(Section):
     """A convolutional encoder-decoder: the ``network`` says which, and which of the settings are read.
 
-    ConvS2S' defaults are its model for WMT'16 English-Romanian, ByteNet's its model for WMT'14 English-German.
+    The sizes that are the defaults are of ConvS2S' model for WMT'16 English-Romanian, and of ByteNet's for WMT'14
+    English-German; rates are not the papers', which the presets have.
     """
 
     architecture: Annotated[Literal["convolutional"], REFUSED] = Field(

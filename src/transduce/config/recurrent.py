@@ -226,7 +226,10 @@ class RecurrentConfig(Section):
                 raise ValueError("residual_from and fast_forward are two ways to the same end: leave one of them out")
             deepest = max(self.encoder_layers, self.decoder_layers)
             if self.residual_from > deepest:
-                raise ValueError(f"residual_from = {self.residual_from}: there are {deepest} layers")
+                raise ValueError(
+                    f"residual_from = {self.residual_from}: no side has more layers than {deepest}: leave it out, or "
+                    f"begin at one of these"
+                )
             if self.directions == "first" and self.residual_from < 3 and self.encoder_layers > 1:
                 raise ValueError(
                     "residual_from = 2: with directions = 'first', the second layer's input is twice as wide as its "
@@ -257,7 +260,9 @@ class RecurrentConfig(Section):
     @model_validator(mode="after")
     def _check_attention(self) -> Self:
         if self.attention != "none" and self.attention_score == "dot" and self.hidden_size != self.memory_size:
-            narrower = "fast_forward = false" if self.fast_forward else "an encoder of one direction"
+            both = self.directions == "all"
+            narrower = "fast_forward = false" if self.fast_forward else "directions = 'one'"
+            narrower += " with directions = 'one'" if self.fast_forward and both else ""
             raise ValueError(
                 f"attention_score = 'dot' compares the decoder's states, {self.hidden_size} wide, with the encoder's "
                 f"outputs, {self.memory_size} wide, as they are: choose 'general', or {narrower}"

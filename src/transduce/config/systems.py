@@ -8,6 +8,9 @@ from transduce.config.architectures import ModelConfig, read_model
 from transduce.config.corpora import DataConfig
 from transduce.config.presets import PUBLISHED, Changes
 
+# As many as a side of a training pair may have symbols.
+POSITIONS: Final = DataConfig.model_fields["max_length"].default
+
 
 @final
 @dataclass(frozen=True)
@@ -24,9 +27,10 @@ class System:
     peak_rate: float
     stands_for: str | None = None
 
-    def model(self, size: int) -> ModelConfig:
-        """Its configuration of a size."""
-        return read_model(self.section(size))
+    def model(self, size: int, positions: int = POSITIONS) -> ModelConfig:
+        """Its configuration of a size; of so many positions, where it learns them: nothing would train more of them."""
+        section = self.section(size)
+        return read_model({**section, "max_positions": positions} if "max_positions" in section else section)
 
 
 # All others are made as large as this one is at size 32: ``tiny``, with the norm in front as in the quick recipe.
@@ -40,9 +44,7 @@ def _transformer(size: int, **changes: object) -> Changes:
 def _convs2s(size: int) -> Changes:
     widths = {"embedding_width": size, "output_width": size, "shared_embedding": True, "tied_projection": True}
     layers = {"encoder_convolutions": [[size, 3, 4]], "decoder_convolutions": [[size, 3, 3]]}
-    # As many positions as a side of a pair may have symbols: more would be parameters that nothing trains.
-    positions = {"max_positions": DataConfig.model_fields["max_length"].default}
-    return {"architecture": "convolutional", "network": "convs2s", **widths, **layers, **positions}
+    return {"architecture": "convolutional", "network": "convs2s", **widths, **layers, "max_positions": POSITIONS}
 
 
 def _bytenet(size: int) -> Changes:
@@ -60,6 +62,13 @@ def _deep_att(size: int) -> Changes:
     layers = {"encoder_layers": 4, "decoder_layers": 3, "fast_forward": True, "directions": "interleaved"}
     attention = {"attention": "bahdanau", "attention_size": size, "readout": "tanh"}
     return _recurrent(size, **layers, residual_from=None, **attention)
+
+
+_UNIFORM: Final[Changes] = {
+    "decoder_self_attention": "average",
+    "average_feed_forward": False,
+    "average_gate": False,
+}
 
 
 def _mixture(size: int) -> Changes:
@@ -128,8 +137,16 @@ SYSTEMS: Final = (
     ),
     System(
         "average-attention",
-        "the Transformer whose decoder's self-attention is the mean of the past (Zhang et al. 2018)",
+        "the Transformer whose decoder's self-attention is the mean of the past, then a feed-forward network and gates "
+        "(Zhang et al. 2018)",
         lambda size: _transformer(32, d_ff=size, decoder_self_attention="average"),
+        0.0063,
+    ),
+    System(
+        "uniform-attention",
+        "the same without that network and without gates: the decoder's self-attention has uniform weights over the "
+        "past, and no parameters",
+        lambda size: _transformer(32, d_ff=size, **_UNIFORM),
         0.0063,
     ),
 )

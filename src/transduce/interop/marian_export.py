@@ -62,7 +62,10 @@ def export_marian(bundle: Bundle, folder: Path) -> None:
     """
     model = bundle.model
     if not isinstance(model, Transformer):
-        raise BadInputError(f"Marian's format is not written for architecture {bundle.config.architecture!r}")
+        raise BadInputError(
+            f"Marian's format is not written for architecture {bundle.config.architecture!r}: only our own engine runs "
+            f"it"
+        )
     _check(model)
     whole = _writes_all(model)
     names = write_marian_sides(bundle.tokenizers, folder, whole=whole)

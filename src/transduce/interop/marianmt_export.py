@@ -69,7 +69,9 @@ def export_marianmt(bundle: Bundle, path: Path) -> None:
     """
     model = bundle.model
     if not isinstance(model, Transformer):
-        raise BadInputError(f"MarianMT has no model of architecture {bundle.config.architecture!r}")
+        raise BadInputError(
+            f"MarianMT has no model of architecture {bundle.config.architecture!r}: only our own engine runs it"
+        )
     _check(model.config)
     check_vacant(path)
     path.mkdir(parents=True, exist_ok=True)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from transduce.config import BadInputError, ModelConfig, System
+from transduce.config.systems import POSITIONS
 from transduce.models import build_without_storage
 
 TOLERANCE: Final = 0.02
@@ -18,15 +19,18 @@ def count_parameters(model: ModelConfig, sizes: Sizes) -> int:
     return sum(weight.numel() for weight in built.parameters())
 
 
-def choose_size(system: System, parameters: int, sizes: Sizes) -> ModelConfig:
+def choose_size(system: System, parameters: int, sizes: Sizes, longest: int = 0) -> ModelConfig:
     """The configuration whose number of parameters is nearest to ``parameters``.
+
+    Learned positions are as many as training pairs may have, and as ``longest``, that of what is translated.
 
     Raises:
         BadInputError: None is within 2% of it.
     """
+    positions = max(POSITIONS, longest)
 
     def count(size: int) -> int:
-        return count_parameters(system.model(size), sizes)
+        return count_parameters(system.model(size, positions), sizes)
 
     above = 1
     while count(above) < parameters and above < _LARGEST:
@@ -41,4 +45,4 @@ def choose_size(system: System, parameters: int, sizes: Sizes) -> ModelConfig:
             f"{system.name}: {count(size):,} parameters are the nearest to {parameters:,} that it can have with this "
             f"vocabulary: leave it out (--rows)"
         )
-    return system.model(size)
+    return system.model(size, positions)

@@ -120,7 +120,9 @@ def _settle(plan: Plan, first: RunDirectory, say: Say) -> tuple[RunConfig, Mappi
     steps = plan.steps or count_steps(prepared.stored)
     sizes: Sizes = prepared.tokenizers.sizes()
     parameters = count_parameters(model, sizes)
-    models = {each.name: choose_size(each, parameters, sizes) for each in plan.systems if each is not _REFERENCE}
+    longest = max(prepared.dev.longest) + 1  # with the end symbol
+    others = [each for each in plan.systems if each is not _REFERENCE]
+    models = {each.name: choose_size(each, parameters, sizes, longest) for each in others}
     base = config.model_copy(update={"train": _regime(steps, _REFERENCE, model)})
     return base, models | {_REFERENCE.name: model}
 

@@ -91,7 +91,10 @@ def measure_model(
     bundle, place = load_bundle(model), read_device(device)
     heads = heads_of(bundle.model)
     if not heads:
-        raise BadInputError(f"{model}: the model has no attention heads to measure")
+        raise BadInputError(
+            f"{model}: heads measures those of a Transformer, and this is architecture {bundle.config.architecture!r}: "
+            f"transduce attention shows what such a model attends to, if it does"
+        )
     if muting is not None:
         make_scorer("bleu", muting.tokenize)  # an unknown tokenizer is named before anything is done
     translator = Translator(bundle, precision, place)
