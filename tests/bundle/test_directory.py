@@ -217,6 +217,15 @@ class TestInterrupted:
         save_bundle(bundle, best)
         assert [path.name for path in best.parent.iterdir()] == ["best"]
 
+    def test_neighbours_of_a_model_elsewhere_are_nobody_s_to_delete(self, bundle, tmp_path):
+        for name in ("m.older", "m.unfinished"):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "mine").write_text("mine")
+        for _ in range(2):
+            save_bundle(bundle, tmp_path / "m")
+            assert sorted(path.name for path in tmp_path.iterdir()) == ["m", "m.older", "m.unfinished"]
+        assert all((tmp_path / name / "mine").is_file() for name in ("m.older", "m.unfinished"))
+
 
 class TestFindModel:
     def test_a_model_directory_is_itself(self, directory):

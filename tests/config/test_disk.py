@@ -1,6 +1,10 @@
+import os
+from pathlib import Path
+
 import pytest
 
-from transduce.config.disk import replace_directory, write_whole
+from transduce.config import BadInputError
+from transduce.config.disk import new_directory, replace_directory, write_whole
 
 
 def test_replace_directory_moves_the_finished_one(tmp_path):
@@ -26,3 +30,60 @@ def test_a_file_is_replaced_when_its_successor_is_whole(tmp_path, monkeypatch):
     write_whole(path, "second")
     assert [file.name for file in tmp_path.iterdir()] == ["figures.json"]
     assert path.read_text() == "second"
+
+
+NEIGHBOURS = ["out.older", "out.unfinished", "out.unproven"]
+
+
+def test_a_new_directory_touches_nothing_else(tmp_path):
+    for name in NEIGHBOURS:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine").write_text("mine")
+    with new_directory(tmp_path / "out") as folder:
+        (folder / "file").write_text("whole")
+        assert not (tmp_path / "out").exists()
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["out", *NEIGHBOURS]
+    assert (tmp_path / "out" / "file").read_text() == "whole"
+    assert all((tmp_path / name / "mine").read_text() == "mine" for name in NEIGHBOURS)
+
+
+def test_a_new_directory_that_fails_is_gone(tmp_path):
+    with pytest.raises(ZeroDivisionError), new_directory(tmp_path / "deep" / "out") as folder:
+        (folder / "file").write_text("half")
+        raise ZeroDivisionError
+    assert [file.name for file in (tmp_path / "deep").iterdir()] == []
+
+
+def test_what_has_come_to_stand_there_meanwhile_stays(tmp_path):
+    """Two writers: the first to finish is whole, and the second is told."""
+    with (
+        pytest.raises(BadInputError, match="out: exists and is not empty"),
+        new_directory(tmp_path / "out") as late,
+    ):
+        with new_directory(tmp_path / "out") as early:
+            (early / "first").write_text("1")
+            (late / "second").write_text("2")
+        assert [file.name for file in (tmp_path / "out").iterdir()] == ["first"]
+    assert [file.name for file in tmp_path.iterdir()] == ["out"]
+    assert [file.name for file in (tmp_path / "out").iterdir()] == ["first"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights there")
+def test_a_new_directory_at_a_link_is_where_it_leads(tmp_path):
+    (tmp_path / "disk").mkdir()
+    for name, target in (("empty", "disk/a"), ("dangling", "disk/b")):
+        (tmp_path / name).symlink_to(tmp_path / target)
+    (tmp_path / "disk" / "a").mkdir()
+    for name in ("empty", "dangling"):
+        with new_directory(tmp_path / name) as folder:
+            (folder / "file").write_text(name)
+        assert (tmp_path / name).is_symlink()
+        assert (tmp_path / name / "file").read_text() == name
+    assert sorted(file.name for file in (tmp_path / "disk").iterdir()) == ["a", "b"]
+
+
+def test_the_current_folder_keeps_its_place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadInputError, match="is the current folder"), new_directory(Path()):
+        pass
+    assert [*tmp_path.iterdir()] == []

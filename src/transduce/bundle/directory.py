@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from transduce.bundle.weights import check_weights, load_weights, save_tensors
 from transduce.config import BadInputError, GenerationConfig, ModelConfig
 from transduce.config.architectures import model_section
-from transduce.config.disk import flush_folder, replace_directory
+from transduce.config.disk import flush_folder, name_beside, replace_directory
 from transduce.config.files import check_place, check_size
 from transduce.config.section import Section
 from transduce.config.values import shorten, what_is_wrong
@@ -55,7 +55,9 @@ def save_bundle(bundle: Bundle, path: Path) -> None:
     """
     if path.is_file():
         raise BadInputError(f"{path}: is a file, a model directory cannot take its place")
-    unfinished = path.with_name(f"{path.name}.unfinished")
+    # In a run directory all is ours, and what a crash has left is found, or goes; elsewhere others have names too.
+    own = path.name == BEST
+    unfinished = path.with_name(f"{path.name}.unfinished") if own else name_beside(path, "unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     try:
         unfinished.mkdir(parents=True)
@@ -64,7 +66,7 @@ def save_bundle(bundle: Bundle, path: Path) -> None:
         bundle.tokenizers.save(unfinished)
         save_tensors(dict(bundle.model.state_dict()), unfinished / WEIGHTS)
         flush_folder(unfinished)
-        replace_directory(unfinished, path)
+        replace_directory(unfinished, path, None if own else name_beside(path, "older"))
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)  # it may be what fills the disk
         raise

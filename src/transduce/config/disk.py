@@ -4,10 +4,13 @@ What is written lies in memory until it is flushed, and a name (a new one, a cha
 """
 
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from transduce.config.files import check_vacant
 
 
 def flush(path: Path) -> None:
@@ -46,9 +49,17 @@ def write_whole(path: Path, text: str) -> None:
     flush(path.parent)
 
 
-def replace_directory(finished: Path, path: Path) -> None:
-    """Put a finished directory, all of it flushed, in the place of an older one; the older one is whole until then."""
-    older = path.with_name(f"{path.name}.older")
+def name_beside(path: Path, kind: str) -> Path:
+    """A name for what is written beside a place, which nobody else uses."""
+    return path.with_name(f"{path.name}.{secrets.token_hex(8)}.{kind}")
+
+
+def replace_directory(finished: Path, path: Path, older: Path | None = None) -> None:
+    """Put a finished directory, all of it flushed, in the place of an older one; the older one is whole until then.
+
+    Meanwhile it is called ``older``; left out, that is PATH.older, which has to be the caller's own: it is deleted.
+    """
+    older = path.with_name(f"{path.name}.older") if older is None else older
     if path.exists():  # otherwise the older one is all there is: an earlier replacement was interrupted
         shutil.rmtree(older, ignore_errors=True)
         path.rename(older)
@@ -58,14 +69,27 @@ def replace_directory(finished: Path, path: Path) -> None:
 
 
 @contextmanager
-def whole_directory(path: Path) -> Iterator[Path]:
-    """A new folder to write to, which takes the name ``path`` when the block ends, and is gone where it fails."""
-    unfinished = path.with_name(f"{path.name}.unproven")
-    shutil.rmtree(unfinished, ignore_errors=True)
+def new_directory(path: Path) -> Iterator[Path]:
+    """A folder to write to, which takes the name ``path`` when the block ends, and is gone where it fails.
+
+    Raises:
+        BadInputError: Something stands there, at first or at the end: it stays as it is.
+    """
+    check_vacant(path)
+    path = path.resolve()  # a link stays one
+    unfinished = name_beside(path, "unfinished")
     unfinished.mkdir(parents=True)
     try:
         yield unfinished
         flush_folder(unfinished)
-        replace_directory(unfinished, path)
+        check_vacant(path)  # the block may have taken minutes
+        if path.exists() and os.name == "nt":
+            path.rmdir()  # nothing takes an empty folder's place there
+        try:
+            unfinished.rename(path)
+        except OSError:
+            check_vacant(path)
+            raise
+        flush(path.parent)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)

@@ -1,5 +1,6 @@
 """Files that may come from a stranger, looked at before they are opened; and places to write to."""
 
+import os
 import stat
 from pathlib import Path
 
@@ -31,10 +32,12 @@ def check_vacant(path: Path) -> None:
     """Let pass what a new folder can be written to: there is nothing, or an empty folder.
 
     Raises:
-        BadInputError: Something is there already, or a file stands in the way.
+        BadInputError: Something is there already, or a file stands in the way, or it is the current folder.
     """
     if path.is_file() or (path.is_dir() and any(path.iterdir())):
         raise BadInputError(f"{path}: exists and is not empty: choose another place, or remove it first")
+    if path.is_dir() and path.samefile(os.curdir):
+        raise BadInputError(f"{path}: is the current folder, whose place no other can take: give the name of a new one")
     there = next(place for place in (path, *path.absolute().parents) if place.exists())
     if not there.is_dir():
         raise BadInputError(f"{path}: {there} is a file, where a folder belongs: choose another place")

@@ -1,6 +1,5 @@
 """A model directory of CTranslate2: the fast runtime's own classes, filled with our weights."""
 
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, cast
@@ -12,8 +11,7 @@ from torch.nn import functional as F
 
 from transduce.bundle import Bundle
 from transduce.config import BadInputError, TransduceError, TransformerConfig
-from transduce.config.disk import flush_folder, replace_directory
-from transduce.config.files import check_vacant
+from transduce.config.disk import new_directory
 from transduce.config.model import Activation
 from transduce.interop.projections import Projection, Projections
 from transduce.layers import FeedForward, MultiHeadAttention, PositionalEncoding, Residual
@@ -58,20 +56,15 @@ def export_ctranslate2(bundle: Bundle, path: Path) -> None:
             f"CTranslate2 has no model of architecture {bundle.config.architecture!r}: only our own engine runs it"
         )
     _check(model.config)
-    check_vacant(path)
     with torch.no_grad():
         spec = _specify(model)
     spec.register_source_vocabulary([*bundle.tokenizers.source.vocabulary])
     spec.register_target_vocabulary([*bundle.tokenizers.target.vocabulary])
-    unfinished = path.with_name(f"{path.name}.unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
-    spec.validate()
-    spec.optimize()  # no type changes: a matrix that is used twice is written once
-    spec.save(str(unfinished))
-    bundle.tokenizers.save(unfinished)
-    flush_folder(unfinished)
-    replace_directory(unfinished, path)
+    with new_directory(path) as folder:
+        spec.validate()
+        spec.optimize()  # no type changes: a matrix that is used twice is written once
+        spec.save(str(folder))
+        bundle.tokenizers.save(folder)
 
 
 def _check(config: TransformerConfig) -> None:

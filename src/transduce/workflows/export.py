@@ -10,7 +10,7 @@ from typing import Final, Literal, assert_never
 
 from transduce.bundle import Bundle, load_bundle, load_shortlist, save_bundle, save_shortlist, weights_file
 from transduce.config import BadInputError
-from transduce.config.disk import whole_directory
+from transduce.config.disk import new_directory
 from transduce.config.files import check_vacant
 from transduce.data import read_lines
 from transduce.interop import (
@@ -71,7 +71,7 @@ def export_model(
         with TemporaryDirectory() as place:
             yield _export(replace(bundle, model=shorter), to, Path(place))
 
-    with whole_directory(out) as folder:
+    with new_directory(out) as folder:
         reference = _export(bundle, to, folder)
         if to == "safetensors":
             _describe(model, bundle, folder, card)

@@ -7,7 +7,7 @@ from typing import assert_never
 
 from transduce.bundle import Bundle, save_bundle, weights_file
 from transduce.config import BadInputError
-from transduce.config.disk import whole_directory
+from transduce.config.disk import new_directory
 from transduce.config.files import check_vacant
 from transduce.data import read_lines
 from transduce.interop import (
@@ -66,7 +66,7 @@ def import_model(
     found = recognise(path) if format_ is None else format_
     bundle = _read(path, found, codes)
     lines = SENTENCES if sentences is None else [*read_lines(sentences)]
-    with whole_directory(out) as folder:
+    with new_directory(out) as folder:
         save_bundle(bundle, folder)
         if not prove:
             return None
