@@ -221,6 +221,7 @@ def test_a_shorter_file_is_damaged(written, tmp_path, share):
         ),
         (struct.pack("<IH2sIIH2sBBI4xI", 6, 2, b"a\0", 7, 1, 2, b"w\0", 0, 9, 4, 0), "format 9"),
         (struct.pack("<IH2sIIH2sBIBI4xI", 6, 2, b"a\0", 7, 1, 2, b"w\0", 1, 4, 1, 4, 0), "integers without a scale"),
+        (struct.pack("<IH2sIIH2sB70IBI4xI", 6, 2, b"a\0", 7, 1, 2, b"w\0", 70, *[1] * 70, 0, 4, 0), "damaged model"),
         (struct.pack("<IH2sIIIH", 6, 2, b"a\0", 7, 0, 0, 1), "2 bytes behind its end"),
         (struct.pack("<IH2sIII", 6, 2, b"\xff\0", 7, 0, 0), "damaged model"),
     ],

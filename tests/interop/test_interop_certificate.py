@@ -21,6 +21,7 @@ from transduce.interop.logits import as_tokens, known_logits
 from transduce.interop.rounding import Numbers, count_terms, tolerance
 from transduce.models import build
 from transduce.text import TokenizerPair
+from transduce.workflows.export import export_model
 
 pytest_plugins = ["tiny_run"]
 
@@ -284,6 +285,16 @@ class TestExport:
     def test_may_be_left_out(self, trained_run, tmp_path, capsys):
         assert self.run(capsys, trained_run, "--out", tmp_path / "out", "--no-prove")[0] == 0
         assert not (tmp_path / "out" / "certificate.json").exists()
+
+    @pytest.mark.parametrize("to", ["ctranslate2", "onnx"])
+    def test_left_out_it_opens_no_other_library(self, trained_run, tmp_path, monkeypatch, to):
+        def refuse(*_):
+            raise AssertionError
+
+        for name in ("open_ctranslate2", "open_onnx"):
+            monkeypatch.setattr(f"transduce.workflows.export.{name}", refuse)
+        assert export_model(trained_run, to, tmp_path / "out", prove=False) is None
+        assert [*(tmp_path / "out").iterdir()]
 
     @pytest.mark.parametrize(("stack", "number"), [("encoder", 1), ("decoder", 2)])
     def test_a_wrong_weight_is_found_and_nothing_written(self, tmp_path, capsys, monkeypatch, stack, number):

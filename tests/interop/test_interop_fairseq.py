@@ -348,12 +348,27 @@ def test_options_of_the_wrong_type_are_named(tmp_path, options, message):
         ({"encoder.layers.1.fc2.bias": torch.full((20,), torch.nan)}, "no finite numbers"),
         ({"decoder.layers.2.fc1.weight": torch.ones(1).expand(28, 20)}, "of which less is stored"),
         ({"decoder.embed_tokens.weight": torch.ones(24, 20)}, "shape"),
+        ({"decoder.layers.0.self_attn.in_proj_weight": torch.tensor(1.0)}, "has no axes where rows belong"),
+        ({"decoder.embed_positions.weight": torch.tensor(1.0)}, "has no axes where rows belong"),
+        ({"decoder.output_projection.weight": None}, r"output_projection\.weight is missing among the weights"),
     ],
 )
 def test_damaged_weights(tmp_path, change, message):
     state = {name: each for name, each in (state_dict(random_weights()) | change).items() if each is not None}
     with pytest.raises(BadInputError, match=message):
         read_fairseq(write(tmp_path, state))
+
+
+@pytest.mark.parametrize("option", ["share_decoder_input_output_embed", "share_all_embeddings"])
+def test_an_output_matrix_is_the_embeddings_where_an_option_says_so(tmp_path, option):
+    state = state_dict(random_weights(tied=True))
+    del state["decoder.output_projection.weight"]
+    assert read_fairseq(write(tmp_path, state, **{option: True})).config.tied_projection
+
+
+def test_a_version_without_a_number_is_the_first(tmp_path):
+    state = state_dict(random_weights())
+    assert not read_fairseq(write(tmp_path, state | {"encoder.version": torch.zeros(0)})).config.final_norm
 
 
 @pytest.mark.parametrize("line", ["low", "low many", "", "x 1\ny"])

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 import transduce
 from tests.interop.marianmt import CODE, put_back, train, vocabulary, write
@@ -215,6 +215,28 @@ def test_what_it_samples_with_comes_along(copied):
     (copied / "generation_config.json").write_text(json.dumps(said))
     generation = read_marianmt(copied).generation
     assert (generation.sampling, generation.top_p, generation.top_k, generation.temperature) == (True, 0.9, 50, 0.7)
+
+
+def test_what_its_search_has_besides_is_named(copied, caplog):
+    said = {"sequence_bias": [[[7], 1.0]], "min_p": 0.1, "guidance_scale": 1.0, "eos_token_id": [0, 7]}
+    (copied / "generation_config.json").write_text(json.dumps(said))
+    with caplog.at_level(logging.WARNING):
+        read_marianmt(copied)
+    assert ["sequence_bias" in each or "eos_token_id is a list" in each for each in caplog.messages] == [True, True]
+    (copied / "generation_config.json").write_text(json.dumps(said | {"do_sample": True}))
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        read_marianmt(copied)
+    assert any("min_p = 0.1 is left out" in each for each in caplog.messages)
+
+
+def test_an_output_matrix_that_is_not_tied_is_missing(copied):
+    change(copied / "config.json", tie_word_embeddings=False)
+    weights = load_file(copied / "model.safetensors")
+    weights.pop("lm_head.weight", None)
+    save_file(weights, copied / "model.safetensors")
+    with pytest.raises(BadInputError, match=r"tie_word_embeddings = false, and lm_head\.weight is not among"):
+        read_marianmt(copied)
 
 
 def test_forbidden_symbols_are_never_written(opus, copied, caplog):

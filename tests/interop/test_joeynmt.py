@@ -130,6 +130,26 @@ def test_what_ours_cannot_say_is_refused_by_name(tmp_path, changes, message):
     assert len(str(refused.value).splitlines()) == 1
 
 
+def test_settings_that_are_merged(tmp_path):
+    folder = write(tmp_path, random_weights())
+    path = folder / "config.yaml"
+    settings = json.loads(path.read_text())
+    side, lines = settings["model"].pop("encoder"), {name: json.dumps(value) for name, value in settings.items()}
+    lines["model"] = f"{lines['model'][:-1]}, encoder: {{<<: *side}}}}"
+    path.write_text(f"side: &side {json.dumps(side)}\n" + "".join(f"{k}: {each}\n" for k, each in lines.items()))
+    assert read_joeynmt(folder).config.encoder_layers == 2
+
+
+def test_an_output_matrix_that_is_missing(tmp_path):
+    folder = write(tmp_path, random_weights())
+    (path,) = {each.resolve() for each in folder.glob("*.ckpt")}
+    stored = torch.load(path)
+    del stored["model_state"]["decoder.output_layer.weight"]
+    torch.save(stored, path)
+    with pytest.raises(BadInputError, match=r"decoder\.output_layer\.weight is missing among the weights"):
+        read_joeynmt(folder)
+
+
 def test_damaged_folders(tmp_path):
     folder = write(tmp_path, random_weights())
     (folder / "trg_vocab.txt").write_text("<unk>\n<pad>\n<s>\n")
@@ -148,6 +168,22 @@ def test_damaged_folders(tmp_path):
         ("model: 5", "model = 5: a section with options by name belongs here"),
         ("name: x", "the section model is missing"),
         ("model: [", "not readable YAML"),
+    ):
+        (folder / "config.yaml").write_text(text)
+        with pytest.raises(BadInputError, match=rf"config\.yaml: {message}"):
+            read_joeynmt(folder)
+    # Each merges the one before ten times over; tags that are no such scalars; lists in themselves.
+    merged = "a0: &a0 {x: 1}\n" + "".join(
+        f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 10)}]}}\n" for n in range(1, 20)
+    )
+    lists = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 40))
+    for text, message in (
+        (merged, r"not readable YAML: more than 100,000 settings by merging \(<<\)"),
+        ("a: &a {<<: *a}", "not readable YAML"),
+        ('a: !!int ""', "not readable YAML"),
+        ("a: !!bool foo", "not readable YAML"),
+        ("a: !!timestamp foo", "not readable YAML"),
+        (f"{lists}model: *a39", r"model = \[\[\[\[\.\.\.\], .*: a section with options by name belongs here"),
     ):
         (folder / "config.yaml").write_text(text)
         with pytest.raises(BadInputError, match=rf"config\.yaml: {message}"):

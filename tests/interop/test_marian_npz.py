@@ -388,6 +388,26 @@ def test_hostile_arrays(tmp_path, content, message):
         read_npz(tmp_path / "model.npz")
 
 
+@pytest.mark.parametrize("kind", [zipfile.ZIP_LZMA, zipfile.ZIP_DEFLATED])
+def test_a_damaged_compressed_archive(tmp_path, kind):
+    with zipfile.ZipFile(tmp_path / "model.npz", "w", kind) as archive:
+        archive.writestr("Wemb.npy", npy(np.arange(3, dtype=np.float32)))
+    whole = bytearray((tmp_path / "model.npz").read_bytes())
+    whole[50:60] = bytes(10)
+    (tmp_path / "model.npz").write_bytes(whole)
+    with pytest.raises(BadInputError, match="damaged, or compressed"):
+        read_npz(tmp_path / "model.npz")
+
+
+def test_an_archive_whose_names_are_no_text(tmp_path):
+    with zipfile.ZipFile(tmp_path / "model.npz", "w") as archive:
+        archive.writestr("Wé.npy", npy(np.ones(3, np.float32)))
+    whole = (tmp_path / "model.npz").read_bytes().replace("é".encode(), b"\xff\xff")
+    (tmp_path / "model.npz").write_bytes(whole)
+    with pytest.raises(BadInputError, match=r"no \.npz, or a damaged one"):
+        read_npz(tmp_path / "model.npz")
+
+
 def test_a_compressed_archive(tmp_path):
     np.savez_compressed(tmp_path / "model.npz", Wemb=np.zeros((1000, 1000), np.float32))
     with pytest.raises(BadInputError, match="damaged, or compressed"):
@@ -407,6 +427,16 @@ def test_damaged_weights(tmp_path, change, message):
     stored = {name: each for name, each in (arrays(random_weights()) | change).items() if each is not None}
     with pytest.raises(BadInputError, match=message):
         read(write(tmp_path, stored), shared=False)
+
+
+def test_an_output_matrix_that_nothing_ties_is_missing(tmp_path):
+    stored = arrays(random_weights(tied=True))
+    stored.pop("decoder_ff_logit_out_Wt", None)
+    stored.pop("decoder_ff_logit_out_W", None)
+    untied = {"tied-embeddings-all": "false", "tied-embeddings": "false"}
+    with pytest.raises(BadInputError, match="decoder_ff_logit_out_W is missing among the weights, and no option ties"):
+        read(write(tmp_path, stored, **untied), shared=False)
+    assert read(write(tmp_path, stored, **untied | {"tied-embeddings": "true"}), shared=False)
 
 
 def test_what_is_missing_is_named(tmp_path):

@@ -147,6 +147,18 @@ def test_matrices_that_are_one(tmp_path):
     assert (bundle.config.source_vocab_size, bundle.config.tied_projection) == (None, True)
 
 
+def test_two_kinds_of_positions_at_once_are_refused(tmp_path):
+    draws = torch.Generator().manual_seed(5)
+    layers = [f"encoder.transformer.{number}" for number in range(2)]
+    layers += [f"decoder.transformer_layers.{number}" for number in range(3)]
+    name = "self_attn.relative_positions_embeddings.weight"
+    more = {f"{layer}.{name}": torch.randn(5, D_MODEL // HEADS, generator=draws) for layer in layers}
+    more |= {f"{side}.embeddings.make_embedding.pe.pe": TABLE.unsqueeze(1) for side in ("encoder", "decoder")}
+    options = {"position_encoding": True, "max_relative_positions": 2}
+    with pytest.raises(BadInputError, match="position_encoding = True: positions beside relative ones"):
+        read_opennmt(write(tmp_path, random_weights(output_bias=True), more=more, **options))
+
+
 @pytest.mark.parametrize("relative", [False, True])
 def test_as_its_converter_to_ctranslate2_has_it(tmp_path, relative):
     ctranslate2 = pytest.importorskip("ctranslate2", reason="CTranslate2 is missing: pip install 'transduce[interop]'")

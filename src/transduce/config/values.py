@@ -2,6 +2,7 @@
 
 import json
 import re
+import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final, get_args
@@ -16,6 +17,10 @@ from transduce.config.section import Setting, facts
 
 _BOUNDS: Final = {"gt": "more than", "ge": "at least", "lt": "less than", "le": "at most"}
 _SHOWN: Final = 80  # characters of a value that is wrong
+# Of lists within lists, no more than that has room for: a stranger's may stand in themselves, many times over.
+_REPR: Final = reprlib.Repr()
+_REPR.maxlevel, _REPR.maxstring, _REPR.maxother = 3, 4 * _SHOWN, 4 * _SHOWN
+_REPR.maxdict = _REPR.maxlist = _REPR.maxtuple = _REPR.maxset = _REPR.maxfrozenset = 30
 
 
 def what_is_wrong(error: ErrorDetails, section: type[BaseModel]) -> str:
@@ -48,7 +53,8 @@ def what_is_wrong(error: ErrorDetails, section: type[BaseModel]) -> str:
 def shorten(value: object) -> str:
     """A value for a message, on one line: its beginning, where it is long."""
     try:
-        shown = " ".join(line.strip() for line in repr(value).splitlines())
+        text = _REPR.repr(value) if isinstance(value, dict | list | tuple | set | frozenset) else repr(value)
+        shown = " ".join(line.strip() for line in text.splitlines())
     except (RecursionError, ValueError):  # of a stranger: nested too deep, or an integer of thousands of digits
         return f"{type(value).__name__} of no end"
     return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."

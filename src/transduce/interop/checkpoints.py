@@ -153,7 +153,7 @@ def _look_through(path: Path, allowed: Allowed) -> bool:
             if len(pickled) != 1 or pickled[0].file_size > _MOST_PICKLED:
                 raise BadInputError(f"{path}: no checkpoint of torch.save: it has no data.pkl that can be read")
             content = archive.read(pickled[0])
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
         raise BadInputError(f"{path}: damaged checkpoint: {error}") from error
     _check_names(_operations(BytesIO(content), path), path, allowed)
     return True

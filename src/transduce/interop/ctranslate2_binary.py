@@ -57,7 +57,7 @@ def read_binary(path: Path) -> Binary:
         raise BadInputError(f"{path}: cannot be read: {error}") from error
     try:
         kind, stored = _parse(content, path)
-    except (struct.error, UnicodeDecodeError, IndexError) as error:
+    except (struct.error, ValueError, IndexError) as error:
         raise BadInputError(f"{path}: damaged model of CTranslate2: {error}") from error
     scales = {name: stored[name] for name in stored if name.removesuffix(_SCALE) in stored and name.endswith(_SCALE)}
     plain = {name: tensor for name, tensor in stored.items() if name not in scales}

@@ -93,6 +93,7 @@ def read_ctranslate2(folder: Path, codes: Path | None = None) -> Bundle:
     sides, _ = _read_sides(folder, stored, settings, codes)
     weights = _split(dict(stored.variables), path)
     values = _settings(numbers, weights, settings, path)
+    shape_of(weights, "decoder/projection/weight", path)
     tied = drop_equal(weights, "decoder/projection/weight", "decoder/embeddings/weight")
     shared = sides.tokenizers.shared and drop_equal(weights, "encoder/embeddings/weight", "decoder/embeddings/weight")
     if (bias := weights.pop("decoder/projection/bias", None)) is not None:

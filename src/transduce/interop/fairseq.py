@@ -78,6 +78,9 @@ _NAMES: Final = Names(
 _PAD, _END, _UNKNOWN = 1, 2, 3
 _FIRST_POSITION: Final = _PAD + 1  # what is padded has position 1
 _EPSILON: Final = 1e-5
+# Where one of these is set, the output's matrix may not be stored beside the embeddings.
+_SHARING: Final = ("share_decoder_input_output_embed", "share_all_embeddings")
+_OF_ROWS: Final = (".in_proj_weight", ".in_proj_bias", ".embed_positions.weight")
 _FIRST: Final = torch.ones(1)  # the version of weights that say none
 T = TypeVar("T")
 
@@ -96,7 +99,9 @@ def read_fairseq(checkpoint: Path, codes: Path | None = None) -> Bundle:
             that ours cannot say, which is named.
     """
     stored = load_fairseq(checkpoint, codes)
-    options, sides, weights = stored.options, stored.sides, _modernize(stored.weights)
+    options, sides, weights = stored.options, stored.sides, _modernize(stored.weights, checkpoint)
+    if not any(options.flag(name, default=False) for name in _SHARING):
+        shape_of(weights, "decoder.output_projection.weight", checkpoint)
     tied = drop_equal(weights, "decoder.output_projection.weight", "decoder.embed_tokens.weight")
     shared = sides.tokenizers.shared and drop_equal(
         weights, "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"
@@ -197,12 +202,19 @@ def _positions(weights: dict[str, Tensor], options: Options, path: Path) -> dict
     return sinusoidal("concatenated", "closed", _FIRST_POSITION)
 
 
-def _modernize(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights as its newest version names them, without what is no weight."""
+def _modernize(weights: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
+    """The weights as its newest version names them, without what is no weight.
+
+    Raises:
+        BadInputError: One has no rows where these belong.
+    """
     modern: dict[str, Tensor] = {}
     # The first versions had no norm behind a stack, whatever is stored.
-    first = [side for side in ("encoder", "decoder") if float(weights.get(f"{side}.version", _FIRST).flatten()[0]) < 2]
+    versions = {side: weights.get(f"{side}.version", _FIRST) for side in ("encoder", "decoder")}
+    first = [side for side, version in versions.items() if not version.numel() or float(version.flatten()[0]) < 2]
     for stored, tensor in weights.items():
+        if stored.endswith(_OF_ROWS) and not tensor.dim():
+            raise BadInputError(f"{path}: {stored} has no axes where rows belong: damaged")
         name = re.sub(r"((?:encoder|decoder)\.layers\.\d+)\.layer_norms\.(\d)", _renamed_norm, stored)
         if name.endswith((".version", "._float_tensor", ".embed_positions.weights")):
             continue

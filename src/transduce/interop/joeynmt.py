@@ -74,6 +74,7 @@ def read_joeynmt(folder: Path, codes: Path | None = None) -> Bundle:
     stored = load_joeynmt(folder, codes)
     checkpoint, sides, weights = stored.path, stored.sides, dict(stored.weights)
     values = _settings(weights, stored.options.section("model"), checkpoint)
+    shape_of(weights, "decoder.output_layer.weight", checkpoint)
     tied = drop_equal(weights, "decoder.output_layer.weight", "trg_embed.lut.weight")
     shared = sides.tokenizers.shared and drop_equal(weights, "src_embed.lut.weight", "trg_embed.lut.weight")
     converted = convert(weights, _NAMES, values | {"tied_projection": tied}, sides, checkpoint, shared=shared)

@@ -27,6 +27,7 @@ _ARCHITECTURES: Final[dict[str, Literal["transformer", "recurrent"]]] = {
 }
 _BEAM: Final = 12  # its own, where nothing is said
 _BEGIN: Final = 1  # ours
+_TYING: Final = ("tied-embeddings", "tied-embeddings-all")
 _EMBEDDING, _SCORES = "decoder_Wemb", "decoder_ff_logit_out_Wt"
 
 
@@ -64,6 +65,8 @@ def read_marian(model: Path, vocabularies: tuple[Path, Path] | None = None, code
 def _read_transformer(stored: Mapping[str, Tensor], options: Options, sides: Sides, model: Path) -> Transformer:
     refuse_unsayable(options)
     weights, shared = complete(straighten(stored), options, model), "Wemb" in stored
+    if _SCORES not in weights and not any(options.flag(name, default=False) for name in _TYING):
+        raise BadInputError(f"{model}: decoder_ff_logit_out_W is missing among the weights, and no option ties it")
     _begin_with_zeros(weights, sides.target)
     tied = _SCORES not in weights
     values = settings(weights, options, model) | {"tied_projection": tied, "output_bias": "output_bias" in weights}

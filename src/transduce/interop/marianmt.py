@@ -180,6 +180,10 @@ def _choose_matrices(weights: dict[str, Tensor], options: Options, *, one: bool)
         scores = None
     else:
         source, target = (shared if each is None else each for each in (source, target))
+        if scores is None:
+            raise BadInputError(
+                f"{options.place}: tie_word_embeddings = false, and {SCORES}.weight is not among the weights"
+            )
     tied = scores is None or _equal(scores, target)
     both = one and _equal(source, target)
     kept = {TARGET: target, SOURCE: None if both else source, SCORES: None if tied else scores}

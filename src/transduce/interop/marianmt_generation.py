@@ -25,7 +25,18 @@ _UNSAYABLE: Final = {
     "forced_bos_token_id": None,
     "suppress_tokens": None,
     "begin_suppress_tokens": None,
+    "forced_decoder_ids": None,
+    "force_words_ids": None,
+    "constraints": None,
+    "sequence_bias": None,
+    "exponential_decay_length_penalty": None,
+    "penalty_alpha": None,
+    "guidance_scale": 1.0,
+    "stop_strings": None,
+    "max_time": None,
 }
+# The same of its samples.
+_UNSAYABLE_OF_SAMPLES: Final = {"min_p": None, "typical_p": 1.0, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0}
 
 
 def read_generation(folder: Path, config: Options) -> tuple[GenerationConfig, object]:
@@ -40,10 +51,12 @@ def read_generation(folder: Path, config: Options) -> tuple[GenerationConfig, ob
     """
     place = folder / GENERATION
     said = Options.of(read_json(place), place) if place.exists() else config
-    for name, nothing in _UNSAYABLE.items():
+    sampling = said.flag("do_sample", default=False)
+    for name, nothing in (_UNSAYABLE | (_UNSAYABLE_OF_SAMPLES if sampling else {})).items():
         if (value := said.given(name)) not in (nothing, None, []):
             _log.warning(f"{said.place}: {name} = {shorten(value)} is left out: no search of ours has it")
-    sampling = said.flag("do_sample", default=False)
+    if isinstance(said.given("eos_token_id"), list):
+        _log.warning(f"{said.place}: eos_token_id is a list: the end symbol is the one of the model's configuration")
     values: dict[str, object] = {
         "beam_size": said.integer("num_beams", 1),
         "length_penalty": said.number("length_penalty", 1.0),

@@ -25,12 +25,13 @@ def read_npz(path: Path) -> dict[str, "np.ndarray[Any, Any]"]:
     try:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
-            if sum(entry.file_size for entry in entries) > path.stat().st_size:
+            compressed = any(entry.compress_type != zipfile.ZIP_STORED for entry in entries)
+            if compressed or sum(entry.file_size for entry in entries) > path.stat().st_size:
                 raise BadInputError(f"{path}: damaged, or compressed, which no such model is")
             return {entry.filename.removesuffix(".npy"): _read_array(archive, entry, path) for entry in entries}
     except FileNotFoundError as error:
         raise BadInputError(f"{path}: no such model") from error
-    except (OSError, EOFError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+    except (OSError, EOFError, zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError) as error:
         raise BadInputError(f"{path}: no .npz, or a damaged one: {error}") from error
 
 

@@ -39,12 +39,12 @@ class OnnxRuntime:
     name = "ONNX Runtime"
 
     def __init__(self, folder: Path, tokenizers: TokenizerPair) -> None:
-        self.versions = {"onnx": version("onnx"), "onnxruntime": version("onnxruntime")}
         self.weights = sorted(folder.glob("*.onnx"))
         self._folder, self._tokenizers = folder, tokenizers
         self._encoder, self._decoder, self._going_on = (
             _session(str(folder / name)) for name in (ENCODER, DECODER, DECODER_WITH_PAST)
         )
+        self.versions = {"onnx": version("onnx"), "onnxruntime": version("onnxruntime")}
 
     def logits(self, source: Ids, target: Ids) -> Float[Tensor, "positions vocabulary"]:
         """By the decoder that reads a target from its beginning."""

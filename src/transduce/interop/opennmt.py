@@ -106,6 +106,7 @@ def read_opennmt(checkpoint: Path, codes: Path | None = None) -> Bundle:
     complete_biases(weights, [f"_attn.{theirs}" for theirs in ATTENTION.values()], checkpoint)
     values = _settings(weights, options, checkpoint)
     source, target = (f"{_NAMES.whole[name]}.weight" for name in ("source_embedding", "embedding"))
+    shape_of(weights, "generator.weight", checkpoint)
     tied = drop_equal(weights, "generator.weight", target)
     shared = sides.tokenizers.shared and drop_equal(weights, source, target)
     values |= {"tied_projection": tied, "output_bias": "output_bias" in weights}
@@ -215,6 +216,11 @@ def _settings(weights: dict[str, Tensor], options: Options, path: Path) -> dict[
     vectors = weights.get("encoder.transformer.0.self_attn.relative_positions_embeddings.weight")
     positions = take_positions(weights, tables, d_model)
     if vectors is not None:
+        if positions["positions"] != "none":
+            raise options.refuse(
+                "position_encoding",
+                "positions beside relative ones (max_relative_positions): no model of ours has both",
+            )
         positions = {"positions": "relative", "max_relative_distance": (len(vectors) - 1) // 2}
     return {
         "encoder_layers": count_layers(weights, "encoder.transformer."),

@@ -74,8 +74,11 @@ class Vocabulary:
         What is made and the vocabulary lacks is unknown to the model: such symbols are copies of that row.
 
         Raises:
-            BadInputError: Two symbols are one, or one lies outside the vocabulary.
+            BadInputError: Two symbols are one, or one lies outside the vocabulary, or is no text.
         """
+        for index, name in enumerate(self.names):
+            if not name.isascii() and any("\ud800" <= letter <= "\udfff" for letter in name):
+                raise BadInputError(f"symbol {index:,} of the vocabulary has half a character (a lone surrogate)")
         known = set(self.names)
         copies = [name for name in dict.fromkeys(made) if name not in known]
         numbers = Renumbering.of(

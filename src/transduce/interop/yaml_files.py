@@ -8,6 +8,8 @@ from transduce.config import BadInputError, TransduceError
 from transduce.config.files import read_text
 
 _MOST_BYTES: Final = 2**20
+_MERGE: Final = "tag:yaml.org,2002:merge"
+_MOST_MERGED: Final = 100_000  # settings
 _TUPLE: Final = "tag:yaml.org,2002:python/tuple"
 
 
@@ -43,7 +45,8 @@ def read_yaml(text: str, place: str, objects: Collection[str] = ()) -> dict[str,
             found = None if node is None else loader.construct_document(node)
         finally:
             loader.dispose()
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    # A scalar that is tagged as of a type that it is not is any of the latter.
+    except (yaml.YAMLError, ValueError, RecursionError, IndexError, KeyError, AttributeError) as error:
         raise BadInputError(f"{place}: not readable YAML: {' '.join(str(error).split())[:200]}") from error
     if not isinstance(found, dict):
         raise BadInputError(f"{place}: settings by name belong here")
@@ -51,9 +54,14 @@ def read_yaml(text: str, place: str, objects: Collection[str] = ()) -> dict[str,
 
 
 def _make_plain(root: Any, objects: Collection[str]) -> None:  # noqa: ANN401 - a node of PyYAML
-    """Give objects of these tags the tag of what they are made of; no other tag becomes one that is known."""
+    """Give objects of these tags the tag of what they are made of; no other tag becomes one that is known.
+
+    Raises:
+        ValueError: Mappings that merge others would become too large.
+        RecursionError: One merges itself.
+    """
     plain = {"mapping": "tag:yaml.org,2002:map", "sequence": "tag:yaml.org,2002:seq"}
-    seen, waiting = set(), [root]
+    seen, waiting, merged = set(), [root], dict[int, int]()
     while waiting:
         node = waiting.pop()
         if node is None or id(node) in seen:  # a node may have several places, itself among them
@@ -62,6 +70,21 @@ def _make_plain(root: Any, objects: Collection[str]) -> None:  # noqa: ANN401 - 
         if (node.id == "mapping" and node.tag in objects) or (node.id == "sequence" and objects and node.tag == _TUPLE):
             node.tag = plain[node.id]
         if node.id == "mapping":
+            _count_settings(node, merged)
             waiting += [each for pair in node.value for each in pair]
         elif node.id == "sequence":
             waiting += node.value
+
+
+def _count_settings(node: Any, known: dict[int, int]) -> int:  # noqa: ANN401
+    """How many settings a mapping has with those that it merges (``<<``), of which a few lines can make any number."""
+    if node.id == "sequence":  # of mappings to merge
+        return sum(_count_settings(each, known) for each in node.value)
+    if node.id == "scalar":
+        return 1
+    if id(node) not in known:
+        number = sum(_count_settings(value, known) if key.tag == _MERGE else 1 for key, value in node.value)
+        if number > _MOST_MERGED:
+            raise ValueError(f"more than {_MOST_MERGED:,} settings by merging (<<)")
+        known[id(node)] = number
+    return known[id(node)]

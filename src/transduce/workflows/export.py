@@ -1,9 +1,10 @@
 """A trained model for other runtimes."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Literal, assert_never
@@ -69,37 +70,37 @@ def export_model(
     @contextmanager
     def export_again(shorter: Transformer) -> Iterator[Reference | Scorer]:
         with TemporaryDirectory() as place:
-            yield _export(replace(bundle, model=shorter), to, Path(place))
+            yield _export(replace(bundle, model=shorter), to, Path(place))()
 
     with new_directory(out) as folder:
-        reference = _export(bundle, to, folder)
+        open_exported = _export(bundle, to, folder)
         if to == "safetensors":
             _describe(model, bundle, folder, card)
         if not prove:
             return None
-        certificate = certify(bundle, reference, lines, weights=[weights_file(model)], export=export_again)
+        certificate = certify(bundle, open_exported(), lines, weights=[weights_file(model)], export=export_again)
         certificate.write(folder)
     return certificate
 
 
-def _export(bundle: Bundle, to: Runtime, folder: Path) -> Reference | Scorer:
-    """Write the model to a folder, and open it there."""
+def _export(bundle: Bundle, to: Runtime, folder: Path) -> Callable[[], Reference | Scorer]:
+    """Write the model to a folder; what opens it there, which may want a library that writing does not."""
     match to:
         case "ctranslate2":
             export_ctranslate2(bundle, folder)
-            return open_ctranslate2(folder)
+            return partial(open_ctranslate2, folder)
         case "marian":
             export_marian(bundle, folder)
-            return _open_marian(folder)
+            return partial(_open_marian, folder)
         case "marianmt":
             export_marianmt(bundle, folder)
-            return open_marianmt(folder)
+            return partial(open_marianmt, folder)
         case "onnx":
             export_onnx(bundle, folder)
-            return open_onnx(folder, bundle.tokenizers)
+            return partial(open_onnx, folder, bundle.tokenizers)
         case "safetensors":
             save_bundle(bundle, folder)
-            return open_safetensors(folder)
+            return partial(open_safetensors, folder)
         case _:
             assert_never(to)
 
