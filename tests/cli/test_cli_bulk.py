@@ -85,9 +85,11 @@ def test_what_stands_is_skipped_and_the_rest_is_done(partitions, bulk, tmp_path)
     shutil.copytree(out, twice)
     (twice / "b.txt.gz").unlink()
     (twice / ".b.txt.gz.5.unfinished").write_text("left behind by a worker that was lost")
+    (twice / ".z.txt.5.unfinished").write_text("another command's")
     (twice / "a.txt").write_text("not made again\n")
     assert bulk(partitions, output=twice) == (0, "")
-    assert read_folder(twice) == {**read_folder(out), "a.txt": b"not made again\n"}
+    others = {"a.txt": b"not made again\n", ".z.txt.5.unfinished": b"another command's"}
+    assert read_folder(twice) == {**read_folder(out), **others}
 
 
 def test_a_folder_of_something_else_is_left_alone(partitions, bulk, tmp_path):

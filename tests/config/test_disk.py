@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from transduce.config import BadInputError
-from transduce.config.disk import new_directory, replace_directory, write_whole
+from transduce.config.disk import SameFolder, new_directory, replace_directory, write_whole
 
 
 def test_replace_directory_moves_the_finished_one(tmp_path):
@@ -30,6 +30,18 @@ def test_a_file_is_replaced_when_its_successor_is_whole(tmp_path, monkeypatch):
     write_whole(path, "second")
     assert [file.name for file in tmp_path.iterdir()] == ["figures.json"]
     assert path.read_text() == "second"
+
+
+def test_a_folder_that_was_deleted_is_no_longer_the_same(tmp_path):
+    (tmp_path / "run").mkdir()
+    same = SameFolder(tmp_path / "run")
+    same.check()
+    (tmp_path / "run").rename(tmp_path / "aside")  # so that its number is taken
+    with pytest.raises(OSError, match="was deleted since"):
+        same.check()
+    (tmp_path / "run").mkdir()
+    with pytest.raises(OSError, match="was deleted since"):
+        same.check()
 
 
 NEIGHBOURS = ["out.older", "out.unfinished", "out.unproven"]

@@ -124,6 +124,13 @@ def test_a_corpus_is_two_files_or_one_or_made_up(given):
         Corpus(**given)
 
 
+def test_a_parquet_column_that_is_there_twice_is_named(tmp_path):
+    table = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"]), pa.array(["c"])], ["source", "target", "target"])
+    parquet.write_table(table, tmp_path / "text.parquet")
+    with pytest.raises(BadInputError, match=r"text\.parquet: there are several columns target"):
+        list(read_corpus(Corpus(pairs="text.parquet"), tmp_path))
+
+
 def test_parquet_that_is_no_utf8_is_named(tmp_path):
     broken = pa.Array.from_buffers(pa.string(), 2, pa.array([b"a", b"\xff"], pa.binary()).buffers())
     parquet.write_table(pa.table({"source": broken, "target": ["b", "c"]}), tmp_path / "text.parquet")

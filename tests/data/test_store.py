@@ -102,9 +102,17 @@ class TestWhole:
         assert contents(Store(path)) == PAIRS[:1]
         assert [file.name for file in tmp_path.iterdir()] == ["train.arrow"]
 
+    def test_a_full_disk_is_told_with_the_file_and_left_empty(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        with pytest.raises(OSError, match="No space left") as caught:
+            write_store(tmp_path / "train.arrow", PAIRS, ORIGIN)
+        assert caught.value.filename == str(tmp_path / "train.arrow")
+        assert [*tmp_path.iterdir()] == []
+
     def test_a_crash_before_there_was_any_leaves_none(self, tmp_path):
         with pytest.raises(ZeroDivisionError):
             write_store(tmp_path / "train.arrow", (([1], [1 // 0], 0) for _ in range(3)), {})
+        assert [*tmp_path.iterdir()] == []
         assert "no such store" in complaint(tmp_path / "train.arrow")
 
 

@@ -24,6 +24,7 @@ from transduce.training import (
 )
 from transduce.training import writer as checkpoint_writer
 from transduce.training.checkpoint import list_regular, write_manifest
+from transduce.training.health import Health
 
 SMALL = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 8, "d_ff": 12, "heads": 2, "vocab_size": 19}
 
@@ -277,6 +278,28 @@ def test_what_a_signal_asked_for_goes_with_the_next_and_displaces_none(tmp_path)
         kept = [number for number, _ in list_checkpoints(tmp_path)]
         assert kept == {2: [2], 3: [2, 3], 4: [2, 4], 5: [2, 4, 5], 6: [4, 6]}[step]
     assert [number for number, _ in list_regular(tmp_path)] == [4, 6]
+
+
+def test_what_a_training_can_go_back_to_stays_whoever_asked_for_it(tmp_path):
+    """Step 0 is what a training with --init begins with, and all later ones have failing gradients."""
+    for step in (0, 3, 6, 9):
+        health = Health(in_a_row=step)
+        snapshot = look(*_model_and_optimizer(seed=step), Progress(step=step, asked=step == 0, health=health))
+        save_checkpoint(tmp_path, snapshot, keep=1)
+        assert [number for number, _ in list_checkpoints(tmp_path)] == sorted({0, step})
+    assert load_newest(tmp_path, *_model_and_optimizer(seed=1), finite=True).step == 0
+
+
+def test_a_crash_while_a_step_is_saved_again_loses_nothing(tmp_path):
+    path, *_ = _save(tmp_path)
+    path.rename(path.with_name("step-7.older"))
+    assert list_checkpoints(tmp_path) == [(7, path.with_name("step-7.older"))]
+    assert load_newest(tmp_path, *_model_and_optimizer(seed=1)).step == 7
+    _save(tmp_path)
+    assert [each.name for each in tmp_path.iterdir()] == ["step-7"]
+    path.rename(path.with_name("step-7.older"))
+    _save(tmp_path, step=9, keep=1)
+    assert [each.name for each in tmp_path.iterdir()] == ["step-9"]
 
 
 class TestWriter:

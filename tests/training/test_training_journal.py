@@ -46,3 +46,9 @@ def test_what_never_found_room_is_counted(tmp_path, full, caplog):
         journal.write(line)
     journal.close()
     assert caplog.messages[-1] == f"{tmp_path / 'lines'}: 2 lines could not be written and are lost"
+
+
+def test_a_torn_line_is_dropped_whatever_bytes_it_has(tmp_path):
+    (tmp_path / "lines").write_bytes(b'{"step": 1}\n{"step": 2, "split": "\xff\xfe')
+    Journal(tmp_path / "lines", lambda line: line == '{"step": 1}').close()
+    assert (tmp_path / "lines").read_text() == '{"step": 1}\n'

@@ -215,6 +215,15 @@ def test_a_clock_ends_a_training_that_waits(corpus, tmp_path, impatient):
     assert run(run_file, tmp_path / "out", *settings).seconds == progress.seconds
 
 
+def test_a_clock_that_ends_the_wait_measures_no_step_again(corpus, tmp_path, impatient):
+    run_file, _ = corpus
+    settings = ("data.at_end=wait", "train.max_steps=1000", "tokenizer.learn_from=100", "train.max_minutes=0.05")
+    progress = run(run_file, tmp_path / "out", *settings, "train.validate_every=1", "train.best_metric=loss")
+    steps = [line["step"] for line in measured(tmp_path / "out") if line["split"] == "dev"]
+    assert steps == [*range(1, progress.step + 1)]
+    assert progress.stale == progress.step - progress.best_step
+
+
 def _train_as_one_of_several(run_file, out, *settings):
     for module in (stream, windows):
         setattr(module, "_LOOK_SECONDS", 0.05)  # noqa: B010 - it is final to all but tests

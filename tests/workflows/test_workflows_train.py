@@ -6,10 +6,10 @@ import pytest
 import torch
 
 import transduce
-from transduce.config import BadInputError, read_run
+from transduce.config import BadInputError, TransduceError, read_run
 from transduce.data import read_lines
 from transduce.evaluation import corpus_score
-from transduce.training import list_checkpoints
+from transduce.training import DevOutputs, list_checkpoints
 from transduce.workflows.prepare import prepare
 from transduce.workflows.run_directory import RunDirectory, hold
 from transduce.workflows.train import train_run
@@ -189,6 +189,35 @@ def test_time_ends_a_training_and_resuming_it_adds_nothing(tiny_run_file, tmp_pa
     config = read_run(tiny_run_file, ["train.max_minutes=1e-6"])
     assert train_run(config, run, resume=False).step == 1
     assert train_run(config, run, resume=True).step == 1
+
+
+def test_a_folder_that_another_training_has_now_is_left_to_it(tiny_run_file, tmp_path, monkeypatch, caplog):
+    """Somebody deleted this one's amid its training, and began another there."""
+    run = RunDirectory(tmp_path / "run")
+
+    def be_replaced(*_):
+        def translate(_):
+            if not (tmp_path / "deleted").exists():
+                run.root.rename(tmp_path / "deleted")
+                (run.root / "checkpoints").mkdir(parents=True)
+            return DevOutputs(scores={"bleu": 1.0})
+
+        return translate
+
+    monkeypatch.setattr("transduce.workflows.train.translate_dev", be_replaced)
+    with pytest.raises(TransduceError, match="was deleted since, and what has its name now is another's") as caught:
+        train_run(read_run(tiny_run_file, SHORT), run, resume=False)
+    assert "with another --out where another training is in that folder now" in str(caught.value)
+    assert [path.name for path in run.root.rglob("*")] == ["checkpoints"]
+
+
+def test_a_checkpoint_that_was_never_finished_is_no_training(tiny_run_file, tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    (run.checkpoints / "step-10.unfinished").mkdir(parents=True)
+    assert not run.has_checkpoints
+    prepare(read_run(tiny_run_file), run)
+    prepare(read_run(tiny_run_file, ["tokenizer.symbols=['<new>']"]), run)
+    assert "<new>" in (run.root / "tokenizer.json").read_text()
 
 
 def test_resume_refuses_text_that_is_no_longer_the_same(tiny_run_file, tmp_path):

@@ -5,7 +5,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from transduce.cli.main import _run
-from transduce.config import read_run
+from transduce.config import BadInputError, read_run
 from transduce.training.checkpoint import write_manifest
 from transduce.workflows import verify_resume as module
 from transduce.workflows.run_directory import RunDirectory
@@ -56,3 +56,14 @@ def test_one_bit_is_noticed_and_named(tiny_run_file, tmp_path, monkeypatch):
     assert said[1].endswith("numbers: 1 differ: embedding.weight.exp_avg")
     assert said[-1] == "4 steps in one process and 2 + 2 in two end differently"
     shutil.rmtree(folder)
+
+
+def test_a_text_that_ends_before_is_named(tiny_run_file, tmp_path, monkeypatch):
+    def train_here(config, run, stop_after, init):
+        module.train_run(config, run, resume=run.has_checkpoints, stop_after=stop_after, init=init)
+
+    monkeypatch.setattr(module, "_train_elsewhere", train_here)
+    settings = ["data.streaming=true", "data.at_end=stop", "data.shuffle_window=40", "data.max_length=60"]
+    config = read_run(tiny_run_file, [*settings, "train.batch_tokens=400"])
+    with pytest.raises(BadInputError, match=r"--steps 60: the training's text ends at step \d+, before twice as many"):
+        module.verify_resume(config, RunDirectory(tmp_path / "none"), tmp_path / "both", 60, print)

@@ -3,12 +3,14 @@
 What is written lies in memory until it is flushed, and a name (a new one, a changed one) until its folder is.
 """
 
+import errno
 import os
 import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import final
 
 from transduce.config.files import check_vacant
 
@@ -47,6 +49,31 @@ def write_whole(path: Path, text: str) -> None:
     write_flushed(unfinished, text)
     unfinished.replace(path)
     flush(path.parent)
+
+
+@final
+class SameFolder:
+    """A folder as it was at first: whoever writes to it for hours can see that it is still the one of that name."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._identity = path, _identify(path)
+
+    def check(self) -> None:
+        """Look at it.
+
+        Raises:
+            OSError: It was deleted, and maybe another one has its name now.
+        """
+        if _identify(self._path) != self._identity:
+            raise OSError(errno.ESTALE, "was deleted since, and what has its name now is another's", str(self._path))
+
+
+def _identify(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def name_beside(path: Path, kind: str) -> Path:

@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from transduce.config import BadInputError
+
 Ids = NDArray[np.int32]
 # Source, target, and the number of the corpus that they are of.
 EncodedPair = tuple[list[int], list[int], int]
@@ -58,9 +60,18 @@ class Side:
 
     @classmethod
     def join(cls, sequences: Sequence[list[int]]) -> "Side":
-        """Of sequences."""
-        offsets = np.zeros(len(sequences) + 1, np.int32)
-        np.cumsum([len(sequence) for sequence in sequences], out=offsets[1:])
+        """Of sequences.
+
+        Raises:
+            BadInputError: They have more symbols than a block's offsets count, which are of 32 bits.
+        """
+        ends = np.cumsum([0, *map(len, sequences)])
+        if ends[-1] >= 2**31:
+            raise BadInputError(
+                f"{len(sequences):,} lines have {ends[-1]:,} symbols, more than a store takes at once: are there line "
+                f"ends in the file? data.max_length leaves out what is longer"
+            )
+        offsets = ends.astype(np.int32)
         return cls(offsets, np.fromiter(chain.from_iterable(sequences), np.int32, int(offsets[-1])))
 
     @classmethod

@@ -179,6 +179,8 @@ def _read_parquet(file: _File) -> Pairs:
             missing = [field for field in fields if field not in table.schema_arrow.names]
             if missing:
                 raise BadInputError(f"{path}: column {missing[0]} is missing: {_advice(table.schema_arrow.names)}")
+            if twice := [field for field in fields if table.schema_arrow.names.count(field) > 1]:
+                raise BadInputError(f"{path}: there are several columns {twice[0]}: give each a name of its own")
             for batch in table.iter_batches(columns=list(fields)):
                 for source, target in zip(*(batch.column(field).to_pylist() for field in fields), strict=True):
                     row += 1

@@ -25,15 +25,24 @@ def write_store(path: Path, pairs: Iterable[EncodedPair], origin: dict[str, str]
     """Write pairs of id sequences (no begin or end symbols) and what they were made from.
 
     The file appears whole or not at all.
+
+    Raises:
+        OSError: It could not be written.
     """
     schema = SCHEMA.with_metadata({"version": _VERSION, "origin": json.dumps(origin)})
     unfinished = path.with_name(path.name + ".unfinished")
-    with unfinished.open("wb") as stream:
-        with ipc.new_file(stream, schema) as writer:
-            for block in _blocks(pairs):
-                writer.write_batch(block.to_arrow(), custom_metadata={_FACTS: block.facts().to_json()})
-        stream.flush()
-        os.fsync(stream.fileno())
+    try:
+        with unfinished.open("wb") as stream:
+            with ipc.new_file(stream, schema) as writer:
+                for block in _blocks(pairs):
+                    writer.write_batch(block.to_arrow(), custom_metadata={_FACTS: block.facts().to_json()})
+            stream.flush()
+            os.fsync(stream.fileno())
+    except BaseException as error:
+        unfinished.unlink(missing_ok=True)  # it may be what fills the disk
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)  # Arrow's errors name none
+        raise
     unfinished.replace(path)
 
 

@@ -75,18 +75,18 @@ def load_newest(
     Raises:
         BadInputError: No checkpoint is whole and of this model; the error is the newest one's.
     """
-    own: list[Progress] = []
+    own: list[tuple[Progress, Path]] = []
 
     def work() -> str:
         own.append(_load_newest(folder, model, optimizer, finite=finite))
-        return str(own[0].step)
+        return own[0][1].name
 
     # The first process goes ahead, and puts aside what is damaged.
-    step = processes.lead("reading the checkpoint", work)
-    return own[0] if processes.first else load_checkpoint(folder / f"step-{step}", model, optimizer)
+    name = processes.lead("reading the checkpoint", work)
+    return own[0][0] if processes.first else load_checkpoint(folder / name, model, optimizer)
 
 
-def _load_newest(folder: Path, model: nn.Module, optimizer: torch.optim.Adam, *, finite: bool) -> Progress:
+def _load_newest(folder: Path, model: nn.Module, optimizer: torch.optim.Adam, *, finite: bool) -> tuple[Progress, Path]:
     damaged: list[tuple[Path, BadInputError]] = []
     for _, path in reversed(list_checkpoints(folder)):
         try:
@@ -99,14 +99,20 @@ def _load_newest(folder: Path, model: nn.Module, optimizer: torch.optim.Adam, *,
         for aside, damage in damaged:
             _log.warning(f"{aside.name} is put aside, going on from {path.name} instead: {damage}")
             replace_directory(aside, aside.with_name(f"{aside.name}.damaged"))
-        return progress
+        return progress, path
     raise damaged[0][1] if damaged else BadInputError(f"{folder}: there is no checkpoint to go back to")
 
 
 def list_checkpoints(folder: Path) -> list[tuple[int, Path]]:
-    """Finished checkpoints as (step, path), oldest first."""
-    found = [(re.fullmatch(r"step-(\d+)", path.name), path) for path in folder.glob("step-*")]
-    return sorted((int(match[1]), path) for match, path in found if match)
+    """Finished checkpoints as (step, path), oldest first.
+
+    An older one of a step stands alone for a moment while a newer one takes its place: a crash may have come then.
+    """
+    found = [(re.fullmatch(r"step-(\d+)(\.older)?", path.name), path) for path in folder.glob("step-*")]
+    whole = [(int(match[1]), path) for match, path in found if match and not match[2]]
+    steps = {step for step, _ in whole}
+    alone = [(int(match[1]), path) for match, path in found if match and match[2] and (path / STATE).is_file()]
+    return sorted([*whole, *(each for each in alone if each[0] not in steps)])
 
 
 def remove_newer(folder: Path, step: int) -> None:

@@ -82,9 +82,14 @@ def _open_writer(training: Training) -> CheckpointWriter:
         training.model,
         training.optimizer,
         keep=training.config.keep_checkpoints,
-        before=training.report.flush,
+        before=partial(_before_writing, training),
         processes=training.processes,
     )
+
+
+def _before_writing(training: Training) -> None:
+    training.hooks.check_place()
+    training.report.flush()
 
 
 @final
@@ -165,7 +170,14 @@ def _leave(
     over = is_over(training.config, progress.step, progress.seconds)
     if progress.health.lost or not (over or progress.step > saved):
         return progress
-    due = _Due(validation=over, checkpoint=over, asked=Asked(checkpoint=False, stop=True), figures=False, last=over)
+    measured = progress.validated == progress.step  # while it waited for more text
+    due = _Due(
+        validation=over and not measured,
+        checkpoint=over,
+        asked=Asked(checkpoint=False, stop=True),
+        figures=False,
+        last=over,
+    )
     return _validate_and_save(training, progress, due, writer)[0]
 
 
@@ -324,7 +336,7 @@ def _measure_dev(training: Training, progress: Progress, writer: CheckpointWrite
             measured = validate(training, progress, _rate(training, progress.step))
     except Abandoned:
         return progress.model_copy(update={"unvalidated": True})
-    return measured.model_copy(update={"unvalidated": False})
+    return measured.model_copy(update={"unvalidated": False, "validated": progress.step})
 
 
 def _rate(training: Training, step: int) -> float:

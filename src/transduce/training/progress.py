@@ -39,6 +39,7 @@ class Progress(BaseModel):
     checkpoint_seconds: float = 0.0  # of training at the last checkpoint
     asked: bool = False  # the checkpoint is no regular one: never averaged, and gone with the next
     unvalidated: bool = False  # the training was stopped before dev was measured at this step, as it should have been
+    validated: int | None = None  # the last step at which dev was measured
     health: Health = Health()
     # A batch goes through the model in so many, as memory was too small for more at once; ``cuts`` in old checkpoints.
     micro_batches: int = Field(default=1, validation_alias=AliasChoices("micro_batches", "cuts"))

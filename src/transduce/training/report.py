@@ -174,7 +174,7 @@ class Journal:
     def __init__(self, path: Path, keep: Callable[[str], bool]) -> None:
         """Go on behind those lines of an older file that ``keep`` is true of."""
         if path.exists():
-            kept = [line for line in path.read_text(encoding="utf-8").splitlines() if keep(line)]
+            kept = [line for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if keep(line)]
             write_whole(path, "".join(f"{line}\n" for line in kept))
         self._path = path
         self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)

@@ -52,6 +52,7 @@ class Hooks:
 
     translate_dev: Callable[[TrainableModel], DevOutputs]
     save_best: Callable[[TrainableModel], None]
+    check_place: Callable[[], None] = lambda: None  # before anything is written; an OSError says that it must not be
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,7 @@ def validate(training: Training, progress: Progress, rate: float) -> Progress:
 def _save_best(training: Training, model: TrainableModel) -> bool:
     """Whether it is on disk. Where it is not, the next model that is better than the one that is there is tried."""
     try:
+        training.hooks.check_place()
         training.hooks.save_best(model)
     except OSError as error:
         _log.warning(

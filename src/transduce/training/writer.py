@@ -97,6 +97,7 @@ _REMEDIES: Final = {
     errno.EROFS: "mount this disk for writing again",
     errno.EACCES: "let this user write there",
     errno.EPERM: "let this user write there",
+    errno.ESTALE: "begin it again, with another --out where another training is in that folder now",
 }
 
 
@@ -227,10 +228,10 @@ def _remedy(error: OSError) -> str:
 def _prune(folder: Path, keep: int) -> None:
     """Delete what newer checkpoints replace: regular ones beyond ``keep``, asked ones that are not the newest.
 
-    The newest regular one that a training can go back to stays, too.
+    The newest one that a training can go back to stays, too, whoever asked for it.
     """
     checkpoints, regular = ([path for _, path in found] for found in (list_checkpoints(folder), list_regular(folder)))
-    kept = {*regular[-keep:], *_find_sound(regular), checkpoints[-1]}
+    kept = {*regular[-keep:], *_find_sound(checkpoints), checkpoints[-1]}
     for older in checkpoints:
         if older not in kept:
             remove_checkpoint(older)

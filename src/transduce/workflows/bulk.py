@@ -159,7 +159,7 @@ def finish(plan: Plan, outcomes: Iterable[Outcome], advance: Callable[[], None],
                 f"{done:,} of {len(plan.partitions):,} partitions: {failures.lines:,} lines{left_out} in "
                 f"{now - began:,.1f} s ({failures.lines / (now - began):,.1f} lines/s)"
             )
-    _remove_unfinished(plan.output)
+    _remove_unfinished(plan)
     said = [str(error) for error in bad[:_MOST_TOLD]]
     if len(bad) > _MOST_TOLD:
         said.append(f"{len(bad) - _MOST_TOLD:,} more partitions could not be done")
@@ -168,8 +168,15 @@ def finish(plan: Plan, outcomes: Iterable[Outcome], advance: Callable[[], None],
         raise (BadInputError if any(isinstance(error, BadInputError) for error in bad) else TransduceError)(*said)
 
 
-def _remove_unfinished(output: str) -> None:
-    """What was left behind by a process that was ended; the partition itself stands by now."""
-    for name in list_names(output):
-        if name.endswith(UNFINISHED):
-            delete(join(output, name))
+def _remove_unfinished(plan: Plan) -> None:
+    """What was left of these partitions by a process that was ended; what else is unfinished is somebody's at work."""
+    ours = {_hidden(each.name) for each in plan.partitions}
+    for name in list_names(plan.output):
+        if name.endswith(UNFINISHED) and name.removesuffix(UNFINISHED).rpartition(".")[0] in ours:
+            delete(join(plan.output, name))
+
+
+def _hidden(name: str) -> str:
+    """How names of an unfinished file begin (``data.whole_file``)."""
+    folder, slash, own = name.rpartition("/")
+    return f"{folder}{slash}.{own}"

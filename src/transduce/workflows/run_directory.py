@@ -48,8 +48,8 @@ class RunDirectory:
 
     @property
     def has_checkpoints(self) -> bool:
-        """Whether a training has begun here."""
-        return any(self.checkpoints.glob("step-*"))
+        """Whether a training has begun here, and come to a checkpoint, which may be damaged since."""
+        return any(not path.name.endswith(".unfinished") for path in self.checkpoints.glob("step-*"))
 
     @property
     def tensorboard(self) -> Path:

@@ -22,6 +22,7 @@ from transduce.config import (
     with_vocabularies,
     write_run,
 )
+from transduce.config.disk import SameFolder
 from transduce.inference import check_unknown_words
 from transduce.kernels import resolve_precision
 from transduce.models import TrainableModel, build
@@ -312,4 +313,8 @@ def _hooks(config: RunConfig, precision: Precision, run: RunDirectory, prepared:
     def save_best(model: TrainableModel) -> None:
         save_bundle(bundle(model), run.root / BEST)
 
-    return Hooks(translate_dev=translate_dev(config, precision, bundle), save_best=save_best)
+    return Hooks(
+        translate_dev=translate_dev(config, precision, bundle),
+        save_best=save_best,
+        check_place=SameFolder(run.root).check,
+    )

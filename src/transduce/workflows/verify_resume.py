@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from transduce.bundle import read_tensors
-from transduce.config import RunConfig
-from transduce.training import MODEL, OPTIMIZER, Progress, read_progress
+from transduce.config import BadInputError, RunConfig
+from transduce.training import MODEL, OPTIMIZER, Progress, list_checkpoints, read_progress
 from transduce.workflows.prepare import load_prepared, prepare, share_preparation
 from transduce.workflows.run_directory import RunDirectory
 from transduce.workflows.train import train_run
@@ -44,7 +44,12 @@ def verify_resume(
     share_preparation(whole, halves)
     for run, stop_after in ((whole, None), (halves, steps), (halves, None)):
         _train_elsewhere(config, run, stop_after, init)
-    ends = [run.checkpoints / f"step-{2 * steps}" for run in (whole, halves)]
+    ends = [list_checkpoints(run.checkpoints)[-1][1] for run in (whole, halves)]
+    if ends[0].name != f"step-{2 * steps}":
+        raise BadInputError(
+            f"--steps {steps}: the training's text ends at {ends[0].name.replace('-', ' ')}, before twice as many: "
+            f"give fewer"
+        )
     same = [
         _compare(name, read_tensors(ends[0] / file), read_tensors(ends[1] / file), say)
         for name, file in (("weights", MODEL), ("optimizer", OPTIMIZER))
