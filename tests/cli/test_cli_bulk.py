@@ -126,6 +126,8 @@ def test_bad_partitions_are_named_and_the_others_done(bulk, tmp_path):
     parquet.write_table(pa.table({"words": ["w5"]}), folder / "e.parquet")
     parquet.write_table(pa.table({"text": ["w5", None]}), folder / "f.parquet")
     (folder / "g.zst").write_bytes(b"no zstd")
+    table = pa.Table.from_arrays([pa.array(["w5"]), pa.array(["x"]), pa.array(["y"])], ["text", "a", "a"])
+    parquet.write_table(table, folder / "i.parquet")
     (folder / "h.txt").write_text("w5\n" + "w6 " * 3000 + "\n")
     status, said = bulk(folder)
     assert status == 2
@@ -135,13 +137,14 @@ def test_bad_partitions_are_named_and_the_others_done(bulk, tmp_path):
     ]
     assert warnings == ["warning: a.txt line 2: invalid UTF-8 was replaced"]
     assert [error.split(": ")[0] for error in errors] == [
-        *("b.jsonl line 2", "c.txt.gz", "d.parquet", "e.parquet", "f.parquet row 2", "g.zst"),
+        *("b.jsonl line 2", "c.txt.gz", "d.parquet", "e.parquet", "f.parquet row 2", "g.zst", "i.parquet"),
         "1 of 5 lines have no output (an empty one stands for each)",
     ]
     assert "column text is missing: there are words; --column says which to read" in errors[3]
-    assert "h.txt line 2: " in errors[6]
+    assert "column a is there several times" in errors[6]
+    assert "h.txt line 2: " in errors[7]
     assert list(read_folder(tmp_path / "out")) == ["a.txt", "h.txt"]
-    assert bulk(folder, "--column", "words", output=tmp_path / "words")[1].count("words is missing") == 1
+    assert bulk(folder, "--column", "words", output=tmp_path / "words")[1].count("words is missing") == 2
 
 
 @pytest.mark.parametrize(

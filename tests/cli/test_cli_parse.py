@@ -73,6 +73,15 @@ def test_trees_that_the_model_is_not_sure_of_are_left_out(run, trained_parser):
     assert [bool(line) for line in out.split("\n")] == [True, False, False, False]
     assert f"1 of 2 trees were left out: their confidence is below {bound}" in err
     assert run("parse", trained_parser, "--min-confidence", "1.5", stdin=sentences)[0] == 2
+    options = ("--format", "jsonl", "--n-best", "4", "--beam-size", "4")
+    parses = [json.loads(line) for line in run("parse", trained_parser, *options, stdin=sentences)[1].splitlines()]
+    several = sorted(each["confidence"] for each in (parses[0], *parses[0].get("alternatives", ())))
+    bound = (several[0] + several[-1]) / 2
+    status, out, _ = run("parse", trained_parser, *options, "--min-confidence", str(bound), stdin=sentences)
+    left = json.loads(out.splitlines()[0])
+    kept = [each["confidence"] for each in (left, *left.get("alternatives", ()))]
+    assert (status, sorted(kept)) == (0, [each for each in several if each >= bound])
+    assert 0 < len(kept) < len(several)
 
 
 def test_a_line_that_is_too_long_is_named(run, trained_parser):

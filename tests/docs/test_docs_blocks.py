@@ -276,7 +276,9 @@ def _command_itself(words: list[str]) -> list[str]:
 
 
 def _check_benchmark(module: str, arguments: list[str]) -> None:
-    source = Path(importlib.util.find_spec(module).origin).read_text(encoding="utf-8")
+    found = importlib.util.find_spec(module)
+    assert found is not None and found.origin is not None, f"{module}: there is no such benchmark"
+    source = Path(found.origin).read_text(encoding="utf-8")
     assert [option for option in arguments if option.startswith("--") and f'"{option}"' not in source] == []
 
 

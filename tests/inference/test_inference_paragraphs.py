@@ -45,9 +45,17 @@ def test_probabilities_and_scores_are_sums_over_the_sentences(translator):
     assert output.score != pytest.approx(output.log_probability)
 
 
-@pytest.mark.parametrize("text", ["wemo", "bamo dulu kari", " wemo ", "kari\r", "", " \t\n", "Dr. bamo", "wemo."])
+@pytest.mark.parametrize("text", ["wemo", "bamo dulu kari", "", " \t\n", "Dr. bamo", "wemo."])
 def test_one_sentence_gives_what_it_gives_without_the_option(translator, text):
     assert translator.translate([text], paragraphs=True) == translator.translate([text])
+
+
+@pytest.mark.parametrize("text", ["  wemo ", "wemo\n", "\n\nwemo", "wemo\r\n"])
+def test_white_space_around_one_sentence_stays_too(translator, text):
+    (found,), (alone,) = translator.translate([text], paragraphs=True, n_best=2), translator.translate(["wemo"])
+    assert found.text == text.replace("wemo", "yob")
+    assert found.log_probability == pytest.approx(alone.log_probability, abs=1e-4)
+    assert found.alternatives[0].text.strip()
 
 
 def test_every_text_gets_its_own_sentences_back(translator):

@@ -198,3 +198,19 @@ def test_a_shared_vocabulary_parses_too(treebank, tmp_path, kind, more):
     for each, words in zip(parser.parse(ODD, 4), ODD, strict=True):
         assert (each.tree is None, each.error, each.repaired) == (not words, None, False)
         assert each.tree is None or len(each.tree.words) == len(words)
+
+
+def test_sentences_are_lists_of_words_or_words_in_a_string(parser):
+    lists, strings = [["Luso", "fepi", "."], ["Luso", "."]], ["Luso fepi .", "Luso ."]
+    assert [each.tree for each in parser.parse(strings)] == [each.tree for each in parser.parse(lists)]
+
+
+@pytest.mark.parametrize("words", [["Luso", ""], ["Luso", " "], ["Luso", 3]])
+def test_a_word_that_is_none_is_named(parser, words):
+    with pytest.raises(BadInputError, match=r"sentence 6: word 2 is .*: give a string that is not empty"):
+        parser.parse([["Luso"], words], first_number=5)
+
+
+def test_one_string_is_no_list_of_sentences(parser):
+    with pytest.raises(BadInputError, match="one string was given"):
+        parser.parse("Luso fepi .")

@@ -87,6 +87,12 @@ def test_wanted_phrases_stand_there_whatever_the_beam(seed, beam, limit):
         assert all(contains(hypotheses[0].ids, phrase) for phrase in phrases)
 
 
+@pytest.mark.parametrize("phrases", [[(4,), (5, 4, 6)], [(5, 4), (4, 6), (5, 4, 6)], [(5, 4, 6), (6,), (6,), (4, 6)]])
+def test_phrases_in_another_take_no_room_of_their_own(phrases):
+    found = search(shared(0), Containing(dict.fromkeys(NUMBERS, phrases), END), limit=4, beam_size=2, n_best=1)
+    assert [hypotheses[0].ids for hypotheses in found] == [(5, 4, 6)] * len(found)
+
+
 def test_all_at_once():
     model = shared(2)
     constraints = Prefixes({11: (6,)}), NoRepeat(2), Without([(4, 5)]), Containing({11: [(5, 4)]}, END)

@@ -11,6 +11,7 @@ from libretranslatepy import LibreTranslateAPI
 
 from tests.serving.running_server import Form, serving
 from transduce.inference import load
+from transduce.serving.answers import _terms
 
 pytest_plugins = ["tiny_run"]
 
@@ -211,6 +212,22 @@ def test_a_glossary_says_how_terms_are_written(server):
     assert text.endswith("\n\nyob")
 
 
+def test_of_terms_that_overlap_the_longest_counts():
+    glossary = {"house": "Haus", "beach house": "Strandhaus", "Beach": "Ufer", "beach": "Strand", "dog": "Hund"}
+    sentences = [
+        "A beach house.",
+        "A beach, a house.",
+        "The Beach House",
+        "Beach",
+        "BEACH",
+        "a doghouse",
+        "house house",
+    ]
+    assert _terms(sentences, glossary) == [
+        *(["Strandhaus"], ["Haus", "Strand"], ["Strandhaus"], ["Ufer"], ["Ufer"], [], ["Haus"]),
+    ]
+
+
 @pytest.mark.parametrize(
     ("fields", "error"),
     [
@@ -223,6 +240,7 @@ def test_a_glossary_says_how_terms_are_written(server):
         ({"glossary": {str(number): "x" for number in range(1001)}}, "glossary"),
         ({"beam_size": 0}, "beam_size"),
         ({"beam_size": 1000}, "beam_size"),
+        ({"n_best": 12, "beam_size": 20}, "n_best 12: at most 11 outputs are given"),
         ({"details": ["secrets"]}, "details"),
         ({"details": ["alignment"]}, "alignment"),
         ({"prefixes": ["ti", "sor"], "split_sentences": False}, "prefix"),

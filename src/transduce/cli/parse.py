@@ -3,6 +3,7 @@
 import json
 import sys
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final, Literal
 
@@ -109,9 +110,10 @@ def parse(
             nonlocal trees, repaired, unsure
             trees += found.tree is not None
             repaired += found.repaired
-            if min_confidence is not None and found.tree is not None and found.confidence < min_confidence:
-                unsure += 1
-                found = Parse(None)
+            if min_confidence is not None and found.tree is not None:
+                sure = [each for each in (found, *found.alternatives) if each.confidence >= min_confidence]
+                unsure += not sure
+                found = replace(sure[0], alternatives=tuple(sure[1:])) if sure else Parse(None)
             target.write(("\n".join(_lines(found, format_, n_best)) + "\n").encode())
             target.flush()
             failures.count(found.error)

@@ -14,8 +14,8 @@ _ROWS_AT_A_TIME: Final = 2048
 
 
 @contextmanager
-def open_table(place: str, *columns: str) -> Iterator[parquet.ParquetFile]:
-    """A table that has these columns, each once.
+def open_table(place: str, *columns: str, option: str = "--column") -> Iterator[parquet.ParquetFile]:
+    """A table that has these columns, and no two of one name; ``option`` is what names columns.
 
     Raises:
         BadInputError: It has not, or there is no such table.
@@ -27,12 +27,13 @@ def open_table(place: str, *columns: str) -> Iterator[parquet.ParquetFile]:
             raise BadInputError(f"{place}: not a readable Parquet file: {' '.join(str(error).split())}") from error
         names = table.schema_arrow.names
         for column in columns:
-            if names.count(column) != 1:
-                found = "missing" if column not in names else "there several times"
+            if column not in names:
                 raise BadInputError(
-                    f"{place}: column {column} is {found}: there are {', '.join(names) or 'none'}; "
-                    f"--column says which to read"
+                    f"{place}: column {column} is missing: there are {', '.join(names) or 'none'}; {option} says which "
+                    f"to read"
                 )
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise BadInputError(f"{place}: column {twice} is there several times: give each a name of its own")
         yield table
 
 

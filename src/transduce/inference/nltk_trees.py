@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from transduce.config import BadInputError, GenerationChanges, TransduceError
-from transduce.inference.parsing import Parser
+from transduce.inference.parsing import Parser, read_sentences
 from transduce.text import BadTreeError, Tree, escape
 
 if TYPE_CHECKING:
@@ -63,9 +63,7 @@ def parse_to_nltk(
         BadInputError: As ``Parser.parse``; or a sentence has no tree.
         TransduceError: The extra ``parsing`` is not installed.
     """
-    if isinstance(sentences, str):
-        raise BadInputError("parse: one string was given: give a list of sentences")
-    words = [each.split() if isinstance(each, str) else list(each) for each in sentences]
+    words = read_sentences(sentences)
     parses = parser.parse(words, beam_size, length_penalty, **changes)
     trees = []
     for number, (found, own) in enumerate(zip(parses, words, strict=True), start=1):

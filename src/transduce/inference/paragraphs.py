@@ -30,7 +30,7 @@ def translate_paragraphs(
 ) -> list[Translation | TransduceError]:
     """Translate texts of several sentences; what stood between the sentences stands between their translations.
 
-    A text of one sentence, or of none, is translated as it stands. Where a sentence has no output, neither has its
+    A text of no sentence is translated as it stands. Where a sentence has no output, neither has its
     text: the error names the sentence. A text's second best output has each sentence's second best, or its best where
     there is no other, and so on.
     """
@@ -43,7 +43,7 @@ def _split(text: str, language: str) -> Parts:
     if not is_text(text):
         return [(text, "")]  # it fails as a text does
     parts = split_sentences(text, language)
-    return parts if sum(bool(sentence) for sentence, _ in parts) > 1 else [(text, "")]
+    return parts if any(sentence for sentence, _ in parts) else [(text, "")]
 
 
 def _join(parts: Parts, outcomes: Sequence[Translation | TransduceError]) -> Translation | TransduceError:
@@ -51,7 +51,7 @@ def _join(parts: Parts, outcomes: Sequence[Translation | TransduceError]) -> Tra
         if isinstance(outcome, TransduceError):
             return type(outcome)(f"{shorten(sentence)}: {outcome}")
     translations = [each for each in outcomes if isinstance(each, Translation)]
-    if len(translations) == 1:
+    if len(translations) == 1 and not parts[0][1]:
         return translations[0]
     best, *others = (
         _join_outputs(parts, [of_rank(each, rank) for each in translations])

@@ -90,7 +90,7 @@ class Parser:
 
     def parse(
         self,
-        sentences: Iterable[Sequence[str]],
+        sentences: Iterable[str | Sequence[str]],
         beam_size: int | None = None,
         length_penalty: float | None = None,
         n_best: int = 1,
@@ -100,10 +100,10 @@ class Parser:
         first_number: int | None = 1,
         **changes: Unpack[GenerationChanges],
     ) -> list[Parse]:
-        """Parse sentences, which are lists of words; a word stands in the tree to the letter, brackets escaped.
+        """Parse sentences; a word stands in the tree to the letter, brackets escaped.
 
         Args:
-            sentences: The words of each; without words, a sentence has no tree.
+            sentences: The words of each, in a list or separated by white space; without words, it has no tree.
             beam_size: As in ``Translator.translate``.
             length_penalty: Alpha of the length penalty.
             n_best: Trees for each sentence, the best one first.
@@ -114,12 +114,12 @@ class Parser:
             **changes: Other settings of ``config.GenerationConfig``.
 
         Raises:
-            BadInputError: As ``Translator.translate``; or a setting contradicts the shape of trees.
+            BadInputError: As ``Translator.translate``; or a setting contradicts the shape of trees, or a word is empty.
         """
         check_names(changes, frozenset(GenerationChanges.__annotations__), "parse")
         if asked := [name for name in _AGAINST if changes.get(name)]:
             raise BadInputError(f"{asked[0].replace('_', ' ')}: contradicts the shape of trees: leave it out")
-        several = [list(each) for each in sentences]
+        several = read_sentences(sentences, 1 if first_number is None else first_number)
         texts = [prefix + " ".join(map(unescape, words)) if words else "" for words in several]
         first = 1 if first_number is None else first_number
         spelled = [self._spell(words) for words in several]
@@ -212,3 +212,19 @@ def _tree_symbols(linearization: Linearization, vocabulary: Mapping[int, str], e
             case Leaf():
                 leaves.append(index)
     return TreeSymbols(opening, closing, tuple(leaves), end)
+
+
+def read_sentences(sentences: Iterable[str | Sequence[str]], first: int = 1) -> list[list[str]]:
+    """The words of each.
+
+    Raises:
+        BadInputError: They are one string, or a word is none; the first such sentence is named.
+    """
+    if isinstance(sentences, str):
+        raise BadInputError("parse: one string was given: give a list of sentences")
+    several = [each.split() if isinstance(each, str) else list(each) for each in sentences]
+    for number, words in enumerate(several, first):
+        for place, word in enumerate(words, 1):
+            if not isinstance(word, str) or not word.strip():
+                raise BadInputError(f"sentence {number:,}: word {place} is {word!r}: give a string that is not empty")
+    return several

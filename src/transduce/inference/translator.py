@@ -11,7 +11,6 @@ import torch
 
 from transduce.bundle import Bundle, PrepackedBundle
 from transduce.config import BadInputError, GenerationChanges, GenerationConfig, Precision, TransduceError
-from transduce.config.generation import MAX_SEED
 from transduce.data import bare
 from transduce.inference.arguments import (
     check_choice,
@@ -54,6 +53,8 @@ if TYPE_CHECKING:
     import nltk
 
 Errors = Literal["raise", "return"]
+# With as many texts as memory holds behind it, a number is still one of 64 bits.
+_MOST_NUMBERS: Final = 2**53
 
 
 class TranslationOptions(GenerationChanges, total=False):
@@ -128,7 +129,12 @@ class Translator:
         return self._engine.format
 
     def __repr__(self) -> str:
-        """What is loaded: from where, of which size, in which number format, on which device."""
+        """What is loaded, and from where."""
+        return f"Translator({f'{self._name!r}, ' if self._name else ''}{self.summary})"
+
+    @property
+    def summary(self) -> str:
+        """What is loaded: of which size, in which number format, on which device."""
         models = [
             f"{each.summary}, vocabulary "
             + " to ".join(f"{size:,}" for size in (each.source_vocab_size, each.vocab_size) if size is not None)
@@ -136,9 +142,8 @@ class Translator:
         ]
         several = f"{len(models)} models: " if len(models) > 1 else ""
         shortlist = "" if self._shortlist is None else ", shortlist"
-        name = f"{self._name!r}, " if self._name else ""
         size = several + "; ".join(dict.fromkeys(models))
-        return f"Translator({name}{size}, {self._engine.format} on {self._engine.device}{shortlist})"
+        return f"{size}, {self._engine.format} on {self._engine.device}{shortlist}"
 
     # A string is an iterable of strings as well: the type checker cannot be told that the first one goes before.
     @overload
@@ -231,7 +236,7 @@ class Translator:
         ):
             check_flag(name, flag)
         check_choice("errors", errors, get_args(Errors))
-        first = 1 if first_number is None else check_number("first number", first_number, 0, MAX_SEED)
+        first = 1 if first_number is None else check_number("first number", first_number, 0, _MOST_NUMBERS)
         if not isinstance(recorder, Recorder | None):
             raise BadInputError(f"recorder: {name_kind(recorder)} was given: give a transduce.search.Recorder")
         if language is not None and not isinstance(language, str):

@@ -15,7 +15,8 @@ Place = tuple[int, int]
 class Containing:
     """Each output has all of its sentence's phrases, anywhere and in any order; a symbol may count for several.
 
-    A hypothesis may only go on such that what is still missing fits in, one phrase after the other, before its limit.
+    A hypothesis may only go on such that what is still missing fits in before its limit: one phrase after the other,
+    without those that stand in others.
     """
 
     phrases: Mapping[int, Sequence[Sequence[int]]]
@@ -51,6 +52,15 @@ class Automaton:
         self._depth, self._begun, self._met = [0], [0], [0]
         for number, phrase in enumerate(self._phrases):
             self._plant(phrase, 1 << number)
+        # Of each phrase, in which others it stands.
+        self._around = [
+            sum(
+                1 << number
+                for number, other in enumerate(self._phrases)
+                if other != phrase and _stands_in(phrase, other)
+            )
+            for phrase in self._phrases
+        ]
         self._shorter = [0] * len(self._following)
         self._connect()
         self._views: dict[Place, View] = {}
@@ -107,8 +117,13 @@ class Automaton:
     def _lacking(self, place: Place) -> int:
         """How many symbols are enough to meet the rest: all of it, less what of one of them is there already."""
         node, met = place
-        rest = sum(len(phrase) for number, phrase in enumerate(self._phrases) if not met >> number & 1)
-        return rest - max(self._depth[each] if self._begun[each] & ~met else 0 for each in self._suffixes(node))
+        wanted = [number for number, around in enumerate(self._around) if not met >> number & 1 and not around & ~met]
+        rest, counted = sum(len(self._phrases[number]) for number in wanted), sum(1 << number for number in wanted)
+        return rest - max(self._depth[each] if self._begun[each] & counted else 0 for each in self._suffixes(node))
+
+
+def _stands_in(phrase: Sequence[int], other: Sequence[int]) -> bool:
+    return any(tuple(other[at : at + len(phrase)]) == phrase for at in range(len(other) - len(phrase) + 1))
 
 
 @final

@@ -62,7 +62,7 @@ class Answers:
             case "search":
                 return self._search(call, cancellation)
             case "card":
-                return {"summary": repr(self._translator)}
+                return {"summary": self._translator.summary}
             case other:
                 raise BadInputError(f"{other}: there is no such call")
 
@@ -170,9 +170,24 @@ def _check_weights(outputs: Sequence[Translation | TransduceError]) -> None:
 
 
 def _terms(sentences: Sequence[str], glossary: Mapping[str, str]) -> list[list[str]]:
-    """Of each sentence, the translations of the terms that stand in it as words of their own."""
-    patterns = {_pattern(term): translation for term, translation in glossary.items()}
-    return [[translation for term, translation in patterns.items() if term.search(each)] for each in sentences]
+    """Of each sentence, the translations of the terms that stand in it as words of their own.
+
+    Where terms overlap, the longest one counts, and of those that differ in case the one that is written so.
+    """
+    patterns = {term: _pattern(term) for term in glossary}
+    return [[glossary[term] for term in _find_terms(sentence, patterns)] for sentence in sentences]
+
+
+def _find_terms(sentence: str, patterns: Mapping[str, re.Pattern[str]]) -> list[str]:
+    found = [(match, term) for term, pattern in patterns.items() for match in pattern.finditer(sentence)]
+    found.sort(key=lambda each: (each[0].start() - each[0].end(), each[0][0] != each[1]))
+    taken, terms = set[int](), set[str]()
+    for match, term in found:
+        places = range(match.start(), match.end())
+        if taken.isdisjoint(places):
+            taken.update(places)
+            terms.add(term)
+    return [term for term in patterns if term in terms]
 
 
 @lru_cache(10_000)  # a streamed text brings the same ones with each of its sentences

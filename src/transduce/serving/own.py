@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from transduce.serving.http import Body, Doorkeeper, Texts, bounded, check, check_texts, read_fields, unless_left
 from transduce.serving.languages import language_name
 from transduce.serving.operations import Operation
-from transduce.serving.refusal import NotFound, Refusal
+from transduce.serving.refusal import BadRequest, NotFound, Refusal
 from transduce.serving.service import AUTO, Job, Service
 
 _OBJECT: Final = {"type": "object"}
@@ -157,6 +157,8 @@ class Own:
             for name in ("glossary", "prefixes", "must_contain", "must_not_contain")
             if (value := getattr(body, name))
         }
+        if body.n_best - 1 > (most := self._service.limits.alternatives):
+            raise BadRequest(f"n_best {body.n_best}: at most {most + 1} outputs are given")
         job = Job(
             *(texts, body.source, body.target, body.format),
             alternatives=body.n_best - 1,

@@ -155,7 +155,7 @@ class BulkScoring:
     def _score_table(self, score: _Score, place: str, target: BinaryIO) -> Failures:
         failures = Failures()
         columns = [self.source_column, self.target_column]
-        with open_table(place, *columns) as table:
+        with open_table(place, *columns, option="--source-column and --target-column") as table:
             wider = WiderTable(table.schema_arrow, _COLUMNS)
             with parquet.ParquetWriter(target, wider.schema) as writer:
                 for batch, texts in read_texts(table, columns, place):
