@@ -98,6 +98,8 @@ def test_a_folder_of_something_else_is_left_alone(partitions, bulk, tmp_path):
     status, said = bulk(partitions, "--beam-size", "2")
     assert status == 2
     assert "holds partitions made with other settings (beam_size was None, and is 2)" in said
+    status, said = bulk(f"{partitions}/*.txt", "--format", "jsonl")
+    assert (status, 'other settings (format was None, and is "jsonl")' in said) == (2, True)
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "thesis.txt").write_text("mine")

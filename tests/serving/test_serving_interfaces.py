@@ -247,6 +247,7 @@ def test_of_terms_that_overlap_the_longest_counts():
         ({"sampling": True, "beam_size": 2}, "sampling"),
         ({"glossary": ["wemo"]}, "glossary"),
         ({"glossary": {" ": "ti"}}, "glossary"),
+        ({"glossary": {"wemo": " "}, "text": "bamo. wemo."}, "glossary.wemo: "),
         ({"details": ["attention"], "split_sentences": False, "text": "bamo " * 400}, "at most 300"),
         ({"details": ["attention"], "split_sentences": False, "text": ["bamo"] * 11}, "at most 10"),
         ({"beam_szie": 2}, "beam_szie: there is no such field: did you mean beam_size?"),

@@ -52,8 +52,9 @@ class Settings(OwnBody):
     seed: Annotated[int, Field(ge=0, lt=2**31)] | None = None
 
 
-# What a term is written as; a term has a letter at least.
-_Glossary = Annotated[dict[Annotated[str, Field(pattern=r"\S")], str], Field(default_factory=dict, max_length=1_000)]
+# What a term is written as; either has a letter at least.
+_Term = Annotated[str, Field(pattern=r"\S")]
+_Glossary = Annotated[dict[_Term, _Term], Field(default_factory=dict, max_length=1_000)]
 
 
 class Translate(Settings):

@@ -228,10 +228,10 @@ def _remedy(error: OSError) -> str:
 def _prune(folder: Path, keep: int) -> None:
     """Delete what newer checkpoints replace: regular ones beyond ``keep``, asked ones that are not the newest.
 
-    The newest one that a training can go back to stays, too, whoever asked for it.
+    The newest regular one that a training can go back to stays, too; where there is none, the newest of all.
     """
     checkpoints, regular = ([path for _, path in found] for found in (list_checkpoints(folder), list_regular(folder)))
-    kept = {*regular[-keep:], *_find_sound(checkpoints), checkpoints[-1]}
+    kept = {*regular[-keep:], *(_find_sound(regular) or _find_sound(checkpoints)), checkpoints[-1]}
     for older in checkpoints:
         if older not in kept:
             remove_checkpoint(older)

@@ -87,7 +87,8 @@ def make_plan(input_: str, output: str, text_as: Literal["text", "jsonl"], setti
         if _resolved(target) == _resolved(file.place):
             raise BadInputError(f"{target}: is the input too: give --output another folder")
         partitions[name], sizes[name] = Partition(file.place, target, name), file.size
-    standing = _check_folder(output, partitions, sizes, {key: _brief(value) for key, value in settings.items()})
+    known = {**settings, **({} if text_as == "text" else {"format": text_as})}
+    standing = _check_folder(output, partitions, sizes, {key: _brief(value) for key, value in known.items()})
     left = tuple(partition for name, partition in partitions.items() if name not in standing)
     return Plan(left, len(standing), output)
 
