@@ -52,17 +52,9 @@ class Automaton:
         self._depth, self._begun, self._met = [0], [0], [0]
         for number, phrase in enumerate(self._phrases):
             self._plant(phrase, 1 << number)
-        # Of each phrase, in which others it stands.
-        self._around = [
-            sum(
-                1 << number
-                for number, other in enumerate(self._phrases)
-                if other != phrase and _stands_in(phrase, other)
-            )
-            for phrase in self._phrases
-        ]
         self._shorter = [0] * len(self._following)
         self._connect()
+        self._within = [self._find_within(phrase) & ~(1 << number) for number, phrase in enumerate(self._phrases)]
         self._views: dict[Place, View] = {}
 
     @property
@@ -117,13 +109,19 @@ class Automaton:
     def _lacking(self, place: Place) -> int:
         """How many symbols are enough to meet the rest: all of it, less what of one of them is there already."""
         node, met = place
-        wanted = [number for number, around in enumerate(self._around) if not met >> number & 1 and not around & ~met]
-        rest, counted = sum(len(self._phrases[number]) for number in wanted), sum(1 << number for number in wanted)
-        return rest - max(self._depth[each] if self._begun[each] & counted else 0 for each in self._suffixes(node))
+        missing = [number for number in range(len(self._phrases)) if not met >> number & 1]
+        wanted = sum(1 << number for number in missing)
+        for number in missing:  # those that stand in others come with them
+            wanted &= ~self._within[number]
+        rest = sum(len(self._phrases[number]) for number in missing if wanted >> number & 1)
+        return rest - max(self._depth[each] if self._begun[each] & wanted else 0 for each in self._suffixes(node))
 
-
-def _stands_in(phrase: Sequence[int], other: Sequence[int]) -> bool:
-    return any(tuple(other[at : at + len(phrase)]) == phrase for at in range(len(other) - len(phrase) + 1))
+    def _find_within(self, phrase: Sequence[int]) -> int:
+        """The phrases that stand in one, itself among them."""
+        place: Place = 0, 0
+        for symbol in phrase:
+            place = self.read(place, symbol)
+        return place[1]
 
 
 @final
