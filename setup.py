@@ -5,7 +5,7 @@ import platform
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
-from itertools import chain, takewhile
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,16 +16,21 @@ _LOW_PRECISION: Final = ["-march=x86-64-v4", "-mavx512vnni", "-mavx512bf16", "-m
 # One library for each kind of processor that torch tells apart: what is installed here may run elsewhere.
 _KINDS: Final = {
     "native_avx2": ["-march=x86-64-v3"],
+    "native_avxvnni": ["-march=x86-64-v3", "-mavxvnni"],
     "native_avx512": ["-march=x86-64-v4", "-mprefer-vector-width=512"],
     "native_avx512vnni": [*_LOW_PRECISION],
     "native_amx": [*_LOW_PRECISION, "-mamx-tile", "-mamx-bf16", "-mamx-int8"],
 }
-# What Linux calls the instructions that each kind needs beyond those of the kind before it.
+# What Linux calls the instructions that each kind needs.
+_AVX2: Final = {"avx2", "fma", "f16c"}
+_AVX512: Final = {*_AVX2, "avx512f", "avx512bw", "avx512dq", "avx512vl"}
+_AVX512VNNI: Final = {*_AVX512, "avx512_vnni", "avx512_bf16"}
 _NEEDS: Final = {
-    "native_avx2": {"avx2", "fma", "f16c"},
-    "native_avx512": {"avx512f", "avx512bw", "avx512dq", "avx512vl"},
-    "native_avx512vnni": {"avx512_vnni", "avx512_bf16"},
-    "native_amx": {"amx_tile", "amx_bf16", "amx_int8"},
+    "native_avx2": _AVX2,
+    "native_avxvnni": {*_AVX2, "avx_vnni"},
+    "native_avx512": _AVX512,
+    "native_avx512vnni": _AVX512VNNI,
+    "native_amx": {*_AVX512VNNI, "amx_tile", "amx_bf16", "amx_int8"},
 }
 _FOLDER: Final = "src/transduce/kernels"
 _SOURCES: Final = (
@@ -97,10 +102,10 @@ def extension(name: str, flags: list[str]) -> Extension:
 
 
 def able_kinds() -> list[str]:
-    """Those that this processor can run, the newest last."""
+    """Those that this processor can run, the one that it takes last."""
     processor = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     flags = set(processor.partition("flags")[2].partition("\n")[0].split())
-    return list(takewhile(lambda kind: _NEEDS[kind] <= flags, _KINDS))
+    return [kind for kind in _KINDS if _NEEDS[kind] <= flags]
 
 
 def chosen_kinds() -> dict[str, list[str]]:

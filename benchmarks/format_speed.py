@@ -33,6 +33,7 @@ SLOW_ENOUGH: Final = 0.9  # and be as fast as this in the others
 FORMATS: Final[tuple[Format, ...]] = ("float32", "bfloat16", "int8")
 LIBRARIES: Final = {
     "AVX2": "native_avx2",
+    "AVX2 with VNNI": "native_avxvnni",
     "AVX512": "native_avx512",
     "AVX512 with VNNI and BF16": "native_avx512vnni",
     "AVX512 with VNNI, BF16 and AMX": "native_amx",
@@ -60,7 +61,8 @@ def able() -> Iterator[str]:
     kinds = list(LIBRARIES)
     own = kernels_of_processor()
     for kind in kinds[: kinds.index(own) + 1] if own in kinds else []:
-        if native.open_library(LIBRARIES[kind]) is not None:
+        can_run = kind != "AVX2 with VNNI" or torch.cpu.get_capabilities().get("avx_vnni")  # not all newer ones can
+        if can_run and native.open_library(LIBRARIES[kind]) is not None:
             yield kind
 
 

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 _CAPABILITIES = {"AVX2": ["plain", "native_avx2"], "AVX512": ["plain", "native_avx2", "native_avx512"]}
-WAYS = ["plain", "native_avx2", "native_avx512", "native_avx512vnni", "native_amx"]
+WAYS = ["plain", "native_avx2", "native_avxvnni", "native_avx512", "native_avx512vnni", "native_amx"]
 
 
 @pytest.fixture(params=WAYS)
@@ -16,6 +16,8 @@ def way(request, monkeypatch):
     from transduce.kernels import native
 
     able = list(_CAPABILITIES.get(torch.backends.cpu.get_cpu_capability(), ["plain"]))
+    if torch.cpu.get_capabilities().get("avx_vnni"):
+        able.append("native_avxvnni")
     if native.has_low_precision_products():
         able.append("native_avx512vnni")
     if native.has_matrix_units():

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
-KINDS: Final = ("native_amx", "native_avx2", "native_avx512", "native_avx512vnni")
+KINDS: Final = ("native_amx", "native_avx2", "native_avx512", "native_avx512vnni", "native_avxvnni")
 # What a wheel has besides modules: what it promises to type checkers, and the pages that it serves and writes.
 _DATA: Final = (".pyi", ".css", ".html", ".js", ".svg", ".typed")
 # A run small enough to be part of every release: it trains with the kernels, is stopped, goes on, and translates.

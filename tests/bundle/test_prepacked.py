@@ -94,7 +94,7 @@ def test_what_was_kept_is_the_same_and_nothing_is_read_again(stored, format_, on
     assert json.loads((stored.directory / "cache" / "weights.json").read_text())["sha256"] == sha256
     name, known = files(stored)
     assert known == "weights.json"
-    assert re.fullmatch(rf"{sha256[:16]}-{format_}-(avx2|avx512|avx512vnni|amx)-\d+\.safetensors", name)
+    assert re.fullmatch(rf"{sha256[:16]}-{format_}-(avx2|avxvnni|avx512|avx512vnni|amx)-\d+\.safetensors", name)
 
 
 def test_it_is_mapped_and_not_copied(stored):

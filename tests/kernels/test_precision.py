@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from transduce.config import BadInputError
-from transduce.kernels import has_native, precision, resolve_format, resolve_precision
+from transduce.kernels import has_native, native, precision, resolve_format, resolve_precision
 
 CPU = torch.device("cpu")
 X86 = {"avx2": True, "avx512_f": True, "avx512_bf16": False, "avx512_vnni": False, "amx_bf16": False}
@@ -46,6 +46,7 @@ def test_auto_looks_at_no_clock(monkeypatch):
         (False, True, "AVX512", "int8"),
         (False, False, "AVX512", "int8"),
         (False, False, "AVX2", "int8"),
+        (False, False, "AVX2 with VNNI", "int8"),
         (False, False, "DEFAULT", "float32"),
         (False, False, "SVE256", "float32"),
     ],
@@ -54,7 +55,8 @@ def test_the_table_of_packed_models(monkeypatch, tiles, narrow, capability, chos
     monkeypatch.setattr(precision, "has_native", lambda _: True)
     monkeypatch.setattr(precision, "has_matrix_units", lambda: tiles)
     monkeypatch.setattr(precision, "has_low_precision_products", lambda: narrow)
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    monkeypatch.setattr(precision, "has_products_of_bytes", lambda: capability == "AVX2 with VNNI")
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability.partition(" ")[0])
     assert resolve_format("auto", native=True, device=CPU) == chosen
     monkeypatch.setattr(precision, "has_native", lambda _: False)
     assert resolve_format("auto", native=True, device=CPU) == "float32"
@@ -83,6 +85,29 @@ def test_the_table_of_cuda_devices(monkeypatch, capability, chosen):
     device = torch.device("cuda")
     assert resolve_precision("auto", device) == getattr(torch, chosen)
     assert resolve_format("auto", native=False, device=device) == chosen
+
+
+VNNI = {"avx_vnni": True}
+LOW = {"avx512_vnni": True, "avx512_bf16": True}
+
+
+@pytest.mark.parametrize(
+    ("capability", "abilities", "built", "chosen"),
+    [
+        ("AVX2", {}, ["native_avx2", "native_avxvnni"], "native_avx2"),
+        ("AVX2", VNNI, ["native_avx2", "native_avxvnni"], "native_avxvnni"),
+        ("AVX2", VNNI, ["native_avx2"], "native_avx2"),
+        ("AVX512", VNNI, ["native_avxvnni", "native_avx512"], "native_avx512"),
+        ("AVX512", VNNI | LOW, ["native_avxvnni", "native_avx512", "native_avx512vnni"], "native_avx512vnni"),
+        ("DEFAULT", VNNI, ["native_avx2", "native_avxvnni"], None),
+    ],
+)
+def test_each_processor_has_its_library(monkeypatch, capability, abilities, built, chosen):
+    monkeypatch.delenv("TRANSDUCE_NATIVE", raising=False)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: abilities)
+    monkeypatch.setattr(native, "open_library", lambda name: name if name in built else None)
+    assert native._library.__wrapped__() == chosen
 
 
 def test_the_kernels_of_this_processor_are_in_the_table():

@@ -154,7 +154,19 @@ def test_several_at_a_time_have_equal_parameters_alone(plan, tmp_path, monkeypat
     reproduce_table2(replace(plan, jobs=3), tmp_path, said.append)
     assert [each.run.root.name for each in planned] == NAMES[:2]
     [line] = [line for line in said if "equal time" in line]
-    assert line.endswith("--jobs 3 has 3 at a time; without --jobs, in another --out, it is trained too")
+    assert line.startswith("equal parameters only of single-head: ")
+    assert "with --jobs 3: for both, begin another --out with --seeds 1 and without --jobs" in line
+
+
+def test_further_seeds_have_equal_time_several_at_a_time(plan, finished, tmp_path, monkeypatch):
+    """By the clocks of first seeds that ran alone."""
+    out, planned, said = shutil.copytree(finished[0], tmp_path / "out"), [], []
+    monkeypatch.setattr(reproduce, "_train_together", lambda given, *_: planned.extend(given) or [])
+    reproduce_table2(replace(plan, seeds=2, jobs=3), out, said.append)
+    seconds = [name.replace("seed1", "seed2") for name in NAMES]
+    assert {each.run.root.name for each in planned} == {*NAMES, *seconds}
+    assert not [line for line in said if "equal time" in line]
+    assert [each.configure().train.max_steps for each in planned if each.run.root.name == seconds[2]] == [8]
 
 
 def test_a_clock_that_ran_beside_others_decides_no_length(plan, finished, trained_names, tmp_path):

@@ -68,7 +68,7 @@ def reproduce(
             min=1,
             metavar="N",
             help="Trainings at a time, each in a process of its own with its share of the threads; with more than one, "
-            "table2 is at equal parameters only.",
+            "table2's equal time needs first seeds that were trained with one.",
             rich_help_panel=SPEED,
         ),
     ] = 1,

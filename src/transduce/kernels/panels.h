@@ -82,6 +82,8 @@ struct InInt8 {
     const Int mask = _mm512_set1_epi16(0xff);
     const Int even = _mm512_madd_epi16(_mm512_and_si512(x, mask), _mm512_srai_epi16(_mm512_slli_epi16(w, 8), 8));
     return sum + (Whole)add(even, _mm512_madd_epi16(_mm512_srli_epi16(x, 8), _mm512_srai_epi16(w, 8)));
+#elif defined(__AVXVNNI__)
+    return (Whole)_mm256_dpbusd_avx_epi32((Int)sum, x, w);
 #else
     const Int mask = _mm256_set1_epi16(0xff);
     const Int even = _mm256_madd_epi16(_mm256_and_si256(x, mask), _mm256_srai_epi16(_mm256_slli_epi16(w, 8), 8));

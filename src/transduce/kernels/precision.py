@@ -9,13 +9,19 @@ from typing import Final
 import torch
 
 from transduce.config import BadInputError, Precision, TrainingPrecision
-from transduce.kernels.native import has_low_precision_products, has_matrix_units, has_native
+from transduce.kernels.native import (
+    has_low_precision_products,
+    has_matrix_units,
+    has_native,
+    has_products_of_bytes,
+)
 from transduce.kernels.products import Format
 
 # Of a model in the C++ kernels, by what they find in the processor: the most precise format that no less precise one
 # beats by a quarter, in a batch or for one sentence, without losing a tenth in the other case.
 NATIVE: Final[dict[str, Format]] = {
     "AVX2": "int8",
+    "AVX2 with VNNI": "int8",
     "AVX512": "int8",
     "AVX512 with VNNI and BF16": "int8",
     "AVX512 with VNNI, BF16 and AMX": "int8",
@@ -51,7 +57,9 @@ def kernels_of_processor() -> str:
     """Which of the C++ kernels this processor runs, where they are built, as the table names them."""
     if has_matrix_units():
         return "AVX512 with VNNI, BF16 and AMX"
-    return "AVX512 with VNNI and BF16" if has_low_precision_products() else torch.backends.cpu.get_cpu_capability()
+    if has_low_precision_products():
+        return "AVX512 with VNNI and BF16"
+    return "AVX2 with VNNI" if has_products_of_bytes() else torch.backends.cpu.get_cpu_capability()
 
 
 def resolve_precision(precision: TrainingPrecision, device: torch.device) -> torch.dtype:

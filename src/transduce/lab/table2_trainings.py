@@ -42,7 +42,7 @@ class Plan:
     seeds: int = 3
     steps: int | None = None
     own_process: bool = False  # as for ``train_run``
-    jobs: int = 1  # trainings at a time; where there are several, none at equal time
+    jobs: int = 1  # trainings at a time; where there are several, none at equal time without a clock that is known
     device: str | None = None  # a GPU where there is one
 
 
@@ -86,26 +86,25 @@ def _order(plan: Plan) -> Iterator[tuple[System, Budget, int]]:
 def _find_timed(plan: Plan, out: Path, say: Say) -> list[System]:
     """The systems that can be trained at equal time; of the others it is said why not."""
     others = [system for system in plan.systems if system is not _REFERENCE]
-    if plan.jobs > 1:
-        if others:
-            say(
-                f"equal parameters only: equal time needs the clocks of first seeds that run alone, and --jobs "
-                f"{plan.jobs} has {plan.jobs} at a time; without --jobs, in another --out, it is trained too"
-            )
-        return []
-    timed = [system for system in others if _ran_alone(out, system) and _ran_alone(out, _REFERENCE)]
+    timed = [system for system in others if _has_clock(plan, out, system) and _has_clock(plan, out, _REFERENCE)]
     if left_out := [system.name for system in others if system not in timed]:
         say(
             f"equal parameters only of {', '.join(left_out)}: equal time needs the clocks of first seeds that ran "
-            f"alone, and these, or the Transformer's, ran beside others (--jobs): for both, train without --jobs in "
-            f"another --out"
+            f"alone, and these, or the Transformer's, "
+            + (
+                "ran beside others (--jobs): for both, train without --jobs in another --out"
+                if plan.jobs == 1
+                else f"did not, with --jobs {plan.jobs}: for both, begin another --out with --seeds 1 and without "
+                f"--jobs; further seeds may then have it"
+            )
         )
     return timed
 
 
-def _ran_alone(out: Path, system: System) -> bool:
-    """Whether nothing else ran beside its first seed, as far as it has come."""
-    return read_jobs(_run(out, system, "parameters", 1)) == 1
+def _has_clock(plan: Plan, out: Path, system: System) -> bool:
+    """Whether its first seed ran alone or, where it is still to be trained, will."""
+    first = _run(out, system, "parameters", 1)
+    return read_jobs(first) == 1 and (plan.jobs == 1 or is_measured(first))
 
 
 def _run(out: Path, system: System, equal: Budget, seed: int) -> RunDirectory:
