@@ -155,7 +155,7 @@ def test_several_at_a_time_have_equal_parameters_alone(plan, tmp_path, monkeypat
     assert [each.run.root.name for each in planned] == NAMES[:2]
     [line] = [line for line in said if "equal time" in line]
     assert line.startswith("equal parameters only of single-head: ")
-    assert "with --jobs 3: for both, begin another --out with --seeds 1 and without --jobs" in line
+    assert "for both, begin another --out with --seeds 1 and without --jobs" in line
 
 
 def test_further_seeds_have_equal_time_several_at_a_time(plan, finished, tmp_path, monkeypatch):

@@ -42,7 +42,7 @@ class Plan:
     seeds: int = 3
     steps: int | None = None
     own_process: bool = False  # as for ``train_run``
-    jobs: int = 1  # trainings at a time; where there are several, none at equal time without a clock that is known
+    jobs: int = 1  # trainings at a time; where there are several, equal time needs clocks that are known
     device: str | None = None  # a GPU where there is one
 
 
@@ -89,14 +89,9 @@ def _find_timed(plan: Plan, out: Path, say: Say) -> list[System]:
     timed = [system for system in others if _has_clock(plan, out, system) and _has_clock(plan, out, _REFERENCE)]
     if left_out := [system.name for system in others if system not in timed]:
         say(
-            f"equal parameters only of {', '.join(left_out)}: equal time needs the clocks of first seeds that ran "
-            f"alone, and these, or the Transformer's, "
-            + (
-                "ran beside others (--jobs): for both, train without --jobs in another --out"
-                if plan.jobs == 1
-                else f"did not, with --jobs {plan.jobs}: for both, begin another --out with --seeds 1 and without "
-                f"--jobs; further seeds may then have it"
-            )
+            f"equal parameters only of {', '.join(left_out)}: equal time needs the clocks of first seeds that run "
+            f"alone, and these, or the Transformer's, run beside others (--jobs): for both, begin another --out with "
+            f"--seeds 1 and without --jobs, which further seeds may have"
         )
     return timed
 
