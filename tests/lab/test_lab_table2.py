@@ -252,6 +252,13 @@ def cells(text):
     return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| ")]
 
 
+def page_row(folder, system):
+    """At equal parameters, by column."""
+    _, parameters, *_ = (folder / "table2.md").read_text(encoding="utf-8").split("\n## ")
+    head, _, *rows = cells(parameters)
+    return dict(zip(head, next(row for row in rows if row[0] == system), strict=True))
+
+
 def test_the_page(folder, config):
     write_table2(folder, config, None)
     page = (folder / "table2.md").read_text(encoding="utf-8")
@@ -278,12 +285,26 @@ def test_the_page(folder, config):
     assert "4 trainings, 5 minutes of training in all, on abacus" in page
 
 
+def test_a_seed_in_company_counts_in_scores_and_not_in_what_a_clock_measured(folder, config):
+    write_table2(folder, config, None)
+    alone = page_row(folder, "transformer")
+    clock = {"seconds": 900.0, "flops_by_time": 7e13, "decoded_sentences": 9.0}
+    beside = measured(3, 40.0, flops_counted=1.5e12, jobs=2, **clock)
+    path = folder / "transformer-seed3" / "measured.json"
+    path.parent.mkdir()
+    path.write_text(beside.model_dump_json())
+    write_table2(folder, config, None)
+    now = page_row(folder, "transformer")
+    assert {head for head in now if now[head] != alone[head]} == {"seeds", "BLEU"}
+    assert now["BLEU"].startswith("34.0")
+
+
 def test_the_page_says_what_ran_beside_others(folder, config):
     path = folder / "single-head-seed1" / "measured.json"
     path.write_text(measured(1, 27.0, by_length=by_length(33, 28, 11), jobs=5).model_dump_json())
     write_table2(folder, config, None)
     page = (folder / "table2.md").read_text(encoding="utf-8")
-    assert "on abacus. Up to 5 of them ran at a time (`--jobs`): all that the clock measures is slower" in page
+    assert "on abacus. Up to 5 of them ran at a time (`--jobs`): what a clock measured then is slower" in page
     _, _, time, *_ = page.split("\n## ")
     # What was trained for as long as a clock told that ran alone then stays.
     assert "Beside other trainings (`--jobs`), so with equal parameters\nonly, ran those of single-head." in time

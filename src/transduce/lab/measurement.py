@@ -171,7 +171,7 @@ def describe_trainings(runs: Sequence[Measurement]) -> str:
     text = f"BLEU `{signatures}`. {len(runs)} trainings, {minutes:,.0f} minutes of training in all, on {machines}."
     if jobs == 1:
         return text
-    return f"{text} Up to {jobs} of them ran at a time (`--jobs`): all that the clock measures is slower than alone."
+    return f"{text} Up to {jobs} of them ran at a time (`--jobs`): what a clock measured then is slower than alone."
 
 
 def _translate(translator: Translator, examples: Examples) -> tuple[list[str], float]:

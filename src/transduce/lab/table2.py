@@ -41,8 +41,11 @@ class Line:
 
     def figure(self, value: Callable[[Measurement], float | None]) -> Figure | None:
         """Of a value of each training; None where no training has it."""
-        found = [each for each in map(value, self.runs) if each is not None]
-        return Figure.of(found) if found else None
+        return _figure(self.runs, value)
+
+    def clock_figure(self, value: Callable[[Measurement], float | None]) -> Figure | None:
+        """Of what a clock measured: where some trainings ran alone, of these, as in company all are slower."""
+        return _figure([run for run in self.runs if run.jobs == 1] or self.runs, value)
 
     @property
     def perplexity(self) -> Figure | None:
@@ -57,7 +60,7 @@ class Line:
     @property
     def training_speed(self) -> Figure | None:
         """Target tokens a second."""
-        return self.figure(lambda run: run.target_tokens / run.seconds if run.seconds else None)
+        return self.clock_figure(lambda run: run.target_tokens / run.seconds if run.seconds else None)
 
     @property
     def groups(self) -> list[Group]:
@@ -68,6 +71,11 @@ class Line:
             Group(*key, Figure.of([each.bleu for each in scores if (each.first, each.last, each.sentences) == key]))
             for key in keys
         ]
+
+
+def _figure(runs: Sequence[Measurement], value: Callable[[Measurement], float | None]) -> Figure | None:
+    found = [each for each in map(value, runs) if each is not None]
+    return Figure.of(found) if found else None
 
 
 def run_name(system: System, equal: Budget) -> str:

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from transduce.config import TABLE2, RunConfig
 from transduce.config.disk import write_whole
-from transduce.lab.figure import write_difference, write_figure
-from transduce.lab.measurement import Measurement, describe_trainings, read_measurements
+from transduce.lab.figure import Figure, write_difference, write_figure
+from transduce.lab.measurement import describe_trainings, read_measurements
 from transduce.lab.table2 import Budget, Line, make_lines
 
 Lines = Mapping[Budget, Sequence[Line]]
@@ -98,27 +98,26 @@ def _cells(line: Line) -> tuple[str, ...]:
         *names,
         str(len(line.runs)),
         f"{line.runs[0].parameters / 1e6:.2f}",
-        _mean(line, lambda run: run.steps, ",.0f"),
-        _mean(line, lambda run: run.seconds / 60, ",.1f"),
-        f"{speed.mean:,.0f}" if (speed := line.training_speed) else "",
-        _flops(line, lambda run: run.flops_by_time),
-        _flops(line, lambda run: run.flops_counted),
+        _mean(line.figure(lambda run: run.steps), ",.0f"),
+        _mean(line.clock_figure(lambda run: run.seconds / 60), ",.1f"),
+        _mean(line.training_speed, ",.0f"),
+        _flops(line.clock_figure(lambda run: run.flops_by_time)),
+        _flops(line.figure(lambda run: run.flops_counted)),
         write_figure(line.perplexity, ".2f"),
         write_figure(line.bleu, ".1f"),
         write_difference(line.bleu_difference, "+.1f"),
-        _mean(line, lambda run: run.decoded_sentences, ",.0f"),
-        _mean(line, lambda run: run.decoded_tokens, ",.0f"),
+        _mean(line.clock_figure(lambda run: run.decoded_sentences), ",.0f"),
+        _mean(line.clock_figure(lambda run: run.decoded_tokens), ",.0f"),
         ", ".join(dict.fromkeys(run.decoding_precision for run in line.runs if run.decoding_precision)),
     )
 
 
-def _mean(line: Line, value: Callable[[Measurement], float | None], form: str) -> str:
-    figure = line.figure(value)
+def _mean(figure: Figure | None, form: str) -> str:
     return f"{figure.mean:{form}}" if figure else ""
 
 
-def _flops(line: Line, value: Callable[[Measurement], float | None]) -> str:
-    return _mean(line, value, ".1e").replace("e+", "e")
+def _flops(figure: Figure | None) -> str:
+    return _mean(figure, ".1e").replace("e+", "e")
 
 
 def _by_length(equal: Budget, lines: Sequence[Line]) -> str:
@@ -179,7 +178,8 @@ interval is s sqrt(1/n + 1/n_Transformer) to either side for n seeds, as often a
 variance over seeds of all systems together: it is wide where few have two seeds. tokens/s are target tokens of
 training. FLOPs are of one training: by the paper's method, its seconds times what the device sustained in square
 products when it was measured, and counted, the matrix products of its pairs. Decoding is of dev as a whole, each system
-as this library runs it where no number format is named: "in" says in which, for PPL and BLEU, too."""
+as this library runs it where no number format is named: "in" says in which, for PPL and BLEU, too. Where some trainings
+of a system ran alone and others in company (`--jobs`), what a clock measured is the mean of the former."""
 _PAPER_NOTES: Final = """\
 The paper's BLEU is of newstest2014 and its trainings are of millions of pairs: only differences within a column
 compare."""
