@@ -140,8 +140,25 @@ def test_what_cannot_be_met_is_named(translator, options, named):
 
 def test_an_empty_text_has_nothing(translator):
     for options in ({"prefixes": ["ti"]}, {"must_contain": [["ti"]]}):
-        with pytest.raises(BadInputError, match="text 1 is empty"):
+        with pytest.raises(BadInputError, match="text 1: it is empty, and so is its output"):
             translator.translate([" "], **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "reason"),
+    [
+        ("prefixes", "ti", "it is empty"),
+        ("prefixes", "\udfff", "prefix: character 1 is half of a surrogate pair"),
+        ("must_contain", ["ti"], "it is empty"),
+        ("must_contain", ["ti", " "], "must contain: a phrase is empty"),
+    ],
+)
+def test_what_one_text_cannot_have_fails_alone(translator, name, asked, reason):
+    """Where a text is empty, or what is asked of its output is no text; the others have theirs."""
+    text, free = " " if "it is" in reason else "wemo", "" if name == "prefixes" else []
+    found = translator.translate(["bamo", text, "wemo"], errors="return", **{name: [free, asked, free]})
+    assert [each.text for each in found] == ["ti", "", "yob"]
+    assert found[1].error.startswith(reason)
 
 
 def test_alignments_follow_the_attention_of_the_output(translator, trained_run):

@@ -188,6 +188,12 @@ def test_wrong_use_is_named(translator, options, named):
         translator.translate(["a"], **options)
 
 
+def test_a_prefix_of_words_that_the_vocabulary_lacks_fails_alone(translator):
+    found = translator.translate(["a", "a"], prefixes=["Zebulon", "p q"], errors="return")
+    assert found[0].error == "prefix: the vocabulary cannot write 'Zebulon'"
+    assert found[1].tokens[:2] == ("p", "q")
+
+
 def test_a_model_without_attention_is_refused_by_name(monkeypatch):
     install(monkeypatch)
     model = build(BagConfig(vocab_size=TARGET.vocab_size, source_vocab_size=SOURCE.vocab_size))

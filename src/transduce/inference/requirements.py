@@ -84,19 +84,16 @@ class OutputRequirements:
 
         Raises:
             BadInputError: Something has not the shape that it should have: there are more or fewer prefixes or lists of
-                phrases than texts, something is no string, a text is empty and yet something is asked, or a phrase is.
+                phrases than texts, or something is no string.
         """
         if isinstance(must_not_contain, str):
             raise BadInputError("must not contain: one string was given: give a list of phrases")
         banned = [] if must_not_contain is None else read_texts(must_not_contain, "must not contain, phrase")
-        _check_phrases("must not contain", banned)
-        numbers = range(first_number, first_number + len(texts))
         if prefixes is not None:
             if isinstance(prefixes, str):
                 raise BadInputError("prefixes: one string was given: give one for each text, in brackets")
             prefixes = read_texts(prefixes, "prefix of text", first_number)
             _check_number("prefixes", prefixes, texts)
-            _check_emptiness("a prefix", [prefix.strip() for prefix in prefixes], texts, numbers)
         wanted = None
         if must_contain is not None:
             name = "lists of phrases that outputs must contain"
@@ -104,65 +101,78 @@ class OutputRequirements:
                 raise BadInputError(f"{name}: {name_kind(must_contain)} was given: give one for each text, in brackets")
             given = list(must_contain)
             _check_number(name, given, texts)
-            wanted = [_phrases(phrases, number) for number, phrases in zip(numbers, given, strict=True)]
-            _check_emptiness("something to contain", wanted, texts, numbers)
+            wanted = [_phrases(phrases, number) for number, phrases in enumerate(given, first_number)]
         return cls(prefixes, wanted, banned)
 
-    def constraints(self, first_number: int, tokenizer: Tokenizer) -> tuple[Constraint, ...]:
-        """What search has to follow; the texts are numbered from ``first_number``.
+    def constraints(
+        self, texts: Sequence[str], first_number: int, tokenizer: Tokenizer
+    ) -> tuple[tuple[Constraint, ...], dict[int, BadInputError]]:
+        """What search has to follow; and of texts from whose outputs nobody can have what is asked, by index, why.
+
+        The texts are numbered from ``first_number``. An empty one has an empty output, whatever is asked of it.
 
         Raises:
-            BadInputError: The vocabulary lacks a symbol of what is asked.
+            BadInputError: Of what no output may have, a phrase is empty, or the vocabulary lacks a symbol of it.
         """
+        refused: dict[int, BadInputError] = {}
+
+        def encode_each(asked: Sequence[Sequence[str]], what: str, place: str) -> dict[int, list[list[int]]]:
+            """The ids for each text, by its number."""
+            found: dict[int, list[list[int]]] = {}
+            for index, (text, strings) in enumerate(zip(texts, asked, strict=True)):
+                ids = _encode_for(text, strings, tokenizer, what, place)
+                if isinstance(ids, BadInputError):
+                    refused.setdefault(index, ids)
+                else:
+                    found[first_number + index] = ids
+            return found
+
         found: list[Constraint] = []
         if self.prefixes is not None:
-            numbers = range(first_number, first_number + len(self.prefixes))
-            places = [f"prefix of text {number:,}" for number in numbers]
-            found.append(Prefixes(dict(zip(numbers, _encode(tokenizer, self.prefixes, places), strict=True))))
+            prefixes = encode_each([[each] if each.strip() else [] for each in self.prefixes], "a prefix", "prefix")
+            found.append(Prefixes({number: ids for number, several in prefixes.items() for ids in several}))
         if self.must_contain is not None:
-            wanted = {
-                number: _encode(tokenizer, phrases, [f"must contain, text {number:,}"] * len(phrases))
-                for number, phrases in enumerate(self.must_contain, first_number)
-            }
+            wanted = encode_each(self.must_contain, "something to contain", "must contain")
             found.append(Containing(wanted, tokenizer.special.end))
         if self.must_not_contain:
-            places = ["must not contain"] * len(self.must_not_contain)
-            found.append(Without(_encode(tokenizer, self.must_not_contain, places)))
-        return tuple(found)
+            found.append(Without(_encode(tokenizer, self.must_not_contain, "must not contain")))
+        return tuple(found), refused
+
+
+def _encode_for(
+    text: str, asked: Sequence[str], tokenizer: Tokenizer, what: str, place: str
+) -> list[list[int]] | BadInputError:
+    """The ids of what is asked of a text's output, or why it cannot have it."""
+    if not asked:
+        return []
+    if not text.strip():
+        return BadInputError(f"it is empty, and so is its output, which cannot have {what}")
+    try:
+        return _encode(tokenizer, asked, place)
+    except BadInputError as error:
+        return error
 
 
 def _phrases(phrases: object, number: int) -> list[str]:
     place = f"must contain, text {number:,}"
     if isinstance(phrases, str):
         raise BadInputError(f"{place}: one string was given: give a list of phrases")
-    found = read_texts(phrases, f"{place}, phrase")
-    _check_phrases(place, found)
-    return found
+    return read_texts(phrases, f"{place}, phrase")
 
 
-def _encode(tokenizer: Tokenizer, texts: Sequence[str], places: Sequence[str]) -> list[list[int]]:
-    for text, place in zip(texts, places, strict=True):
+def _encode(tokenizer: Tokenizer, texts: Sequence[str], place: str) -> list[list[int]]:
+    for text in texts:
         check_text(text, place)
+        if not text.strip():
+            raise BadInputError(f"{place}: a phrase is empty: leave it out")
     texts = [bare(text) for text in texts]  # such as readlines() gives them
     encoded = tokenizer.encode(texts)
-    for text, place, ids in zip(texts, places, encoded, strict=True):
+    for text, ids in zip(texts, encoded, strict=True):
         if tokenizer.special.unknown in ids:
             raise BadInputError(f"{place}: the vocabulary cannot write {text!r}")
     return encoded
 
 
-def _check_phrases(place: str, phrases: Sequence[str]) -> None:
-    if not all(phrase.strip() for phrase in phrases):
-        raise BadInputError(f"{place}: a phrase is empty: leave it out")
-
-
 def _check_number(name: str, given: Sequence[object], texts: Sequence[str]) -> None:
     if len(given) != len(texts):
         raise BadInputError(f"{len(given):,} {name} for {len(texts):,} texts: give one for each, in their order")
-
-
-def _check_emptiness(name: str, given: Sequence[object], texts: Sequence[str], numbers: Sequence[int]) -> None:
-    """An empty text has an empty output, whatever is asked of it."""
-    for number, text, wanted in zip(numbers, texts, given, strict=True):
-        if wanted and not bare(text).strip():
-            raise BadInputError(f"text {number:,} is empty, and so is its output: it cannot have {name}")

@@ -53,17 +53,21 @@ class TextSearch:
         remedy = "split it (--paragraphs, or paragraphs=True)"
         most, longest = generation.max_source_length, self._engine.longest
         encoded = encode_within(self._source, [texts[index] for index in full], most, longest, remedy)
-        requirements = request.requirements.constraints(first, self._target)
+        requirements, refused = request.requirements.constraints(texts, first, self._target)
+        for index, error in refused.items():
+            results[index] = error
         prefixes = next((each.ids for each in requirements if isinstance(each, Prefixes)), {})
         sources: dict[int, list[int]] = {}
         for index, ids in zip(full, encoded, strict=True):
+            if index in refused:
+                continue
             if isinstance(ids, BadInputError):
                 results[index] = ids
             elif (prefix := prefixes.get(first + index)) and len(prefix) >= (limit := self._limit(ids, generation)):
                 results[index] = explain(NothingFound(limit), len(ids), generation)
             else:
                 sources[index] = ids
-        if request.hurry and len(sources) < len(full):
+        if request.hurry and (refused or len(sources) < len(full)):
             return results
         found = self._engine.search(
             list(sources.values()),
