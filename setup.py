@@ -52,6 +52,7 @@ _HEADERS: Final = (
     "activation",
     "additive",
     "attending",
+    "averaging",
     "dropping",
     "guard",
     "helpers",

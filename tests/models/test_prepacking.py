@@ -10,7 +10,7 @@ from transduce.config import TransformerConfig
 from transduce.models import Kept, NativeTransformer, Prepacking, build_without_storage, kernels_compute
 
 # Every kind of number is in one of them: learned positions, norms beside and within stacks, biases, two vocabularies.
-SOME = ["post", "two vocabularies", "mBART", "T5"]
+SOME = ["post", "two vocabularies", "mBART", "T5", "average"]
 
 
 @pytest.fixture(autouse=True)
@@ -105,4 +105,12 @@ def test_what_was_kept_in_another_format_is_refused():
 
 def test_only_some_transformers_are_computed():
     assert kernels_compute(TransformerConfig(d_model=20, heads=5))
+    assert kernels_compute(TransformerConfig(d_model=20, heads=5, decoder_self_attention="average"))
     assert not kernels_compute(TransformerConfig(d_model=20, heads=5, positions="relative"))
+
+
+def test_a_gate_reads_two_vectors_at_once():
+    # int8's sums hold 65,536 products.
+    wide = {"d_model": 40_000, "decoder_self_attention": "average"}
+    assert kernels_compute(TransformerConfig(**wide, average_gate=False))
+    assert not kernels_compute(TransformerConfig(**wide))

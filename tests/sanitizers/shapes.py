@@ -258,6 +258,7 @@ def try_decoding(draw):
         **{"d_ff": draw.randint(1, 90), "heads": heads, "d_k": draw.randint(1, 30), "d_v": draw.randint(1, 40)},
         **{"vocab_size": draw.randint(5, 90), "norm": draw.choice(["pre", "post"])},
         positions=draw.choice(["sinusoidal", "none"]),
+        **draw.choice([{}, {"decoder_self_attention": "average", "average_gate": draw.random() < 0.5}]),
     )
     plain = build(config).eval().requires_grad_(False)
     packed = NativeTransformer(plain, draw.choice(FORMATS))

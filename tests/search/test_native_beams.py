@@ -234,7 +234,7 @@ def test_hypotheses_that_cannot_win_are_dropped_and_no_output_changes(kind, sent
 
 
 @pytest.mark.usefixtures("built")
-@pytest.mark.parametrize("name", ["plain", "float32", "bfloat16", "int8", "ensemble"])
+@pytest.mark.parametrize("name", ["plain", "float32", "bfloat16", "int8", "average", "ensemble"])
 @pytest.mark.parametrize("way", ["greedy", "beam 4", "full beam", "shortest"])
 def test_both_loops_are_one_with_models(name, way):
     native = search(ready(name), WAYS[way], Waiting(3))
@@ -253,7 +253,7 @@ class Stepping:
 @pytest.mark.usefixtures("built")
 @settings(max_examples=60, deadline=None)
 @given(
-    name=st.sampled_from(["float32", "bfloat16", "int8"]),
+    name=st.sampled_from(["float32", "bfloat16", "int8", "average"]),
     kinds=st.lists(KINDS, min_size=1, max_size=2),
     listed=st.sampled_from([None, None, 3]),
     sentences=st.lists(st.tuples(st.integers(0, 1), st.sampled_from([1, 2, 5, 9, 40]), st.integers(1, 20)), min_size=1),

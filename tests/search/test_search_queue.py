@@ -35,12 +35,12 @@ WAYS = {
     "diverse": {"diversity": 0.3, "n_best": 2},
     "samples": {"sampling": Sampling(seed=5), "beam_size": 3, "n_best": 3, "min_length": 2},
 }
-MODELS = ["plain", "float32", "bfloat16", "int8", "ensemble", "mixed ensemble"]
+MODELS = ["plain", "float32", "bfloat16", "int8", "average", "ensemble", "mixed ensemble"]
 
 
-def transformer(seed):
+def transformer(seed, **changes):
     torch.manual_seed(seed)
-    model = build(preset("base", SIZES)).eval().requires_grad_(False)
+    model = build(preset("base", SIZES | changes)).eval().requires_grad_(False)
     model.embedding.weight.data *= 1.5  # sharper distributions: outputs of different lengths
     return model
 
@@ -53,6 +53,8 @@ def ready(name):
     match name:
         case "plain":
             return transformer(3)
+        case "average":
+            return make_ready(transformer(3, decoder_self_attention="average"), "int8")
         case "ensemble":
             return Ensemble([make_ready(transformer(seed), "float32") for seed in (3, 5)])
         case "mixed ensemble":
@@ -134,7 +136,7 @@ def test_a_place_that_is_free_is_taken_at_once():
     assert model.rows[:-limit] == [2] * (len(model.rows) - limit)  # there is never only one while others wait
 
 
-@pytest.mark.parametrize("name", ["float32", "int8"])
+@pytest.mark.parametrize("name", ["float32", "int8", "average"])
 def test_the_slots_of_those_that_have_left_are_taken_again(name):
     model = Watched(ready(name))
     rounds = 40
@@ -147,7 +149,7 @@ def test_the_slots_of_those_that_have_left_are_taken_again(name):
         return [request(row, {"beam_size": 2}, 4 + rounds % 3) for row in range(5, 5 + ROOM - len(active))]
 
     assert len(dict(beam_search(model, take))) >= 40
-    kept = [(state.past.keys, state.memory.keys, state.logits) for state in model.states]
+    kept = [(*state.past.parts, state.memory.keys, state.logits) for state in model.states]
     sizes = [sum(part.nbytes for part in parts) for parts in kept]
     assert sizes[-1] == max(sizes[: len(sizes) // 4])
     assert len({parts[0].data_ptr() for parts in kept[len(kept) // 2 :]}) == 1

@@ -10,7 +10,7 @@ from typing import Any, Final, final
 from transduce.config.model import Activation
 
 # Counts up with every change of what follows, or of what it means; interface.cpp has the same number.
-INTERFACE: Final = 12
+INTERFACE: Final = 13
 _WHOLE, _REAL, _DOUBLE, _ARRAY = ctypes.c_int64, ctypes.c_float, ctypes.c_double, ctypes.c_void_p
 
 
@@ -72,10 +72,8 @@ class LayerAddress(ctypes.Structure):
 
     _fields_ = (
         *((name, NormAddress) for name in ("self_norm", "cross_norm", "feed_norm")),
-        *(
-            (name, MatrixAddress)
-            for name in ("input", "output", "query", "key_value", "cross_output", "inner", "outer")
-        ),
+        *((name, MatrixAddress) for name in ("input", "output", "query", "key_value", "cross_output")),
+        *((name, MatrixAddress) for name in ("inner", "outer", "average_inner", "average_outer", "average_gate")),
     )
 
 
@@ -95,9 +93,12 @@ class StackAddress(ctypes.Structure):
 
 @final
 class PastAddress(ctypes.Structure):
-    """The keys and values of what a decoder has read."""
+    """The keys and values of what a decoder has read, or the sums of average attention."""
 
-    _fields_ = (*((name, _ARRAY) for name in ("keys", "values")), *((name, _WHOLE) for name in ("slots", "capacity")))
+    _fields_ = (
+        *((name, _ARRAY) for name in ("keys", "values", "sums")),
+        *((name, _WHOLE) for name in ("slots", "capacity")),
+    )
 
 
 @final

@@ -12,10 +12,13 @@ struct Norm {
 };
 
 // A decoder's layer; an encoder's has no query, key_value, cross_output and cross_norm. `input` is W^Q, W^K and W^V side by
-// side, `key_value` W^K and W^V of the memory, `inner` a gated network's gate and inner map.
+// side, `key_value` W^K and W^V of the memory, `inner` a gated network's gate and inner map. In the place of input and output, average
+// attention has its network's maps and its gate, the map of [y; g]; each of the two may be missing.
 struct Layer {
   Norm self_norm, cross_norm, feed_norm;
-  Matrix input, output, query, key_value, cross_output, inner, outer;
+  Matrix input, output, query, key_value, cross_output, inner, outer, average_inner, average_outer, average_gate;
+
+  bool averages() const { return !input.panels; }
 };
 
 struct Stack {
@@ -38,9 +41,13 @@ struct Positions {
   std::int64_t count;
 };
 
-// What a decoder has read, in `slots` of `capacity` columns: row b of a slot's beam holds what row b of its sentence wrote.
+// What a decoder has read, in `slots` of `capacity` columns: row b of a slot's beam holds what row b of its sentence wrote. That is keys and
+// values; or for average attention the sums of what has been read up to a column, of which no more than kSums are kept, by turns: the sum
+// before is read while the newest is written.
 struct Past {
+  static constexpr std::int64_t kSums = 2;
   void *keys, *values;
+  float* sums;
   std::int64_t slots, capacity;
 };
 
@@ -52,7 +59,7 @@ struct Memory {
 };
 
 // One symbol, or kReadsNothing, for each of `sentences` x `beam` rows. Sentence i has read lengths[i] symbols
-// so far, and is in slot slots[i] of the past and of the memory. ancestors[r][t] is the row of the beam that holds row r's key of column t.
+// so far, and is in slot slots[i] of the past and of the memory. ancestors[r][t] is the row of the beam that holds row r's key, or sum, of column t.
 struct Step {
   std::int64_t sentences, beam;
   Positions positions;

@@ -4,6 +4,7 @@
 // others, and by the calling thread alone: threads that work on different batches never wait for each other. It knows neither
 // Python nor torch: pointers and sizes come in, and the memory behind them is the caller's.
 #include "attending.h"
+#include "averaging.h"
 
 using namespace transduce;
 
@@ -48,10 +49,11 @@ class Stream {
   }
 
   // For the sub-layer whose norm that is: LayerNorm(x) where norms come first; else x, normalized by the sub-layer before.
-  void prepare(const Norm& own, const Matrix& w, Rows& to) {
-    const Norm* norm = stack_.pre ? &own : pending_;
-    ready(norm, w, to);
-    pending_ = &own;
+  void prepare(const Norm& own, const Matrix& w, Rows& to) { ready(norm_before(own), w, to); }
+
+  // The same as it is, `stride` numbers a row.
+  void prepare(const Norm& own, float* to, std::int64_t stride) {
+    each_normalized(norm_before(own), [&](std::int64_t r, const float* x) { std::copy_n(x, stack_.d_model, to + r * stride); });
   }
 
   // Behind the last sub-layer.
@@ -71,7 +73,21 @@ class Stream {
   // x += rows w.
   void add(const Matrix& w, const Rows& rows) { multiply(w, rows, rows_, Target{x_, stack_.d_model, kIdentity, true}); }
 
+  // x += rows, `stride` numbers each.
+  void add(const float* rows, std::int64_t stride) {
+    for (std::int64_t r = 0; r < rows_; ++r)
+#pragma omp simd
+      for (std::int64_t i = 0; i < stack_.d_model; ++i) x_[r * stack_.d_model + i] += rows[r * stride + i];
+  }
+
  private:
+  // What is normalized by before the sub-layer whose norm that is, if by anything.
+  const Norm* norm_before(const Norm& own) {
+    const Norm* norm = stack_.pre ? &own : pending_;
+    pending_ = &own;
+    return norm;
+  }
+
   // The norm that is left to do behind the last sub-layer, if there is one.
   const Norm* due() {
     const Norm *pending = stack_.pre ? nullptr : pending_, *last = stack_.last.gain ? &stack_.last : nullptr;
@@ -84,15 +100,18 @@ class Stream {
   void ready(const Norm* norm, const Matrix& w, Rows& to) {
     const std::int64_t d = stack_.d_model;
     to.resize(rows_, d, w.format);
+    each_normalized(norm, [&](std::int64_t r, const float* x) { to.set(x, r, d, w.format); });
+  }
+
+  // Calls `use` for every row with what a sub-layer is given of it.
+  template <typename Use>
+  void each_normalized(const Norm* norm, Use use) {
+    const std::int64_t d = stack_.d_model;
     for (std::int64_t r = 0; r < rows_; ++r) {
       float* x = x_ + r * d;
-      if (!norm) {
-        to.set(x, r, d, w.format);
-        continue;
-      }
-      float* normalized = stack_.pre ? at_least(row_, d) : x;
-      normalize(x, *norm, stack_.epsilon, d, normalized);
-      to.set(normalized, r, d, w.format);
+      float* to = norm && stack_.pre ? at_least(row_, d) : x;
+      if (norm) normalize(x, *norm, stack_.epsilon, d, to);
+      use(r, to);
     }
   }
 
@@ -103,22 +122,52 @@ class Stream {
   Floats row_;
 };
 
-void prepare_all(const float* x, std::int64_t rows, std::int64_t width, const Matrix& w, Rows& to) {
-  to.resize(rows, width, w.format);
-  for (std::int64_t r = 0; r < rows; ++r) to.set(x + r * width, r, width, w.format);
+// Rows of w's inputs, each `stride` behind the one before.
+void prepare_all(const float* x, std::int64_t rows, std::int64_t stride, const Matrix& w, Rows& to) {
+  to.resize(rows, w.inputs, w.format);
+  for (std::int64_t r = 0; r < rows; ++r) to.set(x + r * stride, r, w.inputs, w.format);
+}
+
+// The hidden layer of a feed-forward network: from what `inner` multiplies to what `outer` does.
+void activate_hidden(const Stack& s, const Matrix& inner, const Matrix& outer, std::int64_t rows, Rows& ready, Floats& buffer) {
+  const Activated activated = s.activated();
+  const std::int64_t width = activated.inputs();
+  float* hidden = at_least(buffer, rows * width);
+  multiply(inner, ready, rows, Target{hidden, width, s.gated ? kIdentity : activated.kind});
+  // In place: a row's results end before the next row's inputs begin.
+  if (s.gated)
+    for (std::int64_t r = 0; r < rows; ++r) activated.forward(hidden + r * width, hidden + r * s.d_ff);
+  prepare_all(hidden, rows, s.d_ff, outer, ready);
 }
 
 void feed_forward(const Stack& s, const Layer& layer, Stream& x, std::int64_t rows, Rows& ready, Floats& buffer) {
   x.prepare(layer.feed_norm, layer.inner, ready);
-  const Activated activated = s.activated();
-  const std::int64_t width = activated.inputs();
-  float* inner = at_least(buffer, rows * width);
-  multiply(layer.inner, ready, rows, Target{inner, width, s.gated ? kIdentity : activated.kind});
-  // In place: a row's results end before the next row's inputs begin.
-  if (s.gated)
-    for (std::int64_t r = 0; r < rows; ++r) activated.forward(inner + r * width, inner + r * s.d_ff);
-  prepare_all(inner, rows, s.d_ff, layer.outer, ready);
+  activate_hidden(s, layer.inner, layer.outer, rows, ready, buffer);
   x.add(layer.outer, ready);
+}
+
+// The sub-layer of average attention.
+void average(const Stack& s, const Step& step, const Reading& reading, std::int64_t l, Stream& x, Rows& ready, Floats& buffer) {
+  static thread_local Floats pairs;
+  const Layer& layer = s.layers[l];
+  const std::int64_t rows = reading.count(), d = s.d_model, stride = 2 * d;
+  // What a row reads and what it gathers lie side by side, as the gate asks for them.
+  float *read = at_least(pairs, rows * stride), *gathered = read + d;
+  x.prepare(layer.self_norm, read, stride);
+  for (std::int64_t i = 0; i < step.sentences; ++i) average_past(s, step, reading, l, i, read, gathered, stride);
+  if (layer.average_inner.panels) {
+    prepare_all(gathered, rows, stride, layer.average_inner, ready);
+    activate_hidden(s, layer.average_inner, layer.average_outer, rows, ready, buffer);
+    if (!layer.average_gate.panels) return x.add(layer.average_outer, ready);
+    multiply(layer.average_outer, ready, rows, Target{gathered, stride});
+  }
+  if (layer.average_gate.panels) {
+    float* gates = at_least(buffer, rows * stride);
+    prepare_all(read, rows, stride, layer.average_gate, ready);
+    multiply(layer.average_gate, ready, rows, Target{gates, stride});
+    for (std::int64_t r = 0; r < rows; ++r) gate_gathered(gates + r * stride, read + r * stride, gathered + r * stride, d);
+  }
+  x.add(gathered, stride);
 }
 
 void encode_some(const Stack& s, const Positions& positions, const std::int64_t* ids, const std::int64_t* offsets, std::int64_t sentences,
@@ -213,11 +262,16 @@ const Reading& transduce::read(const Stack& s, const Matrix& projection, const S
   float* out = at_least(gathered, rows * s.values());
   for (std::int64_t l = 0; l < s.count; ++l) {
     const Layer& layer = s.layers[l];
-    x.prepare(layer.self_norm, layer.input, ready);
-    multiply(layer.input, ready, rows, Target{in, width});
-    for (std::int64_t i = 0; i < step.sentences; ++i) attend_past<T>(s, step, reading, l, i, in, out);
-    prepare_all(out, rows, s.values(), layer.output, ready);
-    x.add(layer.output, ready);
+    if (layer.averages()) {
+      average(s, step, reading, l, x, ready, projected);
+      in = projected.data();
+    } else {
+      x.prepare(layer.self_norm, layer.input, ready);
+      multiply(layer.input, ready, rows, Target{in, width});
+      for (std::int64_t i = 0; i < step.sentences; ++i) attend_past<T>(s, step, reading, l, i, in, out);
+      prepare_all(out, rows, s.values(), layer.output, ready);
+      x.add(layer.output, ready);
+    }
     x.prepare(layer.cross_norm, layer.query, ready);
     multiply(layer.query, ready, rows, Target{in, s.keys()});
     for (std::int64_t i = 0; i < step.sentences; ++i) attend_memory<T>(s, step, reading, l, i, in, out);

@@ -31,6 +31,8 @@ from transduce.kernels.ragged import RaggedLayout
 READS_NOTHING: Final = -1
 # How many numbers the kernels take together: sources are padded to whole vectors.
 _VECTOR: Final = 16
+# Past::kSums of stack.h: how many sums average attention keeps of a row.
+SUMS: Final = 2
 
 
 @final
@@ -53,12 +55,13 @@ class NativeNorm:
 class NativeLayer:
     """A layer's matrices: ``input`` is W^Q, W^K and W^V concatenated, ``key_value`` W^K and W^V of the memory.
 
-    ``inner`` is a gated network's gate and inner map. An encoder's layer has no cross-attention.
+    ``inner`` is a gated network's gate and inner map. An encoder's layer has no cross-attention. One without ``input``
+    and ``output`` has average attention: its network and its gate, each where the model has it.
     """
 
     self_norm: NativeNorm
-    input: PrepackedMatrix
-    output: PrepackedMatrix
+    input: PrepackedMatrix | None
+    output: PrepackedMatrix | None
     feed_norm: NativeNorm
     inner: PrepackedMatrix
     outer: PrepackedMatrix
@@ -66,11 +69,15 @@ class NativeLayer:
     query: PrepackedMatrix | None = None
     key_value: PrepackedMatrix | None = None
     cross_output: PrepackedMatrix | None = None
+    average_inner: PrepackedMatrix | None = None
+    average_outer: PrepackedMatrix | None = None
+    average_gate: PrepackedMatrix | None = None
 
     @property
     def bytes_of_a_step(self) -> int:
         """What a decoder's step reads of its matrices: all of them, but those for the memory."""
-        found = self.input, self.output, self.query, self.cross_output, self.inner, self.outer
+        past = self.input, self.output, self.average_inner, self.average_outer, self.average_gate
+        found = *past, self.query, self.cross_output, self.inner, self.outer
         return sum(each.panels.nbytes for each in found if each is not None)
 
     @property
@@ -87,8 +94,9 @@ class NativeStack:
     """An encoder or a decoder: its embedding, its layers, and its norms. Threads share it: it never changes.
 
     ``first`` is the norm of embeddings, ``last`` that behind the last layer, where there is one. ``scale`` multiplies
-    the scores of queries and keys; ``pre`` says that norms stand before the sub-layers. ``address`` is where the C++
-    kernels find all of it, as long as this object lives.
+    the scores of queries and keys; ``pre`` says that norms stand before the sub-layers. ``averages`` says that a
+    decoder's layers have average attention, which all of them have or none. ``address`` is where the C++ kernels find
+    all of it, as long as this object lives.
     """
 
     layers: Sequence[NativeLayer]
@@ -105,6 +113,7 @@ class NativeStack:
     pre: bool
     activation: Activation
     gated: bool
+    averages: bool = field(init=False)
     address: StackAddress = field(init=False, repr=False, compare=False)
     _layers: ctypes.Array[LayerAddress] = field(init=False, repr=False, compare=False)
 
@@ -119,6 +128,7 @@ class NativeStack:
             *(NormAddress() if norm is None else norm.address for norm in (self.first, self.last)),
             *(self.embedding_scale, self.epsilon, self.scale, self.pre, ACTIVATIONS[self.activation], self.gated),
         )
+        object.__setattr__(self, "averages", any(layer.input is None for layer in self.layers))
         object.__setattr__(self, "_layers", layers)
         object.__setattr__(self, "address", stack)
 
@@ -201,7 +211,7 @@ def memory_columns(length: int) -> int:
 
 @final
 @dataclass(frozen=True)
-class NativePast:
+class NativeKeyValues:
     """The keys and values of what has been read: row b of a slot's beam holds what row b of its sentence wrote.
 
     Those of a column lie together, so that columns that nothing is written to take no memory, but for a page's rest.
@@ -220,12 +230,60 @@ class NativePast:
         keys = address(self.keys, dtype, *shape)
         values = address(self.values, dtype, *shape[:5], d_v)
         object.__setattr__(self, "sizes", (dtype, layers, beam, heads, d_k, d_v))
-        object.__setattr__(self, "address", PastAddress(keys, values, slots, columns))
+        object.__setattr__(self, "address", PastAddress(keys, values, None, slots, columns))
 
     @property
-    def columns(self) -> int:
+    def capacity(self) -> int:
         """How many symbols there is room for."""
         return int(self.address.capacity)
+
+    @property
+    def parts(self) -> tuple[Tensor, ...]:
+        """All that it keeps."""
+        return self.keys, self.values
+
+    def resized(self, slots: int, capacity: int) -> "NativeKeyValues":
+        """Room for so many symbols in so many slots, in which nothing is written yet."""
+        return NativeKeyValues(*(_resized(part, slots, capacity) for part in self.parts))
+
+
+@final
+@dataclass(frozen=True)
+class NativeSums:
+    """What average attention keeps of what has been read, laid as keys are: the sums of the vectors up to a column.
+
+    They are float32 in every number format. The newest is made of the one before: two columns are taken by turns,
+    whatever the ``capacity``, which is how many symbols rows may read.
+    """
+
+    sums: Float32[Tensor, "layers slots beam 2 model"]
+    capacity: int
+    sizes: tuple[torch.dtype, int, int, int] = field(init=False, repr=False, compare=False)
+    address: PastAddress = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Look where it lies, once for all steps."""
+        layers, slots, beam, _, width = self.sums.shape
+        sums = address(self.sums, torch.float32, layers, slots, beam, SUMS, width)
+        object.__setattr__(self, "sizes", (torch.float32, layers, beam, width))
+        object.__setattr__(self, "address", PastAddress(None, None, sums, slots, self.capacity))
+
+    @property
+    def parts(self) -> tuple[Tensor, ...]:
+        """All that it keeps."""
+        return (self.sums,)
+
+    def resized(self, slots: int, capacity: int) -> "NativeSums":
+        """Room for so many symbols in so many slots, in which nothing is written yet."""
+        return NativeSums(_resized(self.sums, slots, SUMS), capacity)
+
+
+NativePast = NativeKeyValues | NativeSums
+
+
+def _resized(part: Tensor, slots: int, columns: int) -> Tensor:
+    layers, _, beam, _, *widths = part.shape
+    return part.new_empty(layers, slots, beam, columns, *widths)
 
 
 @final
@@ -233,8 +291,8 @@ class DecoderBuffers(NamedTuple):
     """What a decoder has read, and what it reads from: of some sentences, each with as many rows as its beam.
 
     Sentence i has read ``lengths[i]`` symbols, and its slot in the past and in the memory is ``slots[i]``. Reordering
-    rows moves no key: ``ancestors[r, t]`` is the row of the beam that holds row r's key of column t. ``positions`` are
-    the vectors of positions up to the longest of the lengths, where the model has any.
+    rows moves no key: ``ancestors[r, t]`` is the row of the beam that holds row r's key, or sum, of column t.
+    ``positions`` are the vectors of positions up to the longest of the lengths, where the model has any.
     """
 
     positions: Table | None
@@ -257,7 +315,7 @@ class DecoderBuffers(NamedTuple):
         return StepAddress(
             *(sentences, beam, *_table(stack, self.positions), address(tokens, torch.long, rows)),
             *(address(self.lengths, torch.long, sentences), address(self.slots, torch.long, sentences)),
-            address(self.ancestors, torch.int32, rows, self.past.columns),
+            address(self.ancestors, torch.int32, rows, self.past.capacity),
             *(ctypes.addressof(self.past.address), ctypes.addressof(self.memory.address)),
             *_weights(weights, rows, stack.heads),
         )
@@ -285,14 +343,13 @@ def _check(stack: NativeStack, beam: int, past: NativePast, memory: NativeMemory
     """That the buffers are of such a decoder, and of such a beam."""
     layers, heads, d_k, d_v = len(stack.layers), stack.heads, stack.d_k, stack.d_v
     wide = heads * (d_v + -d_v % _VECTOR)
-    if past.sizes == (memory.sizes[0], layers, beam, heads, d_k, d_v) and memory.sizes[1:] == (
-        layers,
-        heads * d_k,
-        wide,
-    ):
+    keys = memory.sizes[0], layers, beam, heads, d_k, d_v
+    sums = torch.float32, layers, beam, stack.embedding.shape[1]
+    if past.sizes == (sums if stack.averages else keys) and memory.sizes[1:] == (layers, heads * d_k, wide):
         return
     raise ValueError(
-        f"the buffers of keys and values are not of this decoder and beam: past {past.sizes}, memory {memory.sizes}"
+        f"what is kept of the past and the memory is not of this decoder and beam: past {past.sizes}, memory "
+        f"{memory.sizes}"
     )
 
 

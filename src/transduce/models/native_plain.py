@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from transduce.config import TransformerConfig
 from transduce.kernels import NativeLayer, NativeNorm, NativeStack, PrepackedMatrix, select_outputs, weights_of
-from transduce.layers import FeedForward, MultiHeadAttention, PositionalEncoding, PrepackedLinear
+from transduce.layers import AverageAttention, FeedForward, PositionalEncoding, PrepackedLinear
 from transduce.models.stacks import DecoderLayer, EncoderLayer
 from transduce.models.transformer import Transformer
 from transduce.models.unfilled import Unfilled
@@ -54,19 +54,32 @@ def restore(
 
 
 def _fill_layer(layer: EncoderLayer | DecoderLayer, native: NativeLayer) -> None:
-    attention = cast(MultiHeadAttention, layer.self_attention)
-    _fill_maps(attention, ("query", "key", "value"), native.input)
-    _fill_maps(attention, ("output",), native.output)
+    attention = layer.self_attention
+    if isinstance(attention, AverageAttention):
+        _fill_average(attention, native)
+    else:
+        _fill_maps(attention, ("query", "key", "value"), native.input)
+        _fill_maps(attention, ("output",), native.output)
     _fill_norm(layer.self_attention_residual.norm, native.self_norm)
     if isinstance(layer, DecoderLayer):
         _fill_maps(layer.cross_attention, ("query",), native.query)
         _fill_maps(layer.cross_attention, ("key", "value"), native.key_value)
         _fill_maps(layer.cross_attention, ("output",), native.cross_output)
         _fill_norm(layer.cross_attention_residual.norm, native.cross_norm)
-    network = cast(FeedForward, layer.feed_forward)
-    _fill_maps(network, ("inner",) if network.gate is None else ("gate", "inner"), native.inner)
-    _fill_maps(network, ("outer",), native.outer)
+    _fill_network(cast(FeedForward, layer.feed_forward), native.inner, native.outer)
     _fill_norm(layer.feed_forward_residual.norm, native.feed_norm)
+
+
+def _fill_average(attention: AverageAttention, native: NativeLayer) -> None:
+    if attention.feed_forward is not None:
+        _fill_network(attention.feed_forward, native.average_inner, native.average_outer)
+    if attention.gate is not None:
+        _fill_maps(attention, ("gate",), native.average_gate)
+
+
+def _fill_network(network: FeedForward, inner: PrepackedMatrix | None, outer: PrepackedMatrix | None) -> None:
+    _fill_maps(network, ("inner",) if network.gate is None else ("gate", "inner"), inner)
+    _fill_maps(network, ("outer",), outer)
 
 
 def _fill_maps(owner: nn.Module, names: Sequence[str], matrix: PrepackedMatrix | None) -> None:

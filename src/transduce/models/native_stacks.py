@@ -9,7 +9,14 @@ from torch import nn
 from transduce.config import ModelConfig, TransformerConfig
 from transduce.kernels import NativeLayer, NativeNorm, NativeStack, PrepackedMatrix, has_native
 from transduce.kernels.products import MOST_INPUTS
-from transduce.layers import Embedding, FeedForward, MultiHeadAttention, PositionalEncoding, attention_scale
+from transduce.layers import (
+    AverageAttention,
+    Embedding,
+    FeedForward,
+    MultiHeadAttention,
+    PositionalEncoding,
+    attention_scale,
+)
 from transduce.models.contract import TrainableModel
 from transduce.models.prepacking import NumberSource
 from transduce.models.stacks import DecoderLayer, EncoderLayer
@@ -32,9 +39,13 @@ def kernels_compute(config: ModelConfig) -> TypeGuard[TransformerConfig]:
         and config.attention_window is None
         and config.residual
         and config.feed_forward in {"mlp", "gated"}
-        and config.decoder_self_attention == "multi_head"
-        and max(config.d_model, config.d_ff, config.heads * config.d_v) <= MOST_INPUTS
+        and max(config.d_model * (2 if _has_gate(config) else 1), config.d_ff, config.heads * config.d_v) <= MOST_INPUTS
     )
+
+
+def _has_gate(config: TransformerConfig) -> bool:
+    """Whether a map reads two vectors at once: the gate of average attention."""
+    return config.decoder_self_attention == "average" and config.average_gate
 
 
 def native_encoder(model: Transformer, source: NumberSource) -> NativeStack:
@@ -87,11 +98,11 @@ def _stack(
 def _encoder_layer(layer: EncoderLayer | DecoderLayer, source: NumberSource) -> NativeLayer:
     """What the layers of both stacks have."""
     inner, outer = _feed_forward(layer.feed_forward, source)
-    attention = cast(MultiHeadAttention, layer.self_attention)
+    attention = layer.self_attention if isinstance(layer.self_attention, MultiHeadAttention) else None
     return NativeLayer(
         self_norm=_norm(layer.self_attention_residual.norm, source),
-        input=_input(attention, source),
-        output=_concatenate([attention.output], source),
+        input=None if attention is None else _input(attention, source),
+        output=None if attention is None else _concatenate([attention.output], source),
         feed_norm=_norm(layer.feed_forward_residual.norm, source),
         inner=inner,
         outer=outer,
@@ -99,13 +110,25 @@ def _encoder_layer(layer: EncoderLayer | DecoderLayer, source: NumberSource) -> 
 
 
 def _decoder_layer(layer: DecoderLayer, source: NumberSource) -> NativeLayer:
-    memory = layer.cross_attention
-    return replace(
+    memory, past = layer.cross_attention, layer.self_attention
+    made = replace(
         _encoder_layer(layer, source),
         cross_norm=_norm(layer.cross_attention_residual.norm, source),
         query=_concatenate([memory.query], source),
         key_value=_concatenate([memory.key, memory.value], source),
         cross_output=_concatenate([memory.output], source),
+    )
+    return _with_average(made, past, source) if isinstance(past, AverageAttention) else made
+
+
+def _with_average(layer: NativeLayer, attention: AverageAttention, source: NumberSource) -> NativeLayer:
+    network, gate = attention.feed_forward, attention.gate
+    inner, outer = (None, None) if network is None else _feed_forward(network, source)
+    return replace(
+        layer,
+        average_inner=inner,
+        average_outer=outer,
+        average_gate=None if gate is None else _concatenate([gate], source),
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Final, final
+from typing import Final, assert_never, final
 
 import torch
 from jaxtyping import Bool, Float32, Int, Int32, Int64
@@ -15,13 +15,15 @@ from transduce.kernels import (
     AllowedTokens,
     DecoderBuffers,
     LogitColumns,
+    NativeKeyValues,
     NativeMemory,
     NativePast,
+    NativeSums,
     PrepackedMatrix,
     join_allowed,
     select_outputs,
 )
-from transduce.kernels.transformer import memory_columns
+from transduce.kernels.transformer import SUMS, memory_columns
 
 # Columns at first beyond half as many again as the longest source has: pages that nothing writes to take no memory.
 _EXTRA: Final = 64
@@ -48,9 +50,9 @@ class ShortlistedProjection:
 @final
 @dataclass
 class NativeState:
-    """Sentence i's keys and values are in slot ``slots[i]`` of the past and of the memory, as long as it stays.
+    """What is kept of sentence i is in slot ``slots[i]`` of the past and of the memory, as long as it stays.
 
-    Reordering hypotheses and releasing sentences changes indices of rows and slots: no key is copied.
+    Reordering hypotheses and releasing sentences changes indices of rows and slots: no key and no sum is copied.
     There may be more slots than sentences. ``ancestors[r, t]`` is the row of its beam that wrote what row r looks back
     at in column t. ``lengths`` are the symbols that each sentence has read, ``width`` is the
     largest of them (at least), and ``source`` the longest source's symbols. ``logits`` is where every step leaves its
@@ -80,21 +82,17 @@ class NativeState:
 
         It doubles where it is full: to copy all keys for one sentence that goes on and on takes a tenth of the time.
         """
-        layers, sentences = memory.keys.shape[:2]
-        columns = memory_columns(source + source // 2 + _EXTRA)
-        sizes = layers, sentences, beam, columns, config.heads
-        new = memory.keys.new_empty
-        ancestors = memory.keys.new_zeros(sentences * beam, columns, dtype=torch.int32)
-        keys, values = (new(*sizes, width) for width in (config.d_k, config.d_v))
+        sentences, capacity = memory.keys.shape[1], memory_columns(source + source // 2 + _EXTRA)
+        ancestors = memory.keys.new_zeros(sentences * beam, capacity, dtype=torch.int32)
         lengths = memory.lengths.new_zeros(sentences)
-        logits = new(sentences * beam * config.vocab_size, dtype=torch.float32)
-        past, slots = NativePast(keys, values), torch.arange(sentences)
+        logits = memory.keys.new_empty(sentences * beam * config.vocab_size, dtype=torch.float32)
+        past, slots = _nothing_read(memory, config, beam, capacity), torch.arange(sentences)
         return cls(memory, past, ancestors, slots, lengths, logits, width=0, source=source, beam=beam)
 
     def with_capacity(self) -> "NativeState":
         """The same with capacity for one more column."""
-        slots, columns = self.past.keys.shape[1], self.past.columns
-        return self if self.width < columns else self._reallocate(slots, self.memory.keys.shape[2], 2 * columns)
+        (slots, columns), capacity = self.memory.keys.shape[1:3], self.past.capacity
+        return self if self.width < capacity else self._reallocate(slots, columns, 2 * capacity)
 
     def weights_buffer(self, heads: int) -> Float32[Tensor, "rows heads columns"]:
         """Where a step can leave what each row weighs its memory by."""
@@ -114,9 +112,9 @@ class NativeState:
 
     @property
     def room(self) -> int:
-        """How many more symbols can be read before there is none for another's key, or its position has no vector."""
-        columns = self.past.columns if self.positions is None else min(self.past.columns, len(self.positions))
-        return columns - self.width
+        """How many more symbols can be read before there is no room for another, or its position has no vector."""
+        capacity = self.past.capacity
+        return (capacity if self.positions is None else min(capacity, len(self.positions))) - self.width
 
     def advance(self) -> "NativeState":
         """Every row has read a symbol."""
@@ -154,9 +152,9 @@ class NativeState:
         """
         assert self.beam == other.beam
         sentences, source = len(self.slots) + len(other.slots), max(self.source, other.source)
-        slots, source_columns, columns = *self.memory.keys.shape[1:3], self.past.columns
-        target, more = self, max(columns, other.past.columns)
-        if sentences > slots or source > source_columns or more > columns:
+        slots, source_columns, capacity = *self.memory.keys.shape[1:3], self.past.capacity
+        target, more = self, max(capacity, other.past.capacity)
+        if sentences > slots or source > source_columns or more > capacity:
             target = self._reallocate(sentences + sentences // 2, memory_columns(source), more)
         taken = target._free()[: len(other.slots)]
         target._write(other, taken)
@@ -179,11 +177,10 @@ class NativeState:
         free[self.slots] = False
         return free.nonzero().squeeze(1)
 
-    def _reallocate(self, slots: int, source: int, columns: int) -> "NativeState":
-        """The same in buffers of so many slots, and columns of memory and past."""
-        memory, past, new = self.memory, self.past, self.memory.keys.new_empty
-        layers, heads = len(memory.keys), past.keys.shape[4]
-        sizes = layers, slots, self.beam, columns, heads
+    def _reallocate(self, slots: int, source: int, capacity: int) -> "NativeState":
+        """The same in buffers of so many slots, columns of memory, and symbols that may be read."""
+        memory, new = self.memory, self.memory.keys.new_empty
+        layers, before = memory.keys.shape[:2]
         after = replace(
             self,
             memory=NativeMemory(
@@ -191,10 +188,10 @@ class NativeState:
                 new(layers, slots, source, memory.values.shape[3]),
                 memory.lengths.new_zeros(slots),
             ),
-            past=NativePast(new(*sizes, past.keys.shape[5]), new(*sizes, past.values.shape[5])),
-            ancestors=F.pad(self.ancestors, (0, columns - self.ancestors.shape[1])),
+            past=self.past.resized(slots, capacity),
+            ancestors=F.pad(self.ancestors, (0, capacity - self.ancestors.shape[1])),
             slots=torch.arange(len(self.slots)),
-            logits=self.logits.new_empty(len(self.logits) // past.keys.shape[1] * slots),
+            logits=self.logits.new_empty(len(self.logits) // before * slots),
         )
         after._write(self, after.slots)
         return after
@@ -207,8 +204,21 @@ class NativeState:
             self.memory.keys[:, to, :source] = other.memory.keys[:, given, :source]
             self.memory.values[:, to, :source] = other.memory.values[:, given, :source]
             if other.width:
-                self.past.keys[:, to, :, : other.width] = other.past.keys[:, given, :, : other.width]
-                self.past.values[:, to, :, : other.width] = other.past.values[:, given, :, : other.width]
+                for own, its in zip(self.past.parts, other.past.parts, strict=True):
+                    own[:, to, :, : other.width] = its[:, given, :, : other.width]
+
+
+def _nothing_read(memory: NativeMemory, config: TransformerConfig, beam: int, capacity: int) -> NativePast:
+    """The past of rows that may read so many symbols."""
+    new, sizes = memory.keys.new_empty, (*memory.keys.shape[:2], beam)
+    match config.decoder_self_attention:
+        case "multi_head":
+            keys, values = (new(*sizes, capacity, config.heads, width) for width in (config.d_k, config.d_v))
+            return NativeKeyValues(keys, values)
+        case "average":
+            return NativeSums(new(*sizes, SUMS, config.d_model, dtype=torch.float32), capacity)
+        case _:
+            assert_never(config.decoder_self_attention)
 
 
 def _runs(one: Int64[Tensor, " slots"], other: Int64[Tensor, " slots"]) -> Iterator[tuple[slice, slice]]:
