@@ -44,15 +44,15 @@ VARIANTS = {
     "post, final norm": {"final_norm": True, "output_bias": True, "scale_embedding": False},
     "norm without positions": {"embedding_norm": True, "positions": "none"},
     "average": {"decoder_self_attention": "average"},
-    "average, gated network": {
+    "average, no gate": {
         "decoder_self_attention": "average",
+        "average_gate": False,
         "feed_forward": "gated",
         "activation": "silu",
         "feed_forward_bias": False,
         "norm": "pre",
     },
     "average, no network": {"decoder_self_attention": "average", "average_feed_forward": False, "norm": "pre"},
-    "average, no gate": {"decoder_self_attention": "average", "average_gate": False},
     "the mean alone": {"decoder_self_attention": "average", "average_feed_forward": False, "average_gate": False},
 }
 NOT_NATIVE = [
