@@ -54,9 +54,14 @@ class KeptMemory:
             self._measuring = True
 
 
-def give_back_memory() -> None:
-    """Give back to the system and to the device what is kept and not in use: others of this process may need it."""
-    gc.collect()
+def give_back_memory(*, failed: bool) -> None:
+    """Give back to the system and to the device what is kept and not in use: others of this process may need it.
+
+    What has failed may be held by its own error and the frames that this came through: where ``failed``, the garbage
+    collector looks for it, which takes a tenth of a second and more in a large process.
+    """
+    if failed:
+        gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     trim()

@@ -63,7 +63,7 @@ def within_memory(
             failure = str(error)
         if not training.processes.alone:  # the others wait for its gradients, and cannot be told
             raise TransduceError(f"{training.processes}: out of memory: {failure}: lower train.batch_tokens")
-        _tidy(training)
+        _tidy(training, failed=True)
         micro_batches = _split_more(batches, micro_batches, failure)
 
 
@@ -115,25 +115,27 @@ def _fullest(longest: int, training: Training, share: Share) -> Batch:
 def _try(training: Training, batches: Sequence[Batch], micro_batches: int) -> str | None:
     """Go forwards and backwards through batches, and learn nothing; why that cannot be, if memory is too small."""
     weights = [] if training.optimizer.state else list(training.model.parameters())
+    failed = True
     try:
         moments = [torch.zeros_like(weight) for weight in (*weights, *weights)]  # as the first step will make
         training.model.train()
         for part in (part for batch in batches for part in split(batch, micro_batches)):
             compute_loss(training.model, part, training.dtype).objective.backward()  # type: ignore[no-untyped-call]
         del moments
+        failed = False
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
         return str(error)
     finally:
-        _tidy(training)
+        _tidy(training, failed=failed)
     return None
 
 
-def _tidy(training: Training) -> None:
-    """Give back what a step that failed has left behind."""
+def _tidy(training: Training, *, failed: bool) -> None:
+    """Give back what a step has left behind that was not, or not to be, finished."""
     training.optimizer.zero_grad(set_to_none=True)
-    give_back_memory()
+    give_back_memory(failed=failed)
 
 
 def _split_more(batches: Sequence[Batch], micro_batches: int, failure: str) -> int:
