@@ -132,10 +132,12 @@ def test_comet_gets_the_sources_and_its_model(translator, monkeypatch, tmp_path)
     assert (score.metric, score.value) == ("comet", 0.5)
 
 
-def test_wrong_settings_are_found_before_anything_is_translated(translator, monkeypatch):
+def test_wrong_settings_are_found_before_anything_is_translated(translator, files, monkeypatch):
     monkeypatch.setattr(type(translator), "translate", lambda *_, **__: pytest.fail("translated"))
     with pytest.raises(BadInputError, match="14a"):
         evaluate(translator, EXAMPLES, Measures(["chrf", "bleu"], tokenize="14a"))
+    with pytest.raises(BadInputError, match="0 samples"):
+        compare(translator, EXAMPLES, Measures(["bleu"]), files[1], samples=0)
 
 
 def test_two_files_are_a_test_set(files):

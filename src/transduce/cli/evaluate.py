@@ -80,10 +80,10 @@ def evaluate(
         ),
     ] = None,
     samples: Annotated[
-        int, typer.Option(metavar="N", help="Test sets that are resampled.", rich_help_panel=_COMPARISON)
+        int, typer.Option(metavar="N", min=1, help="Test sets that are resampled.", rich_help_panel=_COMPARISON)
     ] = 1000,
     seed: Annotated[
-        int, typer.Option(metavar="N", help="Random seed of resampling.", rich_help_panel=_COMPARISON)
+        int, typer.Option(metavar="N", min=1, help="Random seed of resampling.", rich_help_panel=_COMPARISON)
     ] = 12345,
     beam_size: BeamSize = None,
     replace_unknown: ReplaceUnknown = None,

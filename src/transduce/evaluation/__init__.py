@@ -1,6 +1,6 @@
 """Scores of outputs: strings in, figures out. Knows no torch."""
 
-from transduce.evaluation.bootstrap import SAMPLES, SEED, Comparison, Resampled, paired_bootstrap
+from transduce.evaluation.bootstrap import SAMPLES, SEED, Comparison, Resampled, check_resampling, paired_bootstrap
 from transduce.evaluation.brackets import SHORT, BracketCounts, count_all, count_brackets
 from transduce.evaluation.gleu import Gleu
 from transduce.evaluation.line_mean import LineMean
@@ -17,6 +17,7 @@ __all__ = [
     "Resampled",
     "Score",
     "Scorer",
+    "check_resampling",
     "corpus_score",
     "count_all",
     "count_brackets",

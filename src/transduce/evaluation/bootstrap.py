@@ -61,12 +61,21 @@ def paired_bootstrap(
     """
     for outputs in (ours, theirs):
         check_pairs(outputs, references)
+    check_resampling(samples, seed)
+    systems = {"theirs": list(theirs), "ours": list(ours)}
+    return [_compare(metric, scorer, references, systems, samples, seed) for metric, scorer in scorers.items()]
+
+
+def check_resampling(samples: int, seed: int) -> None:
+    """Whether so many test sets can be drawn with that seed: to be known before two systems have translated one.
+
+    Raises:
+        BadInputError: A number is out of range.
+    """
     if samples < 1:
         raise BadInputError(f"{samples} samples: one or more can be drawn")
     if seed < 1:
         raise BadInputError(f"seed {seed}: must be 1 or more")  # sacreBLEU takes 0 for no seed at all
-    systems = {"theirs": list(theirs), "ours": list(ours)}
-    return [_compare(metric, scorer, references, systems, samples, seed) for metric, scorer in scorers.items()]
 
 
 def _compare(

@@ -9,7 +9,17 @@ from typing import TypedDict, Unpack
 
 from transduce.config import METRICS, BadInputError, MetricKey, Precision
 from transduce.data import read_lines
-from transduce.evaluation import SAMPLES, SEED, Comparison, Score, Scorer, make_scorer, paired_bootstrap, score_with
+from transduce.evaluation import (
+    SAMPLES,
+    SEED,
+    Comparison,
+    Score,
+    Scorer,
+    check_resampling,
+    make_scorer,
+    paired_bootstrap,
+    score_with,
+)
 from transduce.inference import Parser, Translator, load
 from transduce.workflows.examples import Examples, LengthGroup, group_by_length
 
@@ -83,6 +93,7 @@ def compare(
             neither read nor loaded, or has more or fewer outputs than there are sources.
         TransduceError: A metric's extra is not installed.
     """
+    check_resampling(samples, seed)
     if of_models := [metric for metric in measures.metrics if METRICS[metric].needs == "probabilities"]:
         raise BadInputError(
             f"{of_models[0]} is of a model and not of its outputs: leave it out of --metric with --against"
