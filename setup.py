@@ -81,7 +81,7 @@ _FLAGS: Final = [
     "-ffp-contract=fast",
     "-fvisibility=hidden",
     "-Wno-psabi",  # vectors cross no border of a library
-    "-g0",  # debug information, which Python's own flags ask for, is eight times the size and a quarter of the time
+    "-g0",  # debug information, which Python's own flags ask for, is eight times the size and a fifth of the time
 ]
 # Of a kind that is not made to be used.
 _TRIAL: Final = "-O0"

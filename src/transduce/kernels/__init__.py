@@ -5,6 +5,7 @@ from transduce.kernels.additive import Sources, attend_additively, has_additive
 from transduce.kernels.allocator import KeptMemory, give_back_memory, keep_freed_memory, trim
 from transduce.kernels.allowed import AllowedTokens, Choices, LogitColumns, join_allowed
 from transduce.kernels.attention import attend, attention_weights
+from transduce.kernels.decoder_memory import NativeKeyValues, NativeMemory, NativePast, NativeSums
 from transduce.kernels.device import is_out_of_memory, send
 from transduce.kernels.dropout import WHOLE, Dropped, dropout, seeds_at
 from transduce.kernels.feed_forward import activate, feed_forward
@@ -45,13 +46,9 @@ from transduce.kernels.threads import run_safely, start_threads, use_cores
 from transduce.kernels.transformer import (
     READS_NOTHING,
     DecoderBuffers,
-    NativeKeyValues,
     NativeLayer,
-    NativeMemory,
     NativeNorm,
-    NativePast,
     NativeStack,
-    NativeSums,
     encode,
     remember,
     step,

@@ -10,16 +10,15 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, final
 
 import torch
-from jaxtyping import Float32, Int32, Int64, Shaped
+from jaxtyping import Float32, Int32, Int64
 from torch import Tensor
 
 from transduce.config.model import Activation
+from transduce.kernels.decoder_memory import NativeMemory, NativePast, whole_vectors
 from transduce.kernels.interface import (
     ACTIVATIONS,
     LayerAddress,
-    MemoryAddress,
     NormAddress,
-    PastAddress,
     StackAddress,
     StepAddress,
 )
@@ -29,10 +28,6 @@ from transduce.kernels.ragged import RaggedLayout
 
 # In place of a symbol: the row is left out of the step.
 READS_NOTHING: Final = -1
-# How many numbers the kernels take together: sources are padded to whole vectors.
-_VECTOR: Final = 16
-# Past::kSums of stack.h: how many sums average attention keeps of a row.
-SUMS: Final = 2
 
 
 @final
@@ -94,9 +89,8 @@ class NativeStack:
     """An encoder or a decoder: its embedding, its layers, and its norms. Threads share it: it never changes.
 
     ``first`` is the norm of embeddings, ``last`` that behind the last layer, where there is one. ``scale`` multiplies
-    the scores of queries and keys; ``pre`` says that norms stand before the sub-layers. ``averages`` says that a
-    decoder's layers have average attention, which all of them have or none. ``address`` is where the C++ kernels find
-    all of it, as long as this object lives.
+    the scores of queries and keys; ``pre`` says that norms stand before the sub-layers. ``address`` is where the C++
+    kernels find all of it, as long as this object lives.
     """
 
     layers: Sequence[NativeLayer]
@@ -113,7 +107,6 @@ class NativeStack:
     pre: bool
     activation: Activation
     gated: bool
-    averages: bool = field(init=False)
     address: StackAddress = field(init=False, repr=False, compare=False)
     _layers: ctypes.Array[LayerAddress] = field(init=False, repr=False, compare=False)
 
@@ -128,9 +121,13 @@ class NativeStack:
             *(NormAddress() if norm is None else norm.address for norm in (self.first, self.last)),
             *(self.embedding_scale, self.epsilon, self.scale, self.pre, ACTIVATIONS[self.activation], self.gated),
         )
-        object.__setattr__(self, "averages", any(layer.input is None for layer in self.layers))
         object.__setattr__(self, "_layers", layers)
         object.__setattr__(self, "address", stack)
+
+    @property
+    def averages(self) -> bool:
+        """Whether a decoder's layers have average attention: all of them have it, or none."""
+        return any(layer.input is None for layer in self.layers)
 
 
 Table = Float32[Tensor, "longest model"]
@@ -159,42 +156,14 @@ def _table(stack: NativeStack, positions: Table | None) -> tuple[int | None, int
     return address(positions, torch.float32, longest, stack.embedding.shape[1]), longest
 
 
-@final
-@dataclass(frozen=True)
-class NativeMemory:
-    """The keys and values of cross-attention in a decoder's layers, once for each sentence.
-
-    In its slot, a sentence's are contiguous and padded to whole vectors of its own length: (heads, d_k, own columns)
-    and (heads, own columns, wide). So they are the same in any slot.
-    """
-
-    keys: Shaped[Tensor, "layers slots columns keys"]
-    values: Shaped[Tensor, "layers slots columns wide"]
-    lengths: Int64[Tensor, " slots"]
-    sizes: tuple[torch.dtype, int, int, int] = field(init=False, repr=False, compare=False)
-    address: MemoryAddress = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        """Look where it lies, once for all steps."""
-        (layers, slots, columns, keys), dtype = self.keys.shape, self.keys.dtype
-        values = self.values.shape[3]
-        found = MemoryAddress(
-            address(self.keys, dtype, layers, slots, columns, keys),
-            address(self.values, dtype, layers, slots, columns, values),
-            *(address(self.lengths, torch.long, slots), slots, columns),
-        )
-        object.__setattr__(self, "sizes", (dtype, layers, keys, values))
-        object.__setattr__(self, "address", found)
-
-
 def remember(
     stack: NativeStack, hidden: Float32[Tensor, "tokens model"], layout: RaggedLayout, dtype: torch.dtype
 ) -> NativeMemory:
     """What the decoder's layers ask of the encoder's output, kept in a number format."""
-    rows, columns = len(layout.lengths), memory_columns(layout.longest)
+    rows, columns = len(layout.lengths), whole_vectors(layout.longest)
     sizes = len(stack.layers), rows, columns
     keys = hidden.new_empty(*sizes, stack.heads * stack.d_k, dtype=dtype)
-    values = hidden.new_empty(*sizes, stack.heads * (stack.d_v + -stack.d_v % _VECTOR), dtype=dtype)
+    values = hidden.new_empty(*sizes, stack.heads * whole_vectors(stack.d_v), dtype=dtype)
     hidden = hidden.contiguous()
     call(
         *("remember", dtype, stack.address, address(hidden, torch.float32, layout.tokens, stack.embedding.shape[1])),
@@ -202,88 +171,6 @@ def remember(
         *(address(keys, dtype, *keys.shape), address(values, dtype, *values.shape)),
     )
     return NativeMemory(keys, values, layout.lengths.clone())
-
-
-def memory_columns(length: int) -> int:
-    """How many columns a source of so many symbols takes."""
-    return length + -length % _VECTOR
-
-
-@final
-@dataclass(frozen=True)
-class NativeKeyValues:
-    """The keys and values of what has been read: row b of a slot's beam holds what row b of its sentence wrote.
-
-    Those of a column lie together, so that columns that nothing is written to take no memory, but for a page's rest.
-    """
-
-    keys: Shaped[Tensor, "layers slots beam columns heads d_k"]
-    values: Shaped[Tensor, "layers slots beam columns heads d_v"]
-    sizes: tuple[torch.dtype, int, int, int, int, int] = field(init=False, repr=False, compare=False)
-    address: PastAddress = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        """Look where it lies, once for all steps."""
-        shape, dtype = self.keys.shape, self.keys.dtype
-        layers, slots, beam, columns, heads, d_k = shape
-        d_v = self.values.shape[5]
-        keys = address(self.keys, dtype, *shape)
-        values = address(self.values, dtype, *shape[:5], d_v)
-        object.__setattr__(self, "sizes", (dtype, layers, beam, heads, d_k, d_v))
-        object.__setattr__(self, "address", PastAddress(keys, values, None, slots, columns))
-
-    @property
-    def capacity(self) -> int:
-        """How many symbols there is room for."""
-        return int(self.address.capacity)
-
-    @property
-    def parts(self) -> tuple[Tensor, ...]:
-        """All that it keeps."""
-        return self.keys, self.values
-
-    def resized(self, slots: int, capacity: int) -> "NativeKeyValues":
-        """Room for so many symbols in so many slots, in which nothing is written yet."""
-        return NativeKeyValues(*(_resized(part, slots, capacity) for part in self.parts))
-
-
-@final
-@dataclass(frozen=True)
-class NativeSums:
-    """What average attention keeps of what has been read, laid as keys are: the sums of the vectors up to a column.
-
-    They are float32 in every number format. The newest is made of the one before: two columns are taken by turns,
-    whatever the ``capacity``, which is how many symbols rows may read.
-    """
-
-    sums: Float32[Tensor, "layers slots beam 2 model"]
-    capacity: int
-    sizes: tuple[torch.dtype, int, int, int] = field(init=False, repr=False, compare=False)
-    address: PastAddress = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        """Look where it lies, once for all steps."""
-        layers, slots, beam, _, width = self.sums.shape
-        sums = address(self.sums, torch.float32, layers, slots, beam, SUMS, width)
-        object.__setattr__(self, "sizes", (torch.float32, layers, beam, width))
-        object.__setattr__(self, "address", PastAddress(None, None, sums, slots, self.capacity))
-
-    @property
-    def parts(self) -> tuple[Tensor, ...]:
-        """All that it keeps."""
-        return (self.sums,)
-
-    def resized(self, slots: int, capacity: int) -> "NativeSums":
-        """Room for so many symbols in so many slots, in which nothing is written yet."""
-        return NativeSums(_resized(self.sums, slots, SUMS), capacity)
-
-
-NativePast = NativeKeyValues | NativeSums
-
-
-def _resized(part: Tensor, slots: int, columns: int) -> Tensor:
-    layers, _, beam, _, *widths = part.shape
-    return part.new_empty(layers, slots, beam, columns, *widths)
 
 
 @final
@@ -342,7 +229,7 @@ def step(
 def _check(stack: NativeStack, beam: int, past: NativePast, memory: NativeMemory) -> None:
     """That the buffers are of such a decoder, and of such a beam."""
     layers, heads, d_k, d_v = len(stack.layers), stack.heads, stack.d_k, stack.d_v
-    wide = heads * (d_v + -d_v % _VECTOR)
+    wide = heads * whole_vectors(d_v)
     keys = memory.sizes[0], layers, beam, heads, d_k, d_v
     sums = torch.float32, layers, beam, stack.embedding.shape[1]
     if past.sizes == (sums if stack.averages else keys) and memory.sizes[1:] == (layers, heads * d_k, wide):

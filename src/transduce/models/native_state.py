@@ -23,7 +23,7 @@ from transduce.kernels import (
     join_allowed,
     select_outputs,
 )
-from transduce.kernels.transformer import SUMS, memory_columns
+from transduce.kernels.decoder_memory import SUMS, whole_vectors
 
 # Columns at first beyond half as many again as the longest source has: pages that nothing writes to take no memory.
 _EXTRA: Final = 64
@@ -82,7 +82,7 @@ class NativeState:
 
         It doubles where it is full: to copy all keys for one sentence that goes on and on takes a tenth of the time.
         """
-        sentences, capacity = memory.keys.shape[1], memory_columns(source + source // 2 + _EXTRA)
+        sentences, capacity = memory.keys.shape[1], whole_vectors(source + source // 2 + _EXTRA)
         ancestors = memory.keys.new_zeros(sentences * beam, capacity, dtype=torch.int32)
         lengths = memory.lengths.new_zeros(sentences)
         logits = memory.keys.new_empty(sentences * beam * config.vocab_size, dtype=torch.float32)
@@ -155,7 +155,7 @@ class NativeState:
         slots, source_columns, capacity = *self.memory.keys.shape[1:3], self.past.capacity
         target, more = self, max(capacity, other.past.capacity)
         if sentences > slots or source > source_columns or more > capacity:
-            target = self._reallocate(sentences + sentences // 2, memory_columns(source), more)
+            target = self._reallocate(sentences + sentences // 2, whole_vectors(source), more)
         taken = target._free()[: len(other.slots)]
         target._write(other, taken)
         ancestors = [F.pad(each.ancestors, (0, more - each.ancestors.shape[1])) for each in (target, other)]
@@ -199,7 +199,7 @@ class NativeState:
     def _write(self, other: "NativeState", slots: Int64[Tensor, " sentences"]) -> None:
         """What the sentences of another state remember, into these slots."""
         self.memory.lengths[slots] = other.memory.lengths[other.slots]
-        source = memory_columns(other.source)
+        source = whole_vectors(other.source)
         for to, given in _runs(slots, other.slots):
             self.memory.keys[:, to, :source] = other.memory.keys[:, given, :source]
             self.memory.values[:, to, :source] = other.memory.values[:, given, :source]

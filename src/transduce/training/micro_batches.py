@@ -133,7 +133,7 @@ def _try(training: Training, batches: Sequence[Batch], micro_batches: int) -> st
 
 
 def _tidy(training: Training, *, failed: bool) -> None:
-    """Give back what a step has left behind that was not, or not to be, finished."""
+    """Give back what a step has left behind that failed, or was only tried."""
     training.optimizer.zero_grad(set_to_none=True)
     give_back_memory(failed=failed)
 
