@@ -43,6 +43,7 @@ def pytest_collection_finish():
 
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 50, 100)  # tensors go when nothing refers to them, and what is left over is small
 
 
 @pytest.hookimpl(tryfirst=True)

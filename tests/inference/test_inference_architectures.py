@@ -6,12 +6,13 @@ and it is the same alone as in a batch.
 
 from collections import Counter
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
 import torch
 
+from tests.sparing import one_each
 from transduce.bundle import Bundle
 from transduce.config import BadInputError, GenerationConfig
 from transduce.config.architectures import read_model
@@ -66,6 +67,8 @@ MODELS = {
 }
 BLIND = ["recurrent, none", "bytenet"]
 SEEING = [name for name in MODELS if name not in BLIND]
+# One of each kind of state and attention; of the others each feature has one in turn.
+ALL_FEATURES = ["transformer", "recurrent, bahdanau", "recurrent, gnmt", "recurrent, none", "convs2s", "bytenet"]
 
 
 @cache
@@ -171,8 +174,13 @@ def assert_same(one, other):
         assert (mine.score, mine.log_probability) == pytest.approx((theirs.score, theirs.log_probability), abs=1e-4)
 
 
-@pytest.mark.parametrize("feature", FEATURES)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    ("feature", "name"),
+    [
+        *product(FEATURES, ALL_FEATURES),
+        *one_each(FEATURES, [name for name in MODELS if name not in ALL_FEATURES]),
+    ],
+)
 def test_a_feature_keeps_its_rule_in_any_batch_and_its_scores_are_those_of_scoring(name, feature):
     translator, (options, check) = translator_of(name), FEATURES[feature]
     found = translator.translate(TEXTS, **options)
@@ -220,8 +228,7 @@ def test_an_ensemble_is_the_mean_of_the_probabilities_of_any_two(name):
         assert output.log_probability == pytest.approx(total, abs=1e-3)
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("name", "precision"), [*one_each(MODELS, ["float32", "bfloat16", "int8"])])
 def test_an_ensemble_scores_in_every_format(name, precision):
     """By hand, beside a recurrent model, which computes in float32 in all of them."""
     bundles = [bundle_of(each, seed) for seed, each in enumerate((name, "recurrent, bahdanau"), 3)]
