@@ -31,6 +31,15 @@ def find_kept(tensors, dropped):
 
 
 @pytest.mark.usefixtures("way")
+def test_a_format_that_the_kernels_do_not_know_is_pytorchs():
+    tensors = inputs((3, 7))
+    with torch.autocast("cpu", dtype=torch.float16):
+        total, normalized = add_norm(*tensors, EPSILON, Dropped(0.0), post=False)
+    assert (total.dtype, normalized.dtype) == (torch.float32, torch.float16)
+    torch.testing.assert_close(normalized.double(), formula(*tensors, torch.tensor(1))[1], rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("post", [False, True])
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("dropped", [0.0, 0.375])

@@ -2,7 +2,9 @@ import pytest
 import torch
 
 from transduce.kernels import linear_maps, projected_cross_entropy, smoothed_cross_entropy
+from transduce.kernels.linear_maps import lay_down
 from transduce.kernels.loss import _LOGITS
+from transduce.kernels.native import call
 
 # Rows, inputs and the maps' outputs: single numbers, odd ones, whole blocks, more rows than are laid out at a time.
 SIZES = [
@@ -73,6 +75,19 @@ def test_every_row_of_a_batch_is_mapped():
     assert batch.shape == (3, 4, 5, 8)
     assert torch.equal(batch.flatten(end_dim=2), flat)
     assert none.shape == (0, 8)
+
+
+@pytest.mark.usefixtures("built")
+@pytest.mark.parametrize("add", [0, 1])
+@pytest.mark.parametrize("kernel", ["map_rows_backward", "map_rows_backward_by_tiles"])
+def test_no_rows_have_gradients_of_zero(kernel, add):
+    """As where no sentence of a batch has a memory: whoever calls need not clear them before."""
+    weights, biases = [torch.ones(5, 7), torch.ones(2, 7)], [torch.ones(5), None]
+    given = [torch.full_like(each, 3) for each in weights], [torch.full((5,), 3.0), None]
+    maps = lay_down(weights, biases, *given)
+    x, gradient = torch.empty(0, 7, dtype=torch.bfloat16), torch.empty(0, 7, dtype=torch.bfloat16)
+    call(kernel, None, gradient.data_ptr(), x.data_ptr(), maps, None, 0, add, 0)
+    assert {each.unique().item() for each in (*given[0], given[1][0])} == {3.0 * add}
 
 
 @pytest.mark.usefixtures("own_maps")

@@ -146,6 +146,24 @@ def test_what_is_no_number_wherever_it_stands(format_, place):
     assert found[[0, 2]].isfinite().all()
 
 
+@pytest.mark.usefixtures("own_products")
+@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize("bits", [0x7FFFFFFF, -1, 0x7F800001])
+def test_no_bits_of_what_is_no_number_are_rounded_to_one(format_, bits):
+    """The first are what devices of NVIDIA write."""
+    x, matrix = torch.ones(2, 70), prepack(torch.ones(3, 70), None, format_)
+    x.view(torch.int32)[1, [0, 69]] = bits
+    assert linear(x, matrix).isnan().tolist() == [[False] * 3, [True] * 3]
+
+
+@pytest.mark.usefixtures("own_products")
+@pytest.mark.parametrize("size", [1e-39, 1e-37])
+def test_rows_too_small_for_a_scale_are_rows_of_zeros(size):
+    ones, small = torch.ones(1, 7), torch.full((1, 7), size)
+    assert linear(small, prepack(ones, None, "int8")).tolist() == [[0.0]]
+    assert linear(ones, prepack(small, None, "int8")).tolist() == [[0.0]]
+
+
 def test_weights_by_hand():
     whole, scale = quantize_weights(torch.tensor([[127.0, -63.5, 0.5, 1.5], [0, 0, 0, 0], [-2.54, 1.0, 0, 0]]))
     assert whole.tolist() == [[127, -64, 0, 2], [0, 0, 0, 0], [-127, 50, 0, 0]]

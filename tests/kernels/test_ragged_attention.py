@@ -69,6 +69,21 @@ def test_values_and_gradients_are_those_of_each_sequence(own, causal, dtype, hea
 
 
 @pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("large", [1e1, 1e2, 1e4])
+def test_weights_of_large_scores_are_the_same_in_both_passes(large):
+    """A softmax that has chosen has no gradient, however large the scores are, and values get that of their weights."""
+    query, key, value = tensors(torch.float32, QUERIES, QUERIES)
+    query, key = ((large * each.detach()).requires_grad_() for each in (query, key))
+    parts = query, key, value
+    found = run(parts, QUERIES, QUERIES, own=True)
+    received = torch.randn_like(found)
+    expected = one_by_one(*parts, QUERIES, QUERIES, causal=False)
+    right = torch.autograd.grad(expected, parts, received.double())
+    for each, exact in zip(torch.autograd.grad(found, parts, received), right, strict=True):
+        torch.testing.assert_close(each, exact, rtol=1e-3, atol=1e-4 * large)
+
+
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("causal", [False, True])
 def test_dropout_falls_on_weights_and_gradients_alike(causal):
     """Values that are one number at one key and 0 at all others show each weight; their gradients, what was drawn."""

@@ -149,6 +149,18 @@ def test_a_row_is_bit_for_bit_the_same_alone(variant, format_):
             assert logits.equal(of_all[row : row + 1])
 
 
+@torch.inference_mode()
+def test_a_source_without_symbols_is_the_same_alone():
+    packed = NativeTransformer(make({}), "float32")
+    found = []
+    for ids in ([[7, 8]], [[5, 6], [7, 8]], [[9, 9], [7, 8]]):
+        source = Tokens(torch.tensor(ids), torch.tensor([*[2] * (len(ids) - 1), 0]))
+        found.append([step[-1] for step in read_all(packed, packed.encode(source), len(ids))])
+    alone, *together = found
+    for steps in together:
+        assert all(each.equal(expected) for each, expected in zip(steps, alone, strict=True))
+
+
 def read_with_gaps(model, beam, fill):
     """Logits and attention of a walk on which some places of the beams are empty, and which rows are not.
 

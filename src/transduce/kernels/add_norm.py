@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from transduce.kernels import gpu
 from transduce.kernels.dropout import WHOLE, Dropped, dropout
 from transduce.kernels.interface import AddNormAddress, AddNormBackwardAddress
-from transduce.kernels.native import address, call, has_native
+from transduce.kernels.native import address, call, has_kernels_of, has_native
 
 Rows = Float[Tensor, "*positions model"]
 
@@ -35,7 +35,7 @@ def add_norm(
     dtype = _product_type(x)
     if output is not None and output_bias is not None and not (x.dtype == torch.float32 and gpu.has_triton(x)):
         output, output_bias = output + output_bias, None
-    if x.dtype == torch.float32 and _has_kernels(x, gain, x if output is None else output):
+    if x.dtype == torch.float32 and _has_kernels(dtype, x, gain, x if output is None else output):
         output = None if output is None else output.to(dtype).contiguous()
         seeds = None if output is None else dropped.rows(*x.shape[:-1], device=x.device)
         stream, ready = _AddNorm.apply(  # type: ignore[no-untyped-call]
@@ -50,8 +50,8 @@ def adds_output_bias(x: Tensor) -> bool:
     return gpu.has_triton(x) and (x.dtype == torch.float32 or torch.is_autocast_enabled(x.device.type))
 
 
-def _has_kernels(*tensors: Tensor) -> bool:
-    return has_native(*tensors) or gpu.has_triton(*tensors)
+def _has_kernels(dtype: torch.dtype, *tensors: Tensor) -> bool:
+    return (has_kernels_of(dtype) and has_native(*tensors)) or gpu.has_triton(*tensors)
 
 
 def _add_norm_plainly(

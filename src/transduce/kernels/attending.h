@@ -72,6 +72,7 @@ const float* look(const float* query, std::int64_t stride, std::int64_t queries,
   for (std::int64_t j = 0; j < longest; j += together)
     product(query, stride, 1, keys + j * s.d_k, 16, 16 * s.d_k, weights + j, longest, queries, together, s.d_k, false);
   for (std::int64_t i = 0; i < queries; ++i) softmax(weights + i * longest, count, longest, s.scale);
+  if (count == 0) std::fill_n(wide, queries * s.wide(), 0.0f);  // nothing to look at
   for (std::int64_t j = 0; j < count; j += kValues)
     product(weights + j, longest, 1, values + j * s.wide(), s.wide(), 16, wide, s.wide(), queries, s.wide(), std::min(kValues, count - j), j > 0);
   for (std::int64_t i = 0; i < queries; ++i) std::memcpy(to + i * to_stride, wide + i * s.wide(), s.d_v * sizeof(float));

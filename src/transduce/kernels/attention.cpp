@@ -104,12 +104,13 @@ struct Rows {
   }
 };
 
-// to[j][i]: what row j of x and row i of those that lie transposed have in common.
+// to[j][i]: what row j of x and row i of those that lie transposed have in common, times the scale. It is rounded here, so that both passes
+// see the same scores: where one subtracted the largest from a product, in one rounding, weights would differ by as much as scores are large.
 template <typename T>
-void compare(const Part<const T>& x, Rows<T>& rows, const std::uint32_t* transposed, std::int64_t width, float* to) {
+void compare(const Part<const T>& x, Rows<T>& rows, const std::uint32_t* transposed, std::int64_t width, float scale, float* to) {
   rows.read(x);
   product_of_words<T>(rows.first, rows.bytes, 4, transposed, width, x.rows, width, words_of<T>(x.width),
-                      [&](std::int64_t j, std::int64_t i, Sixteen sums) { store_sixteen(sums, to + j * width + i); });
+                      [&](std::int64_t j, std::int64_t i, Sixteen sums) { store_sixteen(sums * scale, to + j * width + i); });
 }
 
 // Of each query the largest score, and one by the sum of all scores' exponentials under it: what the backward pass is left.
@@ -147,7 +148,7 @@ struct Forward {
     at_least(weight, groups * t.width);
     at_least(score, t.keys * t.width);
     transpose_words(queries.x, queries.stride, t.queries, t.s.d_k, t.width, query.data());
-    compare(t.key_part(k), keys, query.data(), t.width, score.data());
+    compare(t.key_part(k), keys, query.data(), t.width, t.s.scale, score.data());
     for (std::int64_t i = 0; i < t.queries; i += 16) weigh(t, i);
     join_rows(values.x, values.stride, t.keys, t.s.d_v, wide, value.data());
     product_of_words<T>(reinterpret_cast<const char*>(weight.data()), 4, 4 * t.width, value.data(), wide, t.queries, wide, groups,
@@ -159,7 +160,7 @@ struct Forward {
     Sixteen top = -INFINITY - Sixteen{}, total = {};
     float* scores = score.data() + i;
     for (std::int64_t j = 0; j < t.keys; ++j) {
-      const Sixteen x = load_sixteen(scores + j * t.width) * t.s.scale;
+      const Sixteen x = load_sixteen(scores + j * t.width);
       const Sixteen seen = choose(t.sees(i, j), x, -INFINITY - Sixteen{});
       store_sixteen(seen, scores + j * t.width);
       top = larger(seen, top);
@@ -218,8 +219,8 @@ struct Backward {
     at_least(steep, t.keys * t.width);
     transpose_words(query_part.x, query_part.stride, t.queries, t.s.d_k, t.width, query.data());
     transpose_words(gradient_part.x, gradient_part.stride, t.queries, t.s.d_v, t.width, gradient.data());
-    compare(key_part, keys, query.data(), t.width, score.data());
-    compare(value_part, values, gradient.data(), t.width, product.data());
+    compare(key_part, keys, query.data(), t.width, t.s.scale, score.data());
+    compare(value_part, values, gradient.data(), t.width, 1, product.data());
     for (std::int64_t i = 0; i < t.queries; i += 16) find_slopes(t, i);
     gather(key_part, slope.data(), 4, 4 * t.width, wide, t.query_part(dq));
     gather(query_part, steep.data(), t.width * sizeof(T), 4, wide, t.key_part(dk));
@@ -247,7 +248,7 @@ struct Backward {
       dropout.draw_across(streams, j / 4, kept);
       for (std::int64_t n = 0; n < 4 && j + n < t.keys; ++n) {
         const std::int64_t at = (j + n) * t.width;
-        const Sixteen x = exponential(load_sixteen(scores + at) * t.s.scale - top) * one_by;
+        const Sixteen x = exponential(load_sixteen(scores + at) - top) * one_by;
         const Sixteen whole = choose(t.sees(i, j + n), x, Sixteen{}), stays = whole * kept[n];
         const Sixteen pulled = stays * load_sixteen(products + at);
         store_sixteen(whole, scores + at);

@@ -158,7 +158,7 @@ class Helpers {
   [[noreturn]] void help(std::int64_t me) {
     pthread_setname_np(pthread_self(), "product helper");  // for whoever looks at threads
     auto idle_since = Clock::now();
-    for (int looks = 0;; ++looks) {
+    for (unsigned looks = 0;; ++looks) {
       if (take_part(me)) {
         idle_since = Clock::now();
         looks = 0;

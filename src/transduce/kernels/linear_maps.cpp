@@ -197,6 +197,7 @@ TRANSDUCE_EXPORT map_rows(const Bfloat16* x, const Maps* maps, Bfloat16* y, std:
 TRANSDUCE_EXPORT map_rows_backward(const Bfloat16* gradient, const Bfloat16* x, const Maps* maps, Bfloat16* of_x, std::int64_t rows,
                                    std::int64_t add, std::int64_t activation) {
   return guarded([=] {
+    if (rows == 0) return clear_gradients(*maps, add != 0);
     if (of_x) map_back(gradient, x, *maps, of_x, rows, static_cast<Activation>(activation));
     multiply_columns(gradient, x, *maps, rows, add != 0);
   });

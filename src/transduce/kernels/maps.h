@@ -23,4 +23,12 @@ inline void require_fused(Activation activation) {
   if (activation != kIdentity && activation != kRelu) throw std::invalid_argument("activation");
 }
 
+// The gradients where there are no rows. With `add` there is nothing to add.
+inline void clear_gradients(const Maps& maps, bool add) {
+  for (int map = 0; map < Maps::kMost && !add; ++map) {
+    if (maps.of_weights[map]) std::fill_n(maps.of_weights[map], maps.outputs[map] * maps.inputs, 0.0f);
+    if (maps.of_biases[map]) std::fill_n(maps.of_biases[map], maps.outputs[map], 0.0f);
+  }
+}
+
 }  // namespace transduce

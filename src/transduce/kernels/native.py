@@ -22,7 +22,7 @@ from transduce.kernels.interface import BOTH, INTERFACE, ONE, STRUCTURES
 _log = logging.getLogger(__name__)
 
 # By what torch finds that the processor can do.
-_LIBRARIES: Final = {"AVX2": "native_avx2", "AVX512": "native_avx512"}
+_LIBRARIES: Final = {"AVX2": ["native_avx2"], "AVX512": ["native_avx512", "native_avx2"]}
 # Of processors that multiply int8 in vectors of 32 bytes alone: Intel's for clients from the twelfth generation on.
 _BYTES_LIBRARY: Final = "native_avxvnni"
 # Instructions for low-precision products in vectors and in tiles, and the libraries for processors with all of them.
@@ -42,7 +42,12 @@ def has_native(*tensors: Tensor) -> bool:
     traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
     if traced or _library() is None:
         return False
-    return all(x.device.type == "cpu" and x.dtype in _NAMES for x in tensors)
+    return all(x.device.type == "cpu" and has_kernels_of(x.dtype) for x in tensors)
+
+
+def has_kernels_of(dtype: torch.dtype) -> bool:
+    """Whether the C++ kernels know numbers of this type."""
+    return dtype in _NAMES
 
 
 def address(x: Tensor, dtype: torch.dtype, *shape: int) -> int:
@@ -145,12 +150,13 @@ def _library() -> ctypes.CDLL | None:
         return None
     if (tiled := _tiled_library()) is not None:
         return tiled
-    name = _LIBRARIES.get(torch.backends.cpu.get_cpu_capability())
-    if has_products_of_bytes() and (library := open_library(_BYTES_LIBRARY)) is not None:
-        return library
-    if has_low_precision_products():
-        name = _LOW_PRECISION_LIBRARY
-    return None if name is None else open_library(name)
+    names = [
+        *([_BYTES_LIBRARY] if has_products_of_bytes() else []),
+        *([_LOW_PRECISION_LIBRARY] if has_low_precision_products() else []),
+        *_LIBRARIES.get(torch.backends.cpu.get_cpu_capability(), []),
+    ]
+    # A compiler that does not know the processor's newest instructions leaves their library out.
+    return next((library for library in map(open_library, names) if library is not None), None)
 
 
 def open_library(name: str) -> ctypes.CDLL | None:

@@ -18,10 +18,11 @@ inline float widen(Bfloat16 x) {
   return result;
 }
 inline void narrow(float x, float& to) { to = x; }
+// Halves to even. What is no number stays none: rounded up, it could become a number.
 inline void narrow(float x, Bfloat16& to) {
   std::uint32_t bits;
   std::memcpy(&bits, &x, 4);
-  bits += 0x7fff + ((bits >> 16) & 1);
+  bits = x == x ? bits + 0x7fff + ((bits >> 16) & 1) : bits | 0x400000;
   to = static_cast<Bfloat16>(bits >> 16);
 }
 

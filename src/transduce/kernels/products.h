@@ -11,6 +11,7 @@
 namespace transduce {
 
 constexpr int kPanel = 64;
+constexpr float kLeastRange = 1e-36f;  // of an int8 row that is no row of zeros: 255 by less than this is no number
 
 enum Format : std::int32_t { kFloat32 = 0, kBfloat16 = 1, kInt8 = 2 };
 
@@ -53,7 +54,7 @@ struct Rows {
     for (; at + 32 <= n; at += 32) look(0, load_sixteen(x + at)), look(1, load_sixteen(x + at + 16));
     for (; at < n; at += 16) look(0, load_first(x + at, n - at));
     const float low = -largest_of(larger(lows[0], lows[1])), high = largest_of(larger(highs[0], highs[1]));
-    const float range = high - low, inverse = range > 0 ? 255.0f / range : 0.0f;
+    const float range = high - low, inverse = range > kLeastRange ? 255.0f / range : 0.0f;
     scales[r] = range / 255.0f + sum_sixteen(checks[0] + checks[1]);
     const std::int32_t zero = zeros[r] = static_cast<std::int32_t>(std::nearbyint(-low * inverse));
     std::uint8_t* to = bytes.data() + r * stride;

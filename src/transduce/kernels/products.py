@@ -34,6 +34,8 @@ _AT_A_TIME: Final = 16 * _PANEL
 # The kernels' instructions multiply inputs without a sign by weights with one.
 _LARGEST_INPUT: Final = 255
 _LARGEST_WEIGHT: Final = 127
+# Rows of less are rows of zeros: 255 by this is still a number.
+_LEAST_RANGE: Final = 1e-36
 # So many products of 255 x 127 fit in 32 bits, in which the kernels add them up.
 MOST_INPUTS: Final = 2**16
 
@@ -75,7 +77,7 @@ def quantize_weights(
     """Whole numbers q from -127 to 127 and a scale for each output: w is about q scale. Halves go to the even side."""
     weight = weight.float()
     top = weight.abs().amax(dim=-1, keepdim=True)
-    inverse = torch.where(top > 0, _LARGEST_WEIGHT / top, 0.0)
+    inverse = torch.where(top > _LEAST_RANGE, _LARGEST_WEIGHT / top, 0.0)
     return (weight * inverse).round_().to(torch.int8), top / _LARGEST_WEIGHT
 
 
@@ -86,7 +88,7 @@ def quantize_inputs(
     x = x.float()
     low, high = x.amin(dim=-1, keepdim=True).clamp(max=0), x.amax(dim=-1, keepdim=True).clamp(min=0)
     range_ = high - low
-    inverse = torch.where(range_ > 0, _LARGEST_INPUT / range_, 0.0)
+    inverse = torch.where(range_ > _LEAST_RANGE, _LARGEST_INPUT / range_, 0.0)
     largest = _LARGEST_INPUT - (-low * inverse).round()  # both ends of a row may be rounded away from 0
     return (x * inverse).round_().minimum(largest).to(torch.int16), range_ / _LARGEST_INPUT
 

@@ -432,6 +432,7 @@ TRANSDUCE_EXPORT map_rows_backward_by_tiles(const Bfloat16* gradient, const Bflo
                                             std::int64_t rows, std::int64_t add, std::int64_t activation) {
   return guarded([=] {
     require_fused(static_cast<Activation>(activation));
+    if (rows == 0) return clear_gradients(*maps, add != 0);
     const auto back = activation == kRelu ? map_back<kRelu> : map_back<kIdentity>;
     back(gradient, x, *maps, of_x, rows, add != 0);
   });

@@ -37,7 +37,7 @@ inline Sixteen multiply_add<Bfloat16>(Sixteen sum, Words a, Words b) {
 // Bfloat16 in the upper half of each word, rounded as `narrow` does.
 inline Words rounded(Sixteen x) {
   const Words bits = as<Words>(x);
-  return bits + 0x7fff + (bits >> 16 & 1);
+  return as<Words>(choose(x == x, as<Sixteen>(bits + 0x7fff + (bits >> 16 & 1)), as<Sixteen>(bits | 0x400000)));
 }
 
 // Word i holds number i of each.
