@@ -82,12 +82,12 @@ def test_every_row_of_a_batch_is_mapped():
 @pytest.mark.parametrize("kernel", ["map_rows_backward", "map_rows_backward_by_tiles"])
 def test_no_rows_have_gradients_of_zero(kernel, add):
     """As where no sentence of a batch has a memory: whoever calls need not clear them before."""
-    weights, biases = [torch.ones(5, 7), torch.ones(2, 7)], [torch.ones(5), None]
-    given = [torch.full_like(each, 3) for each in weights], [torch.full((5,), 3.0), None]
+    weights, biases = [torch.ones(5, 7), torch.ones(2, 7)], [torch.ones(5), torch.ones(2)]
+    given = [[torch.full_like(each, 3) for each in several] for several in (weights, biases)]
     maps = lay_down(weights, biases, *given)
     x, gradient = torch.empty(0, 7, dtype=torch.bfloat16), torch.empty(0, 7, dtype=torch.bfloat16)
     call(kernel, None, gradient.data_ptr(), x.data_ptr(), maps, None, 0, add, 0)
-    assert {each.unique().item() for each in (*given[0], given[1][0])} == {3.0 * add}
+    assert {each.unique().item() for several in given for each in several} == {3.0 * add}
 
 
 @pytest.mark.usefixtures("own_maps")
