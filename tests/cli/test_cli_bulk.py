@@ -226,6 +226,11 @@ def test_pairs_are_filtered_by_their_scores(random_model, pairs, bulk, tmp_path)
     assert parquet.read_table(tmp_path / "out" / "c.parquet")["page"].to_pylist() == kept
 
 
+def test_no_number_is_no_least_score(pairs, bulk):
+    status, said = bulk(pairs[0], *COLUMNS, "--min-score", "nan", verb="score")
+    assert (status, "--min-score nan: give a finite number" in said) == (2, True)
+
+
 def test_what_is_no_pair_is_named(pairs, bulk, tmp_path):
     folder, _ = pairs
     (folder / "a.tsv").write_text("w5\tw6\nw7\n")

@@ -245,7 +245,7 @@ def test_n_best_lists_as_marian_writes_them(translate, translator):
     assert status == 0
     found = [line.split(" ||| ") for line in lines[:-1]]
     assert [line[0] for line in found] == ["0", "0", "1", "2", "2"]
-    assert lines[2] == "1 |||  ||| F0= 0.000000 ||| 0.000000"
+    assert lines[2] == "1 |||  |||  ||| F0= 0.000000 ||| 0.000000"  # as many fields as every line
     for text, (one, other) in (("bamo dulu", found[:2]), ("wemo", found[3:])):
         (best,) = translator.translate([text], **options)
         for each, (_, output, pairs, feature, score) in ((best, one), (best.alternatives[0], other)):
@@ -432,10 +432,20 @@ def test_a_file_beside_the_input_has_as_many_lines(translate, tmp_path, lines, m
 def test_alignments_stand_behind_the_outputs_and_in_jsonl(translate):
     _, lines, _ = translate(b"bamo dulu\n\n", "--alignment")
     text, pairs = lines[0].split(" ||| ")
-    assert (text, lines[1]) == ("ti sor", "")
+    assert (text, lines[1:]) == ("ti sor", [" ||| ", ""])
     assert {pair.split("-")[1] for pair in pairs.split()} == {"0", "1"}
-    _, lines, _ = translate(b"bamo dulu\n", "--alignment", "--format", "jsonl")
-    assert json.loads(lines[0])["alignment"] == pairs
+    _, lines, _ = translate(b"bamo dulu\n\n" + LONG + b"\n", "--alignment", "--format", "jsonl")
+    assert [json.loads(line)["alignment"] for line in lines[:3]] == [pairs, "", ""]
+    _, lines, _ = translate(b"\n", "--alignment", "--n-best", "2")
+    assert lines == [" ||| ", " ||| ", ""]
+
+
+@pytest.mark.parametrize("name", ["stdin", "stdout"])
+def test_a_standard_stream_that_is_closed_is_named(trained_run, monkeypatch, capfd, name):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"bamo\n")))
+    monkeypatch.setattr(sys, name, None)
+    assert main._run(["translate", str(trained_run)]) == 2
+    assert f"standard {name[3:]}put is closed: give --{name[3:]}put F" in capfd.readouterr().err
 
 
 def test_an_ensemble(translate, trained_run, monkeypatch, capfdbinary):

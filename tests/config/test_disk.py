@@ -27,9 +27,41 @@ def test_a_file_is_replaced_when_its_successor_is_whole(tmp_path, monkeypatch):
         patch.setattr("os.fsync", lose_power)
         write_whole(path, "second")
     assert path.read_text() == "first"
+    assert [file.name for file in tmp_path.iterdir()] == ["figures.json"]
     write_whole(path, "second")
     assert [file.name for file in tmp_path.iterdir()] == ["figures.json"]
     assert path.read_text() == "second"
+
+
+def test_a_file_keeps_its_rights_and_a_link_its_place(tmp_path):
+    (tmp_path / "kept").mkdir()
+    path, link = tmp_path / "kept" / "keys", tmp_path / "link"
+    path.write_text("first")
+    path.chmod(0o640)
+    link.symlink_to(path)
+    write_whole(link, "second")
+    assert link.is_symlink()
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("second", 0o640)
+
+
+def test_what_is_no_file_of_a_disk_is_written_to(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_whole(pipe, "through it")
+    assert os.read(reader, 100) == b"through it"
+    os.close(reader)
+    assert pipe.is_fifo()
+
+
+def test_what_cannot_be_written_is_named_and_leaves_nothing(tmp_path):
+    with pytest.raises(BadInputError, match="is a folder"):
+        write_whole(tmp_path, "text")
+    path = tmp_path / "nothing" / "page.html"
+    with pytest.raises(FileNotFoundError) as refused:
+        write_whole(path, "text")
+    assert refused.value.filename == str(path)
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_a_folder_that_was_deleted_is_no_longer_the_same(tmp_path):

@@ -211,6 +211,11 @@ def test_a_word_that_is_none_is_named(parser, words):
         parser.parse([["Luso"], words], first_number=5)
 
 
+def test_what_is_no_sentence_is_named(parser):
+    with pytest.raises(BadInputError, match=r"sentence 2: an? int .*was given: give a string, or a list of words"):
+        parser.parse([["Luso"], 5])
+
+
 def test_one_string_is_no_list_of_sentences(parser):
     with pytest.raises(BadInputError, match="one string was given"):
         parser.parse("Luso fepi .")

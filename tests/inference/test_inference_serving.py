@@ -9,6 +9,7 @@ import pytest
 from tests.inference.test_inference_invariance import SOURCES, engine
 from tests.sparing import one_each
 from tests.tiny_search import settings
+from transduce.inference.running import RunningSearch
 from transduce.search import Cancelled, NoRepeat, Sampling, Without
 
 OPTIONS = [
@@ -85,6 +86,21 @@ def test_threads_share_a_running_search(precision, workers):
     server.close()
     assert cancelled > 0
     assert server.error is None
+
+
+def test_who_is_interrupted_has_nothing_more_searched_for(monkeypatch):
+    mine, given = engine("float32", 1, 300), []
+
+    def interrupt(_, requests):
+        given.extend(requests)
+        raise KeyboardInterrupt
+
+    with mine.keep_searching():
+        monkeypatch.setattr(RunningSearch, "search", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            mine.search([SOURCES[3]] * 20, settings(**OPTIONS[0]), 11)
+    assert len(given) == 20
+    assert all(each.cancelled for each in given)
 
 
 def test_a_search_that_fails_ends_the_serving_and_says_why(monkeypatch):

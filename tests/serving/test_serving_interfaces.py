@@ -2,7 +2,9 @@
 
 import base64
 import json
+import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice, product
 
 import deepl
 import numpy as np
@@ -10,7 +12,9 @@ import pytest
 from libretranslatepy import LibreTranslateAPI
 
 from tests.serving.running_server import Form, serving
+from transduce.config import TransduceError
 from transduce.inference import load
+from transduce.inference.running import Cancellation
 from transduce.serving.answers import _terms
 
 pytest_plugins = ["tiny_run"]
@@ -223,9 +227,25 @@ def test_of_terms_that_overlap_the_longest_counts():
         "a doghouse",
         "house house",
     ]
-    assert _terms(sentences, glossary) == [
+    assert _terms(sentences, glossary, Cancellation()) == [
         *(["Strandhaus"], ["Haus", "Strand"], ["Strandhaus"], ["Ufer"], ["Ufer"], [], ["Haus"]),
     ]
+
+
+def test_terms_that_differ_in_case_are_searched_for_once():
+    word = "abcdefghij"
+    spelled = ["".join(each) for each in islice(product(*((letter, letter.upper()) for letter in word)), 1000)]
+    glossary = {each: each for each in reversed(spelled)}
+    begin = time.process_time()
+    assert _terms([f"{word} " * 9000, f"{spelled[3]} {word.upper()}"], glossary, Cancellation()) == [
+        [word],
+        [spelled[-1], spelled[3]],
+    ]
+    assert time.process_time() - begin < 5
+    withdrawn = Cancellation()
+    withdrawn.cancel()
+    with pytest.raises(TransduceError, match="cancelled"):
+        _terms([word], glossary, withdrawn)
 
 
 @pytest.mark.parametrize(

@@ -243,6 +243,7 @@ def test_what_cannot_be_served_is_said_before_anything_is(trained_run, tmp_path,
             ([f"en-de={empty}"], "empty"),
             ([trained_run, "--keys", tmp_path / "nothing"], "--add-key"),
             ([trained_run, "--add-key", "anna"], "--keys F"),
+            ([trained_run, "--max-body", "inf"], "--max-body inf: give a finite number"),
             ([trained_run, "--port", taken.getsockname()[1]], "cannot listen there"),
         ):
             assert main._run(["serve", "--port", "0", *map(str, arguments)]) == 2

@@ -1,15 +1,21 @@
 """Who is let in, in numbers that a person can check; keys, languages and what models are called."""
 
 import asyncio
-from contextlib import ExitStack, suppress
+import socket
+import threading
+import time
+from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
 
 import pytest
+import uvicorn
 from starlette.requests import Request
 
 from transduce.config import BadInputError
 from transduce.serving import add_key, app, deepl, frames, read_models
 from transduce.serving.admission import Admission, RateLimit
 from transduce.serving.app import make_app
+from transduce.serving.connections import limited_connections
 from transduce.serving.http import Doorkeeper
 from transduce.serving.keys import find_key, read_keys
 from transduce.serving.languages import detect, language_name
@@ -27,6 +33,96 @@ class Clock:
 
     def __call__(self):
         return self.now
+
+
+@contextmanager
+def connected(seconds, most=100):
+    """Makes connections to a server that answers everything with the length of the body."""
+
+    async def answer(_, receive, send):
+        body = b""
+        while (message := await receive())["type"] == "http.request":
+            body += message.get("body", b"")
+            if not message.get("more_body"):
+                break
+        length = str(len(body)).encode()
+        await send(
+            {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(length))]}
+        )
+        await send({"type": "http.response.body", "body": length})
+
+    with socket.socket() as listening, ExitStack() as opened:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        connection = partial(limited_connections(seconds).func, seconds, most)
+        server = uvicorn.Server(uvicorn.Config(answer, http=connection, log_config=None, lifespan="off"))
+        running = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        running.start()
+        try:
+            yield lambda: opened.enter_context(closing(socket.create_connection(listening.getsockname(), timeout=30)))
+        finally:
+            server.should_exit = True
+            running.join()
+
+
+def read_all(connection):
+    """Until the server ends it."""
+    found = b""
+    with suppress(ConnectionResetError):
+        while part := connection.recv(1 << 16):
+            found += part
+    return found
+
+
+REQUEST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s\r\n"
+
+
+def test_a_head_that_does_not_come_ends_its_connection():
+    with connected(0.2) as connect:
+        silent, half, slow, twice = (connect() for _ in range(4))
+        half.sendall(b"GET / HT")
+        slow.sendall(REQUEST % (5, b"") + b"12")
+        twice.sendall(REQUEST % (1, b"") + b"1" + b"POST / ")  # answered, and then begun again
+        for connection in (silent, half):
+            assert read_all(connection).startswith(b"HTTP/1.1 408 ")
+        answered = read_all(twice)
+        assert (answered[:13], answered.count(b"HTTP/1.1 408")) == (b"HTTP/1.1 200 ", 1)
+        slow.sendall(b"345")  # bodies have a limit of their own
+        assert slow.recv(1000).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_head_has_a_size():
+    with connected(30) as connect:
+        connection = connect()
+        with suppress(ConnectionError):
+            connection.sendall(b"GET / HTTP/1.1\r\n")
+            for number in range(100_000):
+                connection.sendall(b"X-%d: %s\r\n" % (number, b"a" * 1000))
+        assert number < 20_000  # what lies in buffers besides
+        other = connect()
+        other.sendall(REQUEST % (1_000_000, b"X: %s\r\n" % (b"a" * 30_000)))
+        other.sendall(b"1" * 1_000_000)
+        other.shutdown(socket.SHUT_WR)
+        assert read_all(other).endswith(b"1000000")
+
+
+def test_connections_beyond_what_there_is_room_for_end_at_once():
+    with connected(30, most=2) as connect:
+        first, second = connect(), connect()
+        for connection in (first, second):
+            connection.sendall(REQUEST % (0, b""))
+            assert connection.recv(1000).startswith(b"HTTP/1.1 200 ")
+        assert read_all(connect()) == b""
+        first.close()
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            third = connect()
+            with suppress(ConnectionError):
+                third.sendall(REQUEST % (0, b""))
+                if third.recv(1000).startswith(b"HTTP/1.1 200 "):
+                    break
+        else:
+            pytest.fail("nobody is let in again")
 
 
 def work(admission, clock, characters, seconds):

@@ -95,6 +95,19 @@ def test_who_types_is_answered_before_the_end():
     assert [text for text, _ in outputs] == ["FIRST", "SECOND"]
 
 
+def test_a_pipe_that_does_not_block_is_waited_for():
+    """As a parent leaves it that reads and writes asynchronously."""
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    typist = threading.Timer(0.2, lambda: (os.write(writer, b"late\n"), os.close(writer)))
+    typist.start()
+    outputs = []
+    with open(reader, "rb", buffering=0) as stream:  # noqa: PTH123 - a file descriptor has no path
+        translate_stream(io.BufferedReader(stream), _echo, lambda translation: outputs.append(translation.text))
+    typist.join()
+    assert outputs == ["LATE"]
+
+
 @pytest.mark.parametrize("chunks", [[b"a\nb"], [b"a", b"\nb\n"], [b"", b"a\n", b"b"], [b"a\nb\n"]])
 def test_a_pipe_may_cut_lines_anywhere(chunks):
     reader, writer = os.pipe()

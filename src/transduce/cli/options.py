@@ -1,11 +1,14 @@
 """Options that several verbs share, and the sections that a verb's --help has."""
 
 import logging
+import math
 import os
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
 import typer
+
+from transduce.config.errors import BadInputError
 
 # What no verb names comes in a last section, "Options".
 SEARCH: Final = "Search (what is left out is as the model's own settings say)"
@@ -119,6 +122,17 @@ Threads = Annotated[
         rich_help_panel=SPEED,
     ),
 ]
+
+
+def check_finite(**options: float | None) -> None:
+    """Refuse what is no number, and what has no end, in options that count something.
+
+    Raises:
+        BadInputError: One is none, by its name.
+    """
+    for name, value in options.items():
+        if value is not None and not math.isfinite(value):
+            raise BadInputError(f"--{name.replace('_', '-')} {value}: give a finite number")
 
 
 def use_threads(number: int | None) -> None:

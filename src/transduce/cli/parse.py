@@ -5,7 +5,7 @@ import sys
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
@@ -24,7 +24,7 @@ from transduce.cli.options import (
     use_threads,
 )
 from transduce.cli.progress import line_bar
-from transduce.cli.streams import count_lines, create_output
+from transduce.cli.streams import count_lines, read_lines_of, write_lines_to
 
 if TYPE_CHECKING:
     from transduce.inference import Parse
@@ -91,7 +91,6 @@ def parse(
 
     Every tree is over exactly the sentence's words. A line without a tree gives an empty one and is named at the end.
     """
-    from transduce.data import open_binary
     from transduce.inference import Parse, Parser, load, split_words
     from transduce.workflows.requests import Failures
     from transduce.workflows.translate import translate_stream
@@ -101,8 +100,8 @@ def parse(
     parser = Parser(load(model, precision, device, cache=cache))
     trees = repaired = unsure = 0
     with ExitStack() as files:
-        source: BinaryIO = sys.stdin.buffer if input_ == "-" else files.enter_context(open_binary(Path(input_)))
-        target = sys.stdout.buffer if output == "-" else files.enter_context(create_output(Path(output), input_))
+        source = files.enter_context(read_lines_of(input_))
+        target = files.enter_context(write_lines_to(output, input_))
         typed = (input_ == "-" and sys.stdin.isatty()) or (output == "-" and sys.stdout.isatty())
         advance = files.enter_context(line_bar(lambda: count_lines(input_), beside_terminal=typed))
 

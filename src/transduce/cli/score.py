@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from transduce.cli.bulk import BULK, Address, Engine, Workers, read_cluster, run_bulk
-from transduce.cli.options import FILES, Device, MaxSourceLength, ModelPath, PrecisionOption, Threads, use_threads
+from transduce.cli.options import (
+    FILES,
+    Device,
+    MaxSourceLength,
+    ModelPath,
+    PrecisionOption,
+    Threads,
+    check_finite,
+    use_threads,
+)
 
 if TYPE_CHECKING:
     from transduce.config import Precision
@@ -66,6 +75,7 @@ def score(
     """
     from transduce.config import BadInputError
 
+    check_finite(min_score=min_score)
     cluster = read_cluster(engine, address, workers, threads, device)
     if cluster is None:
         use_threads(threads)

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
-from transduce.cli.options import Cache, Device, PrecisionOption, Threads
+from transduce.cli.options import Cache, Device, PrecisionOption, Threads, check_finite
 from transduce.config.errors import BadInputError, TransduceError
 
 _WHO: Final = "Who may call"
@@ -103,6 +103,7 @@ def serve(
     cache: Cache = False,
 ) -> None:
     """Serve models over HTTP, for clients of LibreTranslate and DeepL, with a page to try them."""
+    check_finite(max_body=max_body, max_wait=max_wait, timeout=timeout, grace=grace)
     try:
         from transduce import serving
     except ModuleNotFoundError as error:

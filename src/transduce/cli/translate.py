@@ -3,7 +3,7 @@
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
@@ -30,7 +30,7 @@ from transduce.cli.options import (
     use_threads,
 )
 from transduce.cli.progress import line_bar
-from transduce.cli.streams import count_lines, create_output
+from transduce.cli.streams import count_lines, read_lines_of, write_lines_to
 
 if TYPE_CHECKING:
     from transduce.inference import Translation
@@ -225,7 +225,7 @@ def translate(
     A line that has no output (too long, or what is asked of it cannot be) gives an empty one and is named at the end.
     """
     from transduce.config import BadInputError
-    from transduce.data import open_binary, read_dictionary, read_lines
+    from transduce.data import read_dictionary, read_lines
     from transduce.inference import load
     from transduce.workflows.answers import text_lines
     from transduce.workflows.requests import Failures, RequestReader
@@ -291,8 +291,8 @@ def translate(
     translator = load(model, precision, device, shortlist=shortlist, cache=cache)
     prefixes_, must_contain_ = Beside.open(prefixes), Beside.open(must_contain)
     with ExitStack() as files:
-        source: BinaryIO = sys.stdin.buffer if input_ == "-" else files.enter_context(open_binary(Path(input_)))
-        target = sys.stdout.buffer if output == "-" else files.enter_context(create_output(Path(output), input_))
+        source = files.enter_context(read_lines_of(input_))
+        target = files.enter_context(write_lines_to(output, input_))
 
         def translate_texts(texts: list[str], first_number: int) -> "list[Translation]":
             phrases = must_contain_.take(len(texts))

@@ -7,11 +7,13 @@ import errno
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import final
 
+from transduce.config.errors import BadInputError
 from transduce.config.files import check_vacant
 
 
@@ -44,11 +46,42 @@ def write_flushed(path: Path, text: str) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file that appears whole or not at all; an older one stays until then."""
-    unfinished = path.with_name(f"{path.name}.unfinished")
-    write_flushed(unfinished, text)
-    unfinished.replace(path)
-    flush(path.parent)
+    """Write a file that appears whole or not at all; an older one stays until then, and so do its rights and links.
+
+    What is no file of a disk, such as a pipe, is written to.
+
+    Raises:
+        BadInputError: It is a folder.
+        OSError: It cannot be written; nothing is left of it.
+    """
+    if path.is_dir():
+        raise BadInputError(f"{path}: is a folder: give the name of a file")
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8")
+        return
+    place = path.resolve()
+    unfinished = place.with_name(f"{place.name}.unfinished")
+    try:
+        unfinished.touch()
+        if place.exists():
+            _take_rights(place, unfinished)
+        write_flushed(unfinished, text)
+        unfinished.replace(place)
+    except OSError as error:
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+        if error.filename is not None:
+            error.filename, error.filename2 = str(path), None  # the one that was asked for
+        raise
+    flush(place.parent)
+
+
+def _take_rights(older: Path, path: Path) -> None:
+    status = older.stat()
+    if os.name != "nt":
+        with suppress(PermissionError):  # who may write a file need not own it
+            os.chown(path, status.st_uid, status.st_gid)
+    path.chmod(stat.S_IMODE(status.st_mode))
 
 
 @final

@@ -173,13 +173,13 @@ class Engine:
         ]
         if cancellation is not None:
             cancellation.watch(requests)
-        if self._running is not None:
-            return self._running.search(requests)
-        queue = self.queue(self._workers.share(len(sources)))
-        queue.put(requests)
-        queue.close()
         found: dict[Request, Outcome] = {}
         try:
+            if self._running is not None:
+                return self._running.search(requests)
+            queue = self.queue(self._workers.share(len(sources)))
+            queue.put(requests)
+            queue.close()
             self._serve(queue, found.__setitem__, self._workers)
         except BaseException:
             for request in requests:  # whoever interrupts this thread does not want the others to work on

@@ -6,7 +6,7 @@ from dataclasses import astuple, dataclass, replace
 from typing import Any, Final, Protocol, Unpack, final
 
 from transduce.config import BadInputError, GenerationChanges
-from transduce.inference.arguments import check_names, read_texts
+from transduce.inference.arguments import check_names, name_kind, read_texts
 from transduce.inference.translation import Translation
 from transduce.search import TreeSymbols, WellFormed
 from transduce.text import BadTreeError, Linearization, Tokenizer, TokenizerPair, Tree, escape, unescape
@@ -214,6 +214,14 @@ def _tree_symbols(linearization: Linearization, vocabulary: Mapping[int, str], e
     return TreeSymbols(opening, closing, tuple(leaves), end)
 
 
+def _words_of(sentence: object, number: int) -> list[Any]:
+    if isinstance(sentence, str):
+        return sentence.split()
+    if not isinstance(sentence, Iterable):
+        raise BadInputError(f"sentence {number:,}: {name_kind(sentence)} was given: give a string, or a list of words")
+    return list(sentence)
+
+
 def read_sentences(sentences: Iterable[str | Sequence[str]], first: int = 1) -> list[list[str]]:
     """The words of each.
 
@@ -222,7 +230,7 @@ def read_sentences(sentences: Iterable[str | Sequence[str]], first: int = 1) -> 
     """
     if isinstance(sentences, str):
         raise BadInputError("parse: one string was given: give a list of sentences")
-    several = [each.split() if isinstance(each, str) else list(each) for each in sentences]
+    several = [_words_of(each, number) for number, each in enumerate(sentences, first)]
     for number, words in enumerate(several, first):
         for place, word in enumerate(words, 1):
             if not isinstance(word, str) or not word.strip():

@@ -46,7 +46,8 @@ class TextSearch:
     def translate(self, texts: Sequence[str], request: TranslationRequest) -> list[Translation | TransduceError]:
         """Each text's translation, or why it has none."""
         texts = [bare(text) for text in texts]
-        results: list[Translation | TransduceError] = [EMPTY] * len(texts)
+        empty = replace(EMPTY, alignment=()) if request.alignment else EMPTY
+        results: list[Translation | TransduceError] = [empty] * len(texts)
         generation, settings, first = request.generation, request.settings, request.first
         # White space alone is never read, and so never too long.
         full = [index for index, text in enumerate(texts) if text.strip()]

@@ -292,7 +292,7 @@ class Translator:
             if isinstance(outcome, Translation):
                 results.append(outcome)
             elif errors == "return":
-                results.append(failed(str(outcome)))
+                results.append(replace(failed(str(outcome)), alignment=() if return_alignment else None))
             else:
                 place = shorten(several[index]) if first_number is None else f"text {first + index:,}"
                 raise type(outcome)(f"{place}: {outcome}")
@@ -434,6 +434,7 @@ class Translator:
             BadInputError: An argument is of the wrong type, there are more of one side than of the other, or an
                 alignment is none.
         """
+        first_number = check_number("first number", first_number, 0, _MOST_NUMBERS)
         sides = [read_texts(texts, name) for texts, name in ((sources, "source"), (targets, "target"))]
         if len(sides[0]) != len(sides[1]):
             raise BadInputError(

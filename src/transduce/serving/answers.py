@@ -81,7 +81,7 @@ class Answers:
 
         def translate(sentences: Sequence[str]) -> list[Translation | TransduceError]:
             glossary = call.get("glossary", {})
-            terms = _terms(sentences, glossary) if glossary else None
+            terms = _terms(sentences, glossary, cancellation) if glossary else None
             phrases = _join(call.get("must_contain"), terms)
             if phrases is not None and (most := max(map(len, phrases), default=0)) > _MOST_PHRASES:
                 raise BadInputError(f"{most:,} phrases and terms for one sentence: at most {_MOST_PHRASES}")
@@ -169,25 +169,36 @@ def _check_weights(outputs: Sequence[Translation | TransduceError]) -> None:
         )
 
 
-def _terms(sentences: Sequence[str], glossary: Mapping[str, str]) -> list[list[str]]:
+def _terms(sentences: Sequence[str], glossary: Mapping[str, str], cancellation: Cancellation) -> list[list[str]]:
     """Of each sentence, the translations of the terms that stand in it as words of their own.
 
     Where terms overlap, the longest one counts, and of those that differ in case the one that is written so.
     """
-    patterns = {term: _pattern(term) for term in glossary}
-    return [[glossary[term] for term in _find_terms(sentence, patterns)] for sentence in sentences]
+    # Those that differ in case are found at the same places: one search is for all of them.
+    spellings: dict[str, list[str]] = {}
+    for term in glossary:
+        spellings.setdefault(_without_case(term), []).append(term)
+    found = (_find_terms(sentence, spellings, cancellation) for sentence in sentences)
+    return [[glossary[term] for term in glossary if term in terms] for terms in found]
 
 
-def _find_terms(sentence: str, patterns: Mapping[str, re.Pattern[str]]) -> list[str]:
-    found = [(match, term) for term, pattern in patterns.items() for match in pattern.finditer(sentence)]
-    found.sort(key=lambda each: (each[0].start() - each[0].end(), each[0][0] != each[1]))
-    taken, terms = set[int](), set[str]()
-    for match, term in found:
-        places = range(match.start(), match.end())
-        if taken.isdisjoint(places):
-            taken.update(places)
-            terms.add(term)
-    return [term for term in patterns if term in terms]
+def _find_terms(sentence: str, spellings: Mapping[str, Sequence[str]], cancellation: Cancellation) -> set[str]:
+    found: list[tuple[int, int, str]] = []
+    for terms in spellings.values():
+        cancellation.check()  # a long text takes a while
+        for match in _pattern(terms[0]).finditer(sentence):
+            found.append((*match.span(), match[0] if match[0] in terms else terms[0]))
+    found.sort(key=lambda each: (each[0] - each[1], sentence[each[0] : each[1]] != each[2]))
+    taken, kept = set[int](), set[str]()
+    for begin, end, term in found:
+        if taken.isdisjoint(range(begin, end)):
+            taken.update(range(begin, end))
+            kept.add(term)
+    return kept
+
+
+def _without_case(term: str) -> str:
+    return "".join(lower if len(lower := letter.lower()) == 1 else letter for letter in term)
 
 
 @lru_cache(10_000)  # a streamed text brings the same ones with each of its sentences

@@ -4,15 +4,19 @@ import asyncio
 import logging
 import socket
 from ipaddress import ip_address
+from typing import Final
 
 import uvicorn
 
 from transduce.config import BadInputError
 from transduce.serving.app import make_app
+from transduce.serving.connections import limited_connections
 from transduce.serving.models import Models
 from transduce.serving.refusal import Failed
 from transduce.serving.settings import ServeSettings
 
+# Connections that wait to be taken.
+_BACKLOG: Final = 128
 _log = logging.getLogger("transduce.serving")
 
 
@@ -44,6 +48,9 @@ async def _serve(settings: ServeSettings, listening: socket.socket, address: str
         await models.start()
         config = uvicorn.Config(
             app,
+            http=limited_connections(settings.limits.time),
+            ws="none",
+            backlog=_BACKLOG,
             log_config=None,
             access_log=False,  # it would write down addresses with texts in them
             server_header=False,
@@ -64,7 +71,7 @@ def _listen(host: str, port: int) -> socket.socket:
         listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
-        listening.listen(2048)
+        listening.listen(_BACKLOG)
     except OSError as error:
         raise BadInputError(f"--host {host} --port {port}: cannot listen there: {error.strerror or error}") from error
     return listening

@@ -10,6 +10,9 @@ from transduce.inference import Translation, pharaoh
 from transduce.workflows.requests import SOURCE, Answer, free_names
 from transduce.workflows.translate import one_line
 
+# Between what stands on a line, as Moses and Marian have it.
+_FIELD: Final = " ||| "
+
 
 def text_lines(answer: Answer, format_: Literal["text", "jsonl"], n_best: int) -> list[str]:
     """What is written of a line: ``n_best`` lines of text, or an object."""
@@ -17,12 +20,14 @@ def text_lines(answer: Answer, format_: Literal["text", "jsonl"], n_best: int) -
     if format_ == "jsonl":
         return [json.dumps(answer.request.beside(describe(translation)), ensure_ascii=False)]
     lines = [one_line(each.text) + aligned(each) for each in (translation, *translation.alternatives)]
-    return lines + [""] * (n_best - len(lines))  # an empty input has one output: readers count lines
+    # An empty input has one output: readers count lines, and the fields of each.
+    nothing = "" if translation.alignment is None else _FIELD
+    return lines + [nothing] * (n_best - len(lines))
 
 
 def aligned(translation: Translation) -> str:
     """The alignment, where there is one, as it stands behind an output."""
-    return "" if translation.alignment is None else f" ||| {pharaoh(translation.alignment)}"
+    return "" if translation.alignment is None else _FIELD + pharaoh(translation.alignment)
 
 
 def describe(translation: Translation) -> dict[str, Any]:

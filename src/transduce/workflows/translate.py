@@ -188,9 +188,10 @@ def _as_they_come(descriptor: int, name: object) -> Iterator[list[bytes]]:
     size, number = next(sizes), 1
     while True:
         # Unbuffered and without a thread: an interrupt ends the wait, and nothing is left half read.
-        if waiting and not select.select([descriptor], [], [], _PAUSE_SECONDS)[0]:
+        if not select.select([descriptor], [], [], _PAUSE_SECONDS if waiting else None)[0]:
             yield waiting
             waiting = []
+            continue
         block = os.read(descriptor, _BLOCK_BYTES)
         first, *others = block.split(b"\n")
         rest.append(first)
