@@ -38,6 +38,10 @@ class BagConfig(Section):
         return None
 
     @property
+    def least_tensors(self) -> int:
+        return 1
+
+    @property
     def summary(self) -> str:
         return f"a bag of size {self.size}"
 

@@ -346,6 +346,29 @@ class TestOfAnotherModel:
         message = complaint(directory)
         assert message.startswith(f"{directory / 'model.safetensors'}: weights of another model: encoder.1.")
 
+    @pytest.mark.parametrize(
+        ("settings", "least"),
+        [
+            ({"feed_forward": "mixture_of_experts", "experts": 4000, "d_model": 4, "d_ff": 1, "heads": 1}, 12_000),
+            (
+                {"architecture": "recurrent", "feed_forward": "mixture_of_experts", "experts": 4000, "d_ff": 1},
+                4_003,
+            ),
+            ({"architecture": "convolutional", "encoder_convolutions": [[1, 1, 999]]}, 1_019),
+        ],
+    )
+    def test_a_model_of_more_layers_or_experts_than_weights_is_not_built(self, directory, monkeypatch, settings, least):
+        def built(*_):
+            raise AssertionError("a model was built")
+
+        monkeypatch.setattr("transduce.bundle.directory.build_without_storage", built)
+        layers = {} if "encoder_convolutions" in settings else {"encoder_layers": 2, "decoder_layers": 1}
+        size = json.loads((directory / "config.json").read_text())["vocab_size"]
+        (directory / "config.json").write_text(json.dumps(settings | layers | {"vocab_size": size}))
+        stored = len(read_tensors(directory / "model.safetensors"))
+        message = f"{stored} tensors, and config.json asks for a model of {least:,} at least"
+        assert complaint(directory).endswith(f"weights of another model: {message}")
+
     def test_a_refused_file_leaves_the_model_as_it_was(self, bundle, directory):
         model = build(bundle.config)
         before = {name: tensor.clone() for name, tensor in model.state_dict().items()}

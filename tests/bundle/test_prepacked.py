@@ -326,3 +326,10 @@ def test_it_is_said_what_is_kept(stored, caplog):
     caplog.set_level(logging.INFO)
     load_prepacked(stored, "int8")
     assert re.search(r"safetensors: prepacked weights, kept for the next start: 0 MB", caplog.text)
+
+
+def test_a_model_of_more_layers_than_weights_is_not_built(stored, monkeypatch):
+    monkeypatch.setattr("transduce.bundle.directory.build_without_storage", no_longer)
+    deeper = replace(stored, config=stored.config.model_copy(update={"encoder_layers": 1000}))
+    with pytest.raises(BadInputError, match=r"asks for a model of 1,003 at least"):
+        read_prepacked(deeper, "float32")

@@ -17,6 +17,7 @@ DATA = '[data]\ntrain = { source = "a", target = "b" }\ndev = { source = "a", ta
         ({"encoder_convolutions": [[512, 3]]}, r"must be a list of .* not \[512, 3\]"),
         ({"decoder_convolutions": [[512, 3, True]]}, "must be a list of"),
         ({"decoder_convolutions": [[512, 3, 0]]}, "must be between 1 and"),
+        ({"encoder_convolutions": [[1, 1, 999], [1, 1, 2]]}, "1,001 layers in all, where 1,000 are possible"),
         ({"encoder_convolutions": [[512, 4, 1]]}, "a kernel of 4 symbols has no middle: choose an odd width"),
         ({"network": "bytenet", "kernel_width": 2}, "a kernel of 2 symbols has no middle"),
         ({"kernel_width": 5}, "kernel_width = 5 is for network = 'bytenet'"),
@@ -30,6 +31,12 @@ DATA = '[data]\ntrain = { source = "a", target = "b" }\ndev = { source = "a", ta
 def test_what_does_not_fit_is_refused(changes, message):
     with pytest.raises(ValidationError, match=message):
         ConvolutionalConfig.model_validate(changes)
+
+
+def test_every_layer_has_a_tensor():
+    convolutions = {"encoder_convolutions": ((7, 3, 2), (5, 1, 1)), "decoder_convolutions": ((7, 3, 5),)}
+    assert ConvolutionalConfig(**convolutions).least_tensors == 8
+    assert ConvolutionalConfig(network="bytenet", encoder_blocks=3, decoder_blocks=4).least_tensors == 7
 
 
 def test_a_decoder_may_have_an_even_kernel():

@@ -133,3 +133,13 @@ def test_only_learned_positions_have_a_longest_sequence():
 def test_survives_its_own_json():
     config = TransformerConfig(d_model=42, heads=3, d_k=11, norm="pre", norm_epsilon=1e-5)
     assert TransformerConfig.model_validate_json(config.model_dump_json()) == config
+
+
+def test_experts_of_all_layers_are_so_many_at_most():
+    experts = {"feed_forward": "mixture_of_experts", "experts": 4000, "encoder_layers": 1}
+    assert TransformerConfig.model_validate(experts | {"decoder_layers": 3}).least_tensors == 16_000
+    with pytest.raises(
+        ValidationError, match=r"experts = 4,000 in each of 5 layers are 20,000 networks: at most 16,384"
+    ):
+        TransformerConfig.model_validate(experts | {"decoder_layers": 4})
+    assert TransformerConfig(encoder_layers=3, decoder_layers=4).least_tensors == 7

@@ -45,6 +45,9 @@ def test_experts_are_below_the_top_layer_or_between_all():
     assert places == [[], [3], [2, 3]]
     assert not everywhere.has_experts_below(1, 1)
     assert everywhere.load_loss == 0  # without noise
+    assert [each.mixtures for each in (none, top, everywhere)] == [0, 1, 2]
+    assert [each.least_tensors for each in (none, top, everywhere)] == [4, 12, 20]
+    assert top.model_copy(update={"directions": "interleaved"}).mixtures == 2  # one in each of two stacks
     assert top.summary == "3 + 1 layers of LSTM, hidden 512, 8 experts of 2,048"
 
 
@@ -74,6 +77,10 @@ def test_experts_are_below_the_top_layer_or_between_all():
         ({"attention": "gnmt"}, "set decoder_layers to 2 or more"),
         ({"experts": 3}, "experts = 3 is for feed_forward = 'mixture_of_experts'"),
         ({"feed_forward": "mixture_of_experts"}, "stands between layers, and neither side has two"),
+        (
+            {**EXPERTS, "expert_places": "all", "encoder_layers": 7, "experts": 3000},
+            "experts = 3,000 in each of 6 layers are 18,000 networks: at most 16,384 are possible",
+        ),
         ({**EXPERTS, "experts": 3, "experts_per_token": 5}, "experts_per_token = 5, but there are experts = 3"),
         ({**EXPERTS, "expert_noise": False, "load_loss": 0.1}, "load_loss = 0.1 needs expert_noise = true"),
         ({**EXPERTS, "feed_forward": "mlp"}, "'none' or 'mixture_of_experts'"),

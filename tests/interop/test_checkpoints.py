@@ -123,3 +123,17 @@ def test_what_is_no_file_or_no_checkpoint(tmp_path):
 def test_weights_are_tensors_by_name(tmp_path, stored):
     with pytest.raises(BadInputError, match="it is no such checkpoint"):
         tensors_of(stored, tmp_path / "model.pt")
+
+
+@pytest.mark.parametrize("kind", [torch.int64, torch.uint8, torch.bool, torch.complex64, torch.float8_e4m3fn])
+def test_weights_are_floating_point_numbers(tmp_path, kind):
+    message = (
+        rf"model\.pt: matrix is of {str(kind).removeprefix('torch.')}: only weights of float16, bfloat16, float32 or"
+    )
+    with pytest.raises(BadInputError, match=message):
+        tensors_of({"matrix": torch.ones(3).to(kind)}, tmp_path / "model.pt")
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_and_of_any_usual_number_of_bits(tmp_path, kind):
+    assert tensors_of({"matrix": torch.ones(3, dtype=kind)}, tmp_path / "model.pt")["matrix"].dtype == kind

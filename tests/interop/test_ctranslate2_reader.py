@@ -14,12 +14,13 @@ from tests.interop.marianmt import write as write_marianmt
 from tests.interop.test_interop_ctranslate2 import MORE, REFUSED, SAYABLE, SOURCES, TARGETS, runtime
 from tests.plain_transformer import our_logits
 from tests.random_bundle import random_bundle
-from transduce.config import BadInputError
+from transduce.config import BadInputError, TransduceError
 from transduce.inference import Engine
 from transduce.interop import ctranslate2_binary, ctranslate2_reader, export_ctranslate2, read_ctranslate2
 from transduce.interop.ctranslate2 import _specify
 from transduce.interop.ctranslate2_binary import read_binary
 from transduce.interop.ctranslate2_reference import open_ctranslate2
+from transduce.interop.logits import compare
 from transduce.interop.options import Options
 from transduce.text import Tokenizer, TokenizerPair
 from transduce.text.tokenizer import SPECIAL_SYMBOLS
@@ -43,7 +44,7 @@ def test_names_that_share_a_matrix_share_what_is_made_of_it(monkeypatch):
     """Or a small file of many names would take all memory."""
     numbers, scale = torch.ones(3, 5, dtype=torch.int8), torch.full((3,), 4.0)
     stored = {f"{name}": numbers for name in range(9)} | {f"{name}_scale": scale for name in range(9)}
-    monkeypatch.setattr(ctranslate2_binary, "_parse", lambda *_: ("TransformerSpec", stored))
+    monkeypatch.setattr(ctranslate2_binary, "_parse", lambda *_: (6, "TransformerSpec", stored))
     found = read_binary(Path(__file__)).variables
     assert len({id(each) for each in found.values()}) == 1
     assert torch.equal(found["7"], torch.full((3, 5), 0.25))
@@ -152,6 +153,10 @@ def test_other_symbols_in_another_order(ct2, tmp_path):
         ({"multi_query_attention": True}, "one key for several heads"),
         ({"decoder_start_token": "w9"}, "its tokenizer files are not of this model"),
         ({"decoder_start_token": 3}, r"config\.json: decoder_start_token = 3: text belongs here"),
+        ({"add_source_bos": None}, r"config\.json: add_source_bos is missing: true or false belongs there"),
+        ({"add_source_eos": None}, r"config\.json: add_source_eos is missing: true or false belongs there"),
+        ({"bos_token": None}, r"config\.json: bos_token is missing: text belongs there"),
+        ({"decoder_start_token": None}, "decoder_start_token = None: its callers choose what the decoder begins with"),
         ({"add_source_bos": "yes"}, r"config\.json: add_source_bos = 'yes': true or false belongs here"),
         ({"add_source_eos": [1]}, r"add_source_eos = \[1\]: true or false belongs here"),
         ({"layer_norm_epsilon": "1e-6"}, "layer_norm_epsilon = '1e-6': a number from 0 belongs here"),
@@ -165,6 +170,97 @@ def test_settings_that_ours_has_not(ct2, tmp_path, config, message):
     path.write_text(json.dumps(json.loads(path.read_text()) | config))
     with pytest.raises(BadInputError, match=message):
         read_ctranslate2(tmp_path / "out")
+
+
+FORMATS = {torch.float32: 0, torch.int8: 1, torch.int16: 2}
+
+
+def write_binary(path, layout, revision, variables):
+    """As its older versions wrote the file; a variable may be a number, or text."""
+
+    def text(name):
+        return struct.pack("<H", len(name) + 1) + name.encode() + b"\0"
+
+    content = struct.pack("<I", layout) + text("TransformerSpec") + struct.pack("<II", revision, len(variables))
+    for name, value in variables.items():
+        one = torch.frombuffer(bytearray(value.encode()), dtype=torch.int8) if isinstance(value, str) else value
+        one = torch.tensor(one, dtype=torch.int8) if isinstance(one, int) else one
+        content += text(name) + struct.pack(f"<B{one.dim()}I", one.dim(), *one.shape)
+        content += struct.pack("<BI", FORMATS[one.dtype], one.nbytes) + one.numpy().tobytes()
+    path.write_bytes(content + struct.pack("<I", 0))
+
+
+def older(folder, layout, revision, said, config=None):
+    """A folder without settings beside the variables; before revision 5, some of these were of both stacks."""
+    path = save(folder, random_bundle(norm_epsilon=1e-3 if config else 1e-5)) / "model.bin"
+    _, _, variables = ctranslate2_binary._parse(memoryview(path.read_bytes()), path)
+    if revision < 5:
+        for name in ("num_heads", "pre_norm", "activation"):
+            variables[name] = variables.pop(f"encoder/{name}")
+            del variables[f"decoder/{name}"]
+    write_binary(path, layout, revision, variables | said)
+    names = json.loads((folder / "shared_vocabulary.json").read_text())
+    (folder / "shared_vocabulary.txt").write_text("".join(f"{name}\n" for name in names))
+    (folder / "shared_vocabulary.json").unlink()
+    (folder / "config.json").unlink()
+    if config:
+        (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("layout", "revision", "said", "begin", "end"),
+    [
+        (5, 7, {}, "<s>", False),
+        (5, 5, {"with_source_bos": 0, "with_source_eos": 1, "with_target_bos": 1}, "<s>", True),
+        (4, 3, {"with_target_bos": 0, "with_relative_position": 0}, "</s>", False),
+        (5, 7, {"bos_token": "w9", "with_source_eos": 1}, "w9", True),
+    ],
+)
+def test_layouts_whose_settings_stand_beside_the_variables(ct2, tmp_path, layout, revision, said, begin, end):
+    folder = older(tmp_path / "out", layout, revision, said)
+    found = read_ctranslate2(folder)
+    names = (folder / "shared_vocabulary.txt").read_text().split()
+    variables = read_binary(folder / "model.bin").variables
+    assert found.config.source_end is end
+    assert torch.equal(found.model.embedding.weight[1], variables["decoder/embeddings/weight"][names.index(begin)])
+    pairs = [([5, 9, 7, 12], [8, 11, 6]), ([16], [])]
+    compared = compare(found.model, found.tokenizers.special, open_ctranslate2(folder), pairs)
+    assert compared.same, compared
+
+
+def test_of_a_file_beside_them_the_epsilon_alone_is_read(ct2, tmp_path):
+    config = {"layer_norm_epsilon": 1e-3, "add_source_bos": True, "add_source_eos": True, "decoder_start_token": "w9"}
+    folder = older(tmp_path / "out", 5, 7, {}, config)
+    found = read_ctranslate2(folder)
+    assert (found.config.norm_epsilon, found.config.source_end) == (1e-3, False)
+    reference = open_ctranslate2(folder)
+    assert compare(found.model, found.tokenizers.special, reference, [([5, 9, 7, 12], [8, 11, 6])]).same
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"with_source_bos": 1}, r"model\.bin: with_source_bos = 1: sources with a begin symbol"),
+        ({"user_decoder_start_tokens": 1}, r"model\.bin: user_decoder_start_tokens = 1: its callers choose"),
+        ({"with_target_bos": 7}, r"model\.bin: with_target_bos = 7: true or false belongs here"),
+        ({"eos_token": "<end>"}, "the vocabulary lacks <end>"),
+        ({"eos_token": "\udc80"}, "damaged model of CTranslate2"),
+    ],
+)
+def test_settings_beside_the_variables_that_ours_has_not(ct2, tmp_path, said, message):
+    said = {name: torch.tensor([-128], dtype=torch.int8) if each == "\udc80" else each for name, each in said.items()}
+    with pytest.raises(BadInputError, match=message):
+        read_ctranslate2(older(tmp_path / "out", 5, 7, said))
+
+
+def test_a_model_that_its_runtime_does_not_run_is_told_in_its_words(ct2, tmp_path):
+    folder = save(tmp_path / "out", random_bundle(), config={"layer_norm_epsilon": 1e-5, "add_source_eos": 1})
+    found, reference = read_ctranslate2(folder), open_ctranslate2(folder)
+    assert found.config.source_end
+    message = r"model\.bin: CTranslate2 cannot compute this model: .*must be boolean"
+    with pytest.raises(TransduceError, match=message):
+        compare(found.model, found.tokenizers.special, reference, [([5], [6])])
 
 
 def test_models_that_ours_has_not(ct2, tmp_path):
@@ -222,6 +318,11 @@ def test_a_shorter_file_is_damaged(written, tmp_path, share):
         (struct.pack("<IH2sIIH2sBBI4xI", 6, 2, b"a\0", 7, 1, 2, b"w\0", 0, 9, 4, 0), "format 9"),
         (struct.pack("<IH2sIIH2sBIBI4xI", 6, 2, b"a\0", 7, 1, 2, b"w\0", 1, 4, 1, 4, 0), "integers without a scale"),
         (struct.pack("<IH2sIIH2sB70IBI4xI", 6, 2, b"a\0", 7, 1, 2, b"w\0", 70, *[1] * 70, 0, 4, 0), "damaged model"),
+        (
+            struct.pack("<IH2sIIH2sBIBI4xI", 6, 2, b"a\0", 7, 1, 2, b"w\0", 1, 1, 3, 4, 0),
+            "w is of int32: only weights of",
+        ),
+        (struct.pack("<IH16sI", 5, 16, b"TransformerSpec\0", 2), "revision 2 of TransformerSpec, whose variables have"),
         (struct.pack("<IH2sIIIH", 6, 2, b"a\0", 7, 0, 0, 1), "2 bytes behind its end"),
         (struct.pack("<IH2sIII", 6, 2, b"\xff\0", 7, 0, 0), "damaged model"),
     ],

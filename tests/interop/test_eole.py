@@ -313,6 +313,10 @@ def test_what_ours_cannot_say_is_refused_by_name(tmp_path, settings, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        (
+            {"more": {f"{side}.pe.weight": torch.ones(47, D_MODEL).int() for side in ("src_emb", "tgt_emb")}},
+            r"model\.00\.safetensors: src_emb\.pe\.weight is of int32: only weights of float16",
+        ),
         ({"without": ["encoder.layer_norm.weight"]}, r"model\.00\.safetensors: encoder\.layer_norm\.weight is missing"),
         ({"without": ["generator.weight"]}, "generator.weight is missing"),
         ({"without": ["generator.bias"]}, "generator.bias is missing"),

@@ -16,9 +16,10 @@ from tests.random_bundle import random_bundle
 from tests.two_spm import SIDES, sentences
 from transduce.bundle import load_bundle, save_bundle
 from transduce.cli import main
-from transduce.config import BadInputError, GenerationConfig
+from transduce.config import BadInputError, GenerationConfig, TransduceError
 from transduce.interop import export_marianmt, read_marianmt, recognise
 from transduce.interop.json_files import read_json
+from transduce.interop.marianmt_reference import open_marianmt
 from transduce.interop.marianmt_vocabulary import read_sides
 from transduce.interop.options import Options
 from transduce.models import Tokens
@@ -371,6 +372,25 @@ class TestTheVerb:
         assert not (tmp_path / "ours").exists()
 
 
+def test_the_library_begins_and_ends_as_the_configuration_says(opus, copied):
+    """Which a file of its search need not say again."""
+    path = copied / "generation_config.json"
+    said = json.loads(path.read_text())
+    for name in ("decoder_start_token_id", "eos_token_id"):
+        del said[name]
+    path.write_text(json.dumps(said))
+    whole, less = (open_marianmt(folder).translate(TEXTS[:3], 2, 7) for folder in (opus[0], copied))
+    assert less == whole
+
+
+def test_what_the_library_says_comes_with_the_folder(copied):
+    stored = load_file(copied / "model.safetensors")
+    stored["model.encoder.layers.0.fc1.weight"] = torch.ones(3, 5)
+    save_file(stored, copied / "model.safetensors", {"format": "pt"})
+    with pytest.raises(TransduceError, match=r"copied: transformers cannot compute this model: .* \(--no-prove writes"):
+        open_marianmt(copied)
+
+
 class Hostile:
     """Asks whoever unpickles it to make a file."""
 
@@ -409,6 +429,11 @@ class TestDamage:
             ({"activation_function": "tanh"}, "activation_function = 'tanh'"),
             ({"normalize_before": True}, "normalize_before = True"),
             ({"decoder_start_token_id": 999}, "a symbol has the id 999"),
+            ({"eos_token_id": 7}, "config.json: eos_token_id = 7: this model's is 0: the files are of two models"),
+            ({"pad_token_id": 3}, "config.json: pad_token_id = 3: this model's is "),
+            ({"decoder_vocab_size": 1}, "config.json: decoder_vocab_size = 1: this model's is "),
+            ({"eos_token_id": "</s>"}, "config.json: eos_token_id = '</s>': a whole number"),
+            ({"encoder_layers": 900, "decoder_layers": 900}, "its settings ask for a model of 1,800 at least"),
             ({"decoder_start_token_id": "</s>"}, "config.json: decoder_start_token_id = '</s>': a whole number"),
             ({"dropout": "much"}, "dropout"),
             ({"d_model": None}, "d_model"),
@@ -424,6 +449,8 @@ class TestDamage:
         [
             ({"num_beams": 0.5}, "generation_config.json: num_beams = 0.5: a whole number"),
             ({"max_length": "long"}, "max_length = 'long': a whole number"),
+            ({"eos_token_id": 7}, "generation_config.json: eos_token_id = 7: this model's is 0"),
+            ({"decoder_start_token_id": 7}, "generation_config.json: decoder_start_token_id = 7: this model's is "),
             ({"do_sample": "yes"}, "do_sample = 'yes': true or false"),
             ({"num_beams": 10**9}, "beam size 1000000000"),
             ({"bad_words_ids": [[10**6]]}, "a symbol outside the vocabulary"),
@@ -460,6 +487,19 @@ class TestDamage:
         (copied / "vocab.json").write_text(json.dumps(vocabulary))
         change(copied / "config.json", vocab_size=2)
         assert expected in complaint(copied)
+
+    def test_a_vocabulary_without_what_begins_outputs(self, copied):
+        ids = _ids(copied)
+        ids["[pad]"] = ids.pop("<pad>")
+        (copied / "vocab.json").write_text(json.dumps(ids))
+        change(copied / "config.json", decoder_start_token_id=None)
+        assert "vocab.json: the vocabulary lacks <pad>, and no decoder_start_token_id is given" in complaint(copied)
+
+    def test_weights_that_are_integers(self, copied):
+        stored = load_file(copied / "model.safetensors")
+        name = "model.encoder.layers.0.fc1.weight"
+        save_file(stored | {name: stored[name].long()}, copied / "model.safetensors")
+        assert f"model.safetensors: {name} is of int64: only weights of float16" in complaint(copied)
 
     def test_weights_that_are_no_finite_numbers(self, copied, opus):
         state = opus[1].state_dict() | {"final_logits_bias": torch.full((1, 205), float("nan"))}

@@ -199,6 +199,10 @@ def test_as_its_converter_to_ctranslate2_has_it(tmp_path, relative):
         ({"pos_ffn_activation_fn": "tanh"}, "pos_ffn_activation_fn = 'tanh'"),
         ({"transforms": ["onmt_tokenize"]}, "onmt_tokenize cuts words otherwise than SentencePiece and subword-nmt"),
         ({"transforms": ["prefix"], "tgt_prefix": "<de>"}, "tgt_prefix = '<de>': ours puts no symbols around texts"),
+        (
+            {"vocab": {side: ["<unk>", "<s>", "</s>"] for side in ("src", "tgt")} | {"decoder_start_token": "<de>"}},
+            r"model\.pt: vocab\.tgt lacks <de>, the vocab\.decoder_start_token: no model of ours begins without",
+        ),
         ({"vocab": JOINED}, "it has parts of words .￭,., and no file says how words are cut"),
         ({"heads": 3}, "heads = 3"),
         ({"vocab": {"src": 3, "tgt": []}}, "vocab.src = 3: a list of symbols belongs here"),

@@ -1,6 +1,8 @@
 """What imports are compared with where their library is not run: a plain computation of the stored weights."""
 
 import math
+import warnings
+from dataclasses import replace
 
 import pytest
 import torch
@@ -15,7 +17,7 @@ from tests.plain_transformer import (
     random_weights,
     sinusoid_table,
 )
-from transduce.config import TransduceError
+from transduce.config import BadInputError, TransduceError
 from transduce.interop import (
     certify,
     open_plain,
@@ -27,9 +29,13 @@ from transduce.interop import (
     read_sockeye,
     read_torch_nn,
 )
+from transduce.interop.joeynmt import load_joeynmt
 from transduce.interop.layer_walk import find_parting, layer_outputs
 from transduce.interop.logits import as_tokens, compare
+from transduce.interop.plain_layouts import plain_joeynmt
+from transduce.interop.plain_reference import ComputedReference
 from transduce.interop.plain_search import beam_search
+from transduce.interop.plain_transformer import go_on
 
 READERS = {
     "fairseq": read_fairseq,
@@ -159,15 +165,72 @@ def test_it_computes_what_the_readers_read(tmp_path, name):
 
 
 @pytest.mark.parametrize("settings", [{}, {"norm_first": True, "activation": "gelu"}, {"bias": False}])
-@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 def test_the_module_itself_computes_what_its_reader_reads(tmp_path, settings):
     made = test_torch_nn.make(**settings)
     text = f"heads = {HEADS}\n" + ("norm_first = true\nactivation = 'gelu'\n" if "norm_first" in settings else "")
     path = test_torch_nn.write(tmp_path, made.state_dict(), text)
-    bundle, reference = read_torch_nn(path), open_torch_nn(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bundle, reference = read_torch_nn(path), open_torch_nn(path)
     compared = compare(bundle.model, bundle.tokenizers.special, reference, PAIRS)
     assert compared.same, compared
     assert len(reference.layers(*PAIRS[0])) == ENCODER_LAYERS + DECODER_LAYERS
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("learned", [False, True])
+def test_the_module_computes_in_float32_whatever_is_stored(tmp_path, kind, learned):
+    made = test_torch_nn.make(table(11) if learned else None)
+    path = test_torch_nn.write(tmp_path, {name: each.to(kind) for name, each in made.state_dict().items()})
+    bundle, reference = read_torch_nn(path), open_torch_nn(path)
+    assert bundle.config.positions == ("learned" if learned else "sinusoidal")
+    compared = compare(bundle.model, bundle.tokenizers.special, reference, PAIRS)
+    assert compared.same, compared
+
+
+def test_sinusoids_of_fewer_bits_stand_for_those_that_were_rounded():
+    exact = sinusoid_table(50, interleaved=True)
+    for kind in (torch.float16, torch.bfloat16):
+        assert torch.equal(go_on(exact[:20].to(kind), exact), exact)
+        assert torch.equal(go_on(exact.to(kind), exact[:20])[:20], exact[:20])
+    slightly = exact[:20] + 1e-4
+    assert torch.equal(go_on(slightly, exact), torch.cat([slightly, exact[20:]]))
+    assert torch.equal(go_on(table(20).half(), exact), table(20).half().float())
+
+
+def test_a_module_that_cannot_be_made_is_told_in_its_words(tmp_path):
+    """Its linear maps have no biases, and its norms have some: no one setting of the module makes that."""
+    state = test_torch_nn.make().state_dict()
+    bare = {name: each for name, each in state.items() if not name.endswith(("linear1.bias", "linear2.bias"))}
+    path = test_torch_nn.write(tmp_path, bare)
+    with pytest.raises(
+        TransduceError, match=r"model\.pt: torch\.nn\.Transformer cannot compute this model: Error"
+    ) as told:
+        open_torch_nn(path)
+    assert len(str(told.value).splitlines()) == 1
+
+
+class Broken:
+    """Whatever is asked of it, its library fails."""
+
+    name, versions, weights = "Broken", {"broken": "3.1"}, ()
+
+    def logits(self, *_):
+        raise RuntimeError("no such\nkernel")
+
+
+def test_what_a_library_says_while_it_computes_is_told(tmp_path):
+    bundle = read_joeynmt(test_joeynmt.write(tmp_path, random_weights()))
+    with pytest.raises(TransduceError, match=r"^Broken cannot compute this model: no such kernel \(--no-prove"):
+        compare(bundle.model, bundle.tokenizers.special, Broken(), PAIRS)
+
+
+def test_a_decoder_that_begins_with_no_symbol_is_refused(tmp_path):
+    stored = load_joeynmt(test_joeynmt.write(tmp_path, random_weights()))
+    target = stored.sides.target
+    sides = replace(stored.sides, target=replace(target, rows=(target.rows[0], -1, *target.rows[2:])))
+    with pytest.raises(BadInputError, match=r"best\.ckpt: the target's vocabulary lacks the symbol"):
+        ComputedReference("JoeyNMT", plain_joeynmt(stored), sides, stored.paths, source_end=True)
 
 
 def test_what_a_reader_takes_for_something_else_is_told_with_its_layer(tmp_path):

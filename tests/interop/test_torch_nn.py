@@ -155,3 +155,23 @@ def test_weights_that_ours_has_no_place_for(tmp_path):
     state = make().state_dict() | {"adapter.weight": torch.ones(3)}
     with pytest.raises(BadInputError, match=r"adapter\.weight among the weights"):
         read_torch_nn(write(tmp_path, state))
+
+
+LOST = "transformer.decoder.layers.0.norm2.bias"
+FUSED = "transformer.encoder.layers.0.self_attn.in_proj_bias"
+POSITIONS = "positional_encoding.pos_embedding"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({LOST: None}, r"model\.pt: decoder\.layers\.0\.norm2\.bias is missing among the weights"),
+        ({FUSED: torch.tensor(0.5)}, rf"model\.pt: {FUSED} has no axes where rows belong"),
+        ({POSITIONS: torch.tensor(0.5)}, rf"model\.pt: {POSITIONS} has shape \(\) where a row for each position"),
+        ({FUSED: torch.ones(3 * D_MODEL).int()}, rf"model\.pt: {FUSED} is of int32: only weights of float16"),
+    ],
+)
+def test_damaged_weights(tmp_path, changes, message):
+    state = {name: each for name, each in (make().state_dict() | changes).items() if each is not None}
+    with pytest.raises(BadInputError, match=message):
+        read_torch_nn(write(tmp_path, state))

@@ -1,5 +1,6 @@
 """What both convolutional models promise: the contract, whatever is in the batch."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 from tests.models.test_dropout_seeds import LABELS, SOURCE, TARGET, learn
 from transduce.config import ConvolutionalConfig
 from transduce.kernels import AllowedTokens
+from transduce.layers.multi_step_attention import Attended, look_up
 from transduce.models import AttentionRequest, Tokens, build, convs2s
 
 VOCABULARY = 31
@@ -204,3 +206,11 @@ def test_attention_of_other_kinds_is_refused(model):
     with pytest.raises(ValueError, match="no other kinds"):
         state = model.start(model.encode(SOURCE), 1)
         model.step(state, torch.ones(4, dtype=torch.long), attention=AttentionRequest(decoder="all"))
+
+
+def test_the_factor_of_a_source_s_length_is_of_the_context_s_format():
+    """Sums of three values that are one: sqrt(3), which float32 has in seven digits."""
+    ones = torch.ones(1, 3, 5, dtype=torch.float64)
+    attended = Attended(ones, ones, torch.ones(1, 3, dtype=torch.bool))
+    found, _ = look_up(ones[:, :1], attended)
+    torch.testing.assert_close(found, torch.full_like(found, math.sqrt(3)), rtol=1e-15, atol=0)

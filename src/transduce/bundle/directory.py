@@ -9,7 +9,7 @@ from typing import Final, TypeVar, final
 
 from pydantic import ValidationError
 
-from transduce.bundle.weights import check_weights, load_weights, save_tensors
+from transduce.bundle.weights import check_weights, count_tensors, load_weights, save_tensors
 from transduce.config import BadInputError, GenerationConfig, ModelConfig
 from transduce.config.architectures import model_section
 from transduce.config.disk import flush_folder, name_beside, replace_directory
@@ -87,13 +87,30 @@ class StoredBundle:
         """The file that has them."""
         return self.directory / WEIGHTS
 
+    def build_without_storage(self) -> TrainableModel:
+        """The model that the settings ask for, with shapes and no values.
+
+        Each layer takes memory and time all the same, and a few bytes of settings may ask for thousands: it is not
+        built before the weights are seen to have as many.
+
+        Raises:
+            BadInputError: The weights are missing or damaged, or fewer than a model of these settings has.
+        """
+        stored, least = count_tensors(self.weights), self.config.least_tensors
+        if stored < least:
+            raise BadInputError(
+                f"{self.weights}: weights of another model: {stored:,} tensors, and {CONFIG} asks for a model of "
+                f"{least:,} at least"
+            )
+        return build_without_storage(self.config)
+
     def read(self) -> Bundle:
         """The whole; no memory is taken for a model before the weights are seen to be of its size.
 
         Raises:
             BadInputError: The weights are missing, damaged, or of another model.
         """
-        check_weights(build_without_storage(self.config).state_dict(), self.weights)
+        check_weights(self.build_without_storage().state_dict(), self.weights)
         model = build_unfilled(self.config)
         load_weights(model, self.weights)
         return Bundle(model.eval(), self.tokenizers, self.generation)

@@ -29,7 +29,7 @@ from transduce.config import BadInputError, GenerationConfig, ModelConfig
 from transduce.config.disk import flush, write_flushed
 from transduce.config.files import check_place, check_size
 from transduce.kernels import Format, kind_of_kernels
-from transduce.models import Kept, NativeTransformer, Prepacking, Transformer, build_without_storage
+from transduce.models import Kept, NativeTransformer, Prepacking, Transformer
 from transduce.text import TokenizerPair
 
 CACHE: Final = "cache"
@@ -122,7 +122,7 @@ def _prepack(stored: StoredBundle, format_: Format) -> tuple[NativeTransformer, 
 
 
 def _shape_of(stored: StoredBundle) -> Transformer:
-    return cast(Transformer, build_without_storage(stored.config))
+    return cast(Transformer, stored.build_without_storage())
 
 
 def _map(stored: StoredBundle, format_: Format, facts: dict[str, str], path: Path) -> NativeTransformer | None:

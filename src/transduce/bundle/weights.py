@@ -63,6 +63,16 @@ def check_weights(wanted: Mapping[str, Tensor], path: Path) -> None:
         _compare(stored, wanted, path)
 
 
+def count_tensors(path: Path) -> int:
+    """How many tensors a ``.safetensors`` file holds; none is read.
+
+    Raises:
+        BadInputError: The file is missing or damaged.
+    """
+    with _opened(path) as stored:
+        return len(stored.keys())
+
+
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a ``.safetensors`` file.
 

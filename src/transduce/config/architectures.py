@@ -2,7 +2,7 @@
 
 A further architecture adds its section to ``ModelConfig`` and ``SECTIONS``, and a line to ``models.build``. A section
 has the fields ``architecture``, ``vocab_size``, ``source_vocab_size`` and ``label_smoothing``, and the properties
-``longest`` and ``summary``: the type checker finds one that has not.
+``longest``, ``least_tensors`` and ``summary``: the type checker finds one that has not.
 """
 
 from collections.abc import Mapping

@@ -28,6 +28,8 @@ def _read_convolutions(value: object) -> object:
                 f"{list(each)}: channels and kernel width must be between 1 and {MOST_WIDE:,}, layers at most "
                 f"{MOST_LAYERS:,}"
             )
+    if (layers := sum(each[2] for each in value)) > MOST_LAYERS:
+        raise ValueError(f"{layers:,} layers in all, where {MOST_LAYERS:,} are possible: choose fewer")
     return tuple(tuple(each) for each in value)
 
 
@@ -155,6 +157,15 @@ class ConvolutionalConfig(Section):
     def longest(self) -> int | None:
         """The most symbols that a sequence may have, where there is such a limit."""
         return self.max_positions if self.network == "convs2s" else None
+
+    @property
+    def least_tensors(self) -> int:
+        """Tensors that its weights are at least: one for each layer or block."""
+        match self.network:
+            case "convs2s":
+                return sum(layers for *_, layers in (*self.encoder_convolutions, *self.decoder_convolutions))
+            case "bytenet":
+                return self.encoder_blocks + self.decoder_blocks
 
     @property
     def summary(self) -> str:

@@ -10,6 +10,8 @@ from transduce.config.section import Setting
 ExpertBalance = Literal["batch", "pair"]
 
 MOST_EXPERTS: Final = 4_000  # their dropouts draw apart, and the numbers for that end with 4,095
+# Of all layers. Each takes memory and time before it has a weight, and a few bytes of a file may ask for millions.
+MOST_NETWORKS: Final = 2**14
 
 _READ_WITH: Final = ("feed_forward", ("mixture_of_experts",))
 WITH_EXPERTS: Final = Setting("refused", read_with=_READ_WITH)
@@ -56,12 +58,18 @@ def without_noise_no_load(values: Mapping[str, Any]) -> dict[str, Any]:
     return {**({"load_loss": 0.0} if silent else {}), **values}
 
 
-def check_experts(*, experts: int, experts_per_token: int, expert_noise: bool, load_loss: float) -> None:
-    """Refuse what no mixture can be made of.
+def check_experts(*, experts: int, mixtures: int, experts_per_token: int, expert_noise: bool, load_loss: float) -> None:
+    """Refuse what no mixture can be made of; ``mixtures`` are those of the model, one in each layer that has experts.
 
     Raises:
-        ValueError: More experts are to be chosen than there are, or loads cost something that nothing estimates.
+        ValueError: More experts are to be chosen than there are, all layers together have too many, or loads cost
+            something that nothing estimates.
     """
+    if experts * mixtures > MOST_NETWORKS:
+        raise ValueError(
+            f"experts = {experts:,} in each of {mixtures:,} layers are {experts * mixtures:,} networks: at most "
+            f"{MOST_NETWORKS:,} are possible, choose fewer experts or layers"
+        )
     if experts_per_token > experts:
         raise ValueError(
             f"experts_per_token = {experts_per_token}, but there are experts = {experts}: choose at most as many"

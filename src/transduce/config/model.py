@@ -266,6 +266,7 @@ class TransformerConfig(Section):
         if self.feed_forward == "mixture_of_experts":
             check_experts(
                 experts=self.experts,
+                mixtures=self.encoder_layers + self.decoder_layers,
                 experts_per_token=self.experts_per_token,
                 expert_noise=self.expert_noise,
                 load_loss=self.load_loss,
@@ -276,6 +277,12 @@ class TransformerConfig(Section):
     def longest(self) -> int | None:
         """The most symbols that a sequence may have, where there is such a limit."""
         return self.max_positions if self.positions == "learned" else None
+
+    @property
+    def least_tensors(self) -> int:
+        """Tensors that its weights are at least: one for each layer, or for each expert of its layers."""
+        experts = self.experts if self.feed_forward == "mixture_of_experts" else 1
+        return (self.encoder_layers + self.decoder_layers) * experts
 
     @property
     def summary(self) -> str:

@@ -251,6 +251,7 @@ class RecurrentConfig(Section):
                 )
             check_experts(
                 experts=self.experts,
+                mixtures=self.mixtures,
                 experts_per_token=self.experts_per_token,
                 expert_noise=self.expert_noise,
                 load_loss=self.load_loss,
@@ -297,6 +298,13 @@ class RecurrentConfig(Section):
         return self.expert_places == "all" or number == layers
 
     @property
+    def mixtures(self) -> int:
+        """How many mixtures of experts it has."""
+        encoders = 2 if self.directions == "interleaved" else 1
+        stacks = [*[self.encoder_layers] * encoders, self.decoder_layers]
+        return sum(self.has_experts_below(number, layers) for layers in stacks for number in range(1, layers + 1))
+
+    @property
     def summary_size(self) -> int:
         """Width of the encoder's last states, of all directions of its top layer."""
         both = self.directions in ("all", "interleaved") or (self.directions == "first" and self.encoder_layers == 1)
@@ -317,6 +325,11 @@ class RecurrentConfig(Section):
     def longest(self) -> int | None:
         """Sequences may have any length."""
         return None
+
+    @property
+    def least_tensors(self) -> int:
+        """Tensors that its weights are at least: one for each layer, and for each expert between layers."""
+        return self.encoder_layers + self.decoder_layers + self.mixtures * self.experts
 
     @property
     def summary(self) -> str:

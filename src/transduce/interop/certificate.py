@@ -19,7 +19,7 @@ from transduce.config import BadInputError, GenerationConfig, TransduceError
 from transduce.inference import Translation, Translator
 from transduce.interop.layer_walk import Export, explain_difference
 from transduce.interop.logits import Quantity, compare
-from transduce.interop.reference import Ids, Pair, Reference, Scorer
+from transduce.interop.reference import Ids, Pair, Reference, Scorer, library_errors
 from transduce.interop.sentences import SENTENCES
 
 CERTIFICATE: Final = "certificate.json"
@@ -119,7 +119,8 @@ def certify(
 
     Raises:
         BadInputError: There is no sentence that the model can read.
-        TransduceError: They differ beyond rounding. The message says at which layer they part.
+        TransduceError: They differ beyond rounding, and the message says at which layer they part; or the library
+            cannot compute it.
     """
     lines, sources = _readable(bundle, sentences)
     longest = max(map(len, sources)) + 1 + _EXTRA
@@ -139,8 +140,9 @@ def certify(
     translated = 0 if untranslated is not None else len(lines)
     speeds, differing = {"transduce": len(lines) / our_seconds}, tuple[Differing, ...]()
     if translated:
-        reference.translate(lines[:1], _BEAM, longest)
-        theirs, their_seconds = _timed(lambda: reference.translate(lines, _BEAM, longest))
+        with library_errors(reference.name, *reference.weights):
+            reference.translate(lines[:1], _BEAM, longest)
+            theirs, their_seconds = _timed(lambda: reference.translate(lines, _BEAM, longest))
         speeds[reference.name] = len(lines) / their_seconds
         differing = tuple(_judge(bundle, lines, ours, theirs, compared.tolerance))
         _refuse_other_text(reference.name, differing, len(lines))

@@ -45,6 +45,8 @@ _STORAGES: Final = frozenset(
     f"torch.{kind}Storage"
     for kind in ("BFloat16", "Bool", "Byte", "Char", "Double", "Float", "Half", "Int", "Long", "Short")
 )
+# Of weights. What else a tensor may be of is a count, a mask, or quantized, of which no scale is known.
+_NUMBERS: Final = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 # As Python 2 called what Python 3 has, in pickles that it could read, which torch's are.
 _RENAMED: Final = {"__builtin__.long": "builtins.int", "__builtin__.unicode": "builtins.str"}
 _RENAMED_MODULES: Final = {"__builtin__": "builtins"}
@@ -121,7 +123,8 @@ def tensors_of(stored: object, path: Path) -> dict[str, Tensor]:
     """A part of a checkpoint as tensors by name.
 
     Raises:
-        BadInputError: It is none, or a tensor pretends to be larger than what is stored of it.
+        BadInputError: It is none, a tensor pretends to be larger than what is stored of it, or it has no floating-point
+            numbers.
     """
     if not isinstance(stored, Mapping) or not stored:
         raise BadInputError(f"{path}: no weights by name where they belong: it is no such checkpoint")
@@ -132,7 +135,23 @@ def tensors_of(stored: object, path: Path) -> dict[str, Tensor]:
         if value.numel() * value.element_size() > value.untyped_storage().nbytes():
             raise BadInputError(f"{path}: {name} has shape {tuple(value.shape)}, of which less is stored: damaged")
         found[name] = value.detach()
+    check_numbers(found, path)
     return found
+
+
+def check_numbers(weights: Mapping[str, Tensor], path: Path) -> None:
+    """Refuse weights that would become others as soon as they are computed with.
+
+    Raises:
+        BadInputError: One is of integers, truth values, complex numbers or a format of eight bits.
+    """
+    for name, tensor in weights.items():
+        if tensor.dtype not in _NUMBERS:
+            *others, last = (str(each).removeprefix("torch.") for each in _NUMBERS)
+            raise BadInputError(
+                f"{path}: {name} is of {str(tensor.dtype).removeprefix('torch.')}: only weights of "
+                f"{', '.join(others)} or {last} can be read; of a quantized model, give the one that it was made of"
+            )
 
 
 def _look_through(path: Path, allowed: Allowed) -> bool:

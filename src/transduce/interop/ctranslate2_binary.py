@@ -18,9 +18,15 @@ from torch import Tensor
 
 from transduce.config import BadInputError
 from transduce.config.files import check_place, check_size
+from transduce.interop.checkpoints import check_numbers
 
 _MOST_BYTES: Final = 2**42
 _VERSIONS: Final = range(4, 7)  # before, a variable did not say its number format
+WITH_SETTINGS: Final = 6  # the first layout whose settings all stand in another file
+KIND: Final = "TransformerSpec"
+_WITH_NAMES: Final = 3  # its first revision whose variables have today's names
+_WITH_SIDES: Final = 5  # its first revision that says these of each stack, and not once for both
+_OF_BOTH: Final = ("num_heads", "pre_norm", "activation")
 # By their numbers in the file; bfloat16 is read as integers of its width, which NumPy knows.
 _FORMATS: Final = (np.float32, np.int8, np.int16, np.int32, np.float16, np.int16)
 _BFLOAT16: Final = 5
@@ -33,11 +39,16 @@ _INT16_SCALE: Final = 1000.0  # where an older file does not say it
 @final
 @dataclass(frozen=True)
 class Binary:
-    """A model's kind, its variables as floating-point numbers, and those that are single numbers."""
+    """A model's layout and kind, its variables as floating-point numbers, and those that are single numbers.
 
+    ``texts`` are the names of special symbols, which layouts before ``WITH_SETTINGS`` may have here.
+    """
+
+    layout: int
     kind: str
     variables: dict[str, Tensor]
     numbers: dict[str, int | float]
+    texts: dict[str, str]
 
 
 def read_binary(path: Path) -> Binary:
@@ -56,7 +67,8 @@ def read_binary(path: Path) -> Binary:
     except (OSError, ValueError) as error:
         raise BadInputError(f"{path}: cannot be read: {error}") from error
     try:
-        kind, stored = _parse(content, path)
+        layout, kind, stored = _parse(content, path)
+        texts = _take_texts(stored) if layout < WITH_SETTINGS else {}
     except (struct.error, ValueError, IndexError) as error:
         raise BadInputError(f"{path}: damaged model of CTranslate2: {error}") from error
     scales = {name: stored[name] for name in stored if name.removesuffix(_SCALE) in stored and name.endswith(_SCALE)}
@@ -67,10 +79,18 @@ def read_binary(path: Path) -> Binary:
         if tensor.dim() and key not in made:
             made[key] = _multiply_out(name, tensor, scales, path)
     return Binary(
+        layout,
         kind,
         {name: made[id(tensor), id(scales.get(name + _SCALE))] for name, tensor in plain.items() if tensor.dim()},
         {name: tensor.item() for name, tensor in plain.items() if not tensor.dim()},
+        texts,
     )
+
+
+def _take_texts(stored: dict[str, Tensor]) -> dict[str, str]:
+    """Take out what is text, whose bytes are stored as integers."""
+    names = [name for name in ("unk_token", "bos_token", "eos_token") if name in stored]
+    return {name: stored.pop(name).numpy().tobytes().decode() for name in names}
 
 
 def _multiply_out(name: str, tensor: Tensor, scales: dict[str, Tensor], path: Path) -> Tensor:
@@ -79,6 +99,7 @@ def _multiply_out(name: str, tensor: Tensor, scales: dict[str, Tensor], path: Pa
     Tables of positions keep their type: it says how far they may be from sinusoids.
     """
     if tensor.dtype not in _INTEGERS:
+        check_numbers({name: tensor}, path)
         return tensor if name.endswith(_POSITIONS) else tensor.float()
     scale = scales.get(name + _SCALE)
     if scale is None and tensor.dtype == torch.int16:
@@ -112,13 +133,18 @@ class _Reader:
         return self.content[self.place - length : self.place]
 
 
-def _parse(content: memoryview, path: Path) -> tuple[str, dict[str, Tensor]]:
+def _parse(content: memoryview, path: Path) -> tuple[int, str, dict[str, Tensor]]:
     reader = _Reader(content)
     if (version := reader.take("I")) not in _VERSIONS:
         raise BadInputError(
             f"{path}: layout {version:,} of CTranslate2, or none: {_VERSIONS[0]} to {_VERSIONS[-1]} can be read"
         )
-    kind, _revision = reader.text(), reader.take("I")
+    kind, revision = reader.text(), reader.take("I")
+    if kind == KIND and revision < _WITH_NAMES:
+        raise BadInputError(
+            f"{path}: revision {revision:,} of {kind}, whose variables have other names: from {_WITH_NAMES} on it can "
+            f"be read, convert the model again"
+        )
     variables: dict[str, Tensor] = {}
     for _ in range(reader.take("I")):
         name = reader.text()
@@ -130,7 +156,10 @@ def _parse(content: memoryview, path: Path) -> tuple[str, dict[str, Tensor]]:
                 variables[alias + ending] = variables[name + ending]
     if reader.place != len(content):
         raise BadInputError(f"{path}: {len(content) - reader.place:,} bytes behind its end: damaged")
-    return kind, variables
+    if kind == KIND and revision < _WITH_SIDES:
+        both = {name: variables.pop(name) for name in _OF_BOTH if name in variables}
+        variables |= {f"{side}/{name}": each for side in ("encoder", "decoder") for name, each in both.items()}
+    return version, kind, variables
 
 
 def _parse_variable(reader: _Reader, name: str, path: Path) -> Tensor:

@@ -12,7 +12,7 @@ from transduce.bundle import Bundle
 from transduce.config import BadInputError, GenerationConfig
 from transduce.config.files import check_place
 from transduce.config.model import Activation, Compatibility
-from transduce.interop.ctranslate2_binary import Binary, read_binary
+from transduce.interop.ctranslate2_binary import KIND, WITH_SETTINGS, Binary, read_binary
 from transduce.interop.filling import Names, convert, count_layers, drop_equal, shape_of
 from transduce.interop.json_files import read_json, read_json_value
 from transduce.interop.options import Options, same
@@ -25,13 +25,23 @@ from transduce.text.tokenizer import BEGIN
 
 OUR_TOKENIZERS: Final = (SHARED, *SIDES)
 _SIDES: Final = ("source", "target")
-_KIND: Final = "TransformerSpec"
 _ACTIVATIONS: Final[tuple[Activation | None, ...]] = ("relu", "gelu_tanh", "silu", "gelu", None, None, None)
+_NO_BEGIN: Final = "sources with a begin symbol: no model of ours has it"
+_NO_START: Final = "its callers choose what the decoder begins with: no model of ours has that"
+_SYMBOLS: Final = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}  # as older layouts call them
 _EPSILON: Final = 1e-5  # where its configuration names none
 # Single numbers of a stack that are read, or that say nothing of what is computed; any other belongs to something that
 # ours has not.
 _READ: Final = ("num_heads", "pre_norm", "activation", "scale_embeddings", "start_from_zero_embedding", "queries_scale")
 _IGNORED: Final = ("alignment_layer", "alignment_heads", "embeddings_merge", "alibi_use_positive_positions", "head_dim")
+# Those of a whole model in layouts without settings: read there, or telling what the variables tell too.
+_OF_MODELS: Final = (
+    "with_source_bos",
+    "with_source_eos",
+    "with_target_bos",
+    "user_decoder_start_tokens",
+    "with_relative_position",
+)
 _ATTENTION: Final = ("query", "key", "value", "output")
 _PARTS: Final = {
     **{f"self_attention.{part}": f"/self_attention/{part}" for part in _ATTENTION},
@@ -88,7 +98,7 @@ def read_ctranslate2(folder: Path, codes: Path | None = None) -> Bundle:
         BadInputError: A file is missing or damaged, or the model is one that ours cannot say, which is named.
     """
     path = folder / "model.bin"
-    stored, settings = read_binary(path), _read_settings(folder / "config.json")
+    stored, settings = _read_stored(folder)
     numbers = Options.of(stored.numbers, path)
     sides, _ = _read_sides(folder, stored, settings, codes)
     weights = _split(dict(stored.variables), path)
@@ -110,40 +120,64 @@ def read_ctranslate2_sides(folder: Path, codes: Path | None = None) -> tuple[Sid
     Raises:
         BadInputError: As ``read_ctranslate2`` says.
     """
-    return _read_sides(folder, read_binary(folder / "model.bin"), _read_settings(folder / "config.json"), codes)
+    return _read_sides(folder, *_read_stored(folder), codes)
 
 
-def _read_settings(path: Path) -> Options:
+def _read_stored(folder: Path) -> tuple[Binary, Options]:
+    """Its file of weights, and its settings."""
+    path = folder / "model.bin"
+    stored = read_binary(path)
+    if stored.kind != KIND:
+        raise BadInputError(f"{path}: a model of kind {stored.kind}: only encoder-decoders, {KIND}, can be read")
+    settings = _older_settings(folder, stored) if stored.layout < WITH_SETTINGS else _newer_settings(folder)
+    if settings.flag("multi_query_attention", default=False):
+        raise settings.refuse(
+            "multi_query_attention", "attention with one key for several heads: no model of ours has it"
+        )
+    return stored, settings
+
+
+def _newer_settings(folder: Path) -> Options:
+    path = folder / "config.json"
     settings = Options.of(read_json(path), path)
-    for name, meaning in (
-        ("add_source_bos", "sources with a begin symbol"),
-        ("multi_query_attention", "attention with one key for several heads"),
-    ):
-        if settings.flag(name, default=False):
-            raise settings.refuse(name, f"{meaning}: no model of ours has it")
+    # Without any of these, its runtime does not open the model.
+    for name in _SYMBOLS:
+        settings.text(name)
+    settings.flag("add_source_eos")
+    if settings.flag("add_source_bos"):
+        raise settings.refuse("add_source_bos", _NO_BEGIN)
+    if settings.given("decoder_start_token") is None:
+        raise settings.refuse("decoder_start_token", _NO_START)
     return settings
+
+
+def _older_settings(folder: Path, stored: Binary) -> Options:
+    """The settings of a layout that has them in ``model.bin``, which its runtime puts before those of a file."""
+    numbers, path = Options.of(stored.numbers, folder / "model.bin"), folder / "config.json"
+    for name, why in (("with_source_bos", _NO_BEGIN), ("user_decoder_start_tokens", _NO_START)):
+        if numbers.flag(name, default=False):
+            raise numbers.refuse(name, why)
+    symbols = _SYMBOLS | stored.texts
+    start = symbols["bos_token" if numbers.flag("with_target_bos", default=True) else "eos_token"]
+    said = {"add_source_eos": numbers.flag("with_source_eos", default=False), "decoder_start_token": start}
+    if not path.exists():
+        return Options.of(symbols | said, numbers.place)
+    # Of such a file, its runtime still reads the epsilon of norms.
+    return Options.of(read_json(path) | symbols | said, path)
 
 
 def _read_sides(
     folder: Path, stored: Binary, settings: Options, codes: Path | None
 ) -> tuple[Sides, tuple[list[str], list[str]]]:
-    path = folder / "model.bin"
-    if stored.kind != _KIND:
-        raise BadInputError(f"{path}: a model of kind {stored.kind}: only encoder-decoders, {_KIND}, can be read")
     shared = _find_vocabulary(folder, "shared")
     places = [shared or _find_vocabulary(folder, side) or folder / f"{side}_vocabulary.json" for side in _SIDES]
     names = (_read_vocabulary(places[0]), _read_vocabulary(places[1]))
     if any((folder / name).exists() for name in OUR_TOKENIZERS):
         return _our_sides(folder, names, settings), names
     codes = find_codes(folder) if codes is None else codes
-    if "decoder_start_token" in settings.names and settings.given("decoder_start_token") is None:
-        raise settings.refuse(
-            "decoder_start_token", "its callers choose what the decoder begins with: no model of ours has that"
-        )
     # The decoder may begin with a vector of zeros, whatever symbol it is given.
-    zero = Options.of(stored.numbers, path).flag("decoder/start_from_zero_embedding", default=False)
-    begin = settings.text("decoder_start_token", settings.text("bos_token", "<s>"))
-    end, unknown = settings.text("eos_token", "</s>"), settings.text("unk_token", "<unk>")
+    zero = Options.of(stored.numbers, folder / "model.bin").flag("decoder/start_from_zero_embedding", default=False)
+    begin, end, unknown = (settings.text(name) for name in ("decoder_start_token", "eos_token", "unk_token"))
     source, target = (
         Vocabulary.of(
             each,
@@ -215,7 +249,8 @@ def _parts(place: str, which: str, *, gated: bool) -> tuple[str, ...]:
 
 def _settings(numbers: Options, weights: dict[str, Tensor], settings: Options, path: Path) -> dict[str, Any]:
     """Our settings of it, without what follows from its vocabularies; what they say is taken out of the weights."""
-    numbers.check_unset(name for name in numbers.names if name.rpartition("/")[2] not in (*_READ, *_IGNORED))
+    of_stacks = (name for name in numbers.names if name not in _OF_MODELS)
+    numbers.check_unset(name for name in of_stacks if name.rpartition("/")[2] not in (*_READ, *_IGNORED))
 
     def both(name: str, take: Callable[[str], T]) -> T:
         return same(path, {each: take(each) for each in (f"encoder/{name}", f"decoder/{name}")})
@@ -257,8 +292,8 @@ def is_end_of_text(folder: Path) -> bool:
     Raises:
         BadInputError: A file is missing or damaged.
     """
-    path, settings = folder / "model.bin", _read_settings(folder / "config.json")
-    numbers = Options.of(read_binary(path).numbers, path)
+    stored, settings = _read_stored(folder)
+    numbers = Options.of(stored.numbers, folder / "model.bin")
     return _reads_end(numbers, settings) and not settings.flag("add_source_eos", default=False)
 
 

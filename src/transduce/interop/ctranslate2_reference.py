@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from transduce.interop.ctranslate2_reader import is_end_of_text, read_ctranslate2_sides
-from transduce.interop.reference import Ids, Reference
+from transduce.interop.reference import Ids, Reference, library_errors
 
 _PAD, _BEGIN, _END, _UNKNOWN = range(4)  # ours
 _NONE: Final = -1
@@ -22,8 +22,10 @@ def open_ctranslate2(folder: Path, codes: Path | None = None) -> Reference:
 
     Raises:
         BadInputError: A file is missing or damaged.
+        TransduceError: CTranslate2 cannot open it.
     """
-    return _CTranslate2(folder, codes)
+    with library_errors(_CTranslate2.name, folder):
+        return _CTranslate2(folder, codes)
 
 
 @final

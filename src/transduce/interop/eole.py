@@ -11,6 +11,7 @@ from transduce.bundle import Bundle, read_tensors
 from transduce.config import BadInputError, GenerationConfig
 from transduce.config.files import check_place
 from transduce.config.model import MOST_WIDE, Activation, FeedForwardKind, SinusoidLayout, SinusoidRange
+from transduce.interop.checkpoints import check_numbers
 from transduce.interop.eole_transforms import read_cuts
 from transduce.interop.filling import Names, convert, count_layers, drop_equal, shape_of
 from transduce.interop.json_files import read_json
@@ -153,7 +154,9 @@ def _read_weights(folder: Path) -> tuple[tuple[Path, ...], dict[str, Tensor]]:
     weights: dict[str, Tensor] = {}
     for path in paths:
         check_place(path)
-        weights |= read_tensors(path)
+        stored = read_tensors(path)
+        check_numbers(stored, path)
+        weights |= stored
     if adapters := [name for name in weights if ".lora_" in name]:
         raise BadInputError(f"{paths[0]}: {adapters[0]} among the weights: adapters (LoRA) have to be merged first")
     # One that every decoder layer has, and only decoders without an encoder use.

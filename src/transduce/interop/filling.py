@@ -103,6 +103,12 @@ def rename(weights: Mapping[str, Tensor], config: TransformerConfig, names: Name
     Raises:
         BadInputError: One is missing, or there are some that the model has no place for.
     """
+    # What follows takes time for each layer, whether it is stored or not.
+    if len(weights) < config.least_tensors:
+        raise BadInputError(
+            f"{path}: {len(weights):,} weights, and its settings ask for a model of {config.least_tensors:,} at least: "
+            f"they are of two models, or the file is not whole"
+        )
     places = {ours: names.find(ours) for ours in build_without_storage(config).state_dict()}
     for theirs in places.values():
         if theirs not in weights:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from transduce.config import SpecialIds
 from transduce.interop.logits import as_tokens, compare
-from transduce.interop.reference import Library, Pair, Reference, Scorer
+from transduce.interop.reference import Library, Pair, Reference, Scorer, library_errors
 from transduce.interop.rounding import Numbers, count_terms, tolerance
 from transduce.layers import Stream
 from transduce.models import Tokens, TrainableModel, Transformer
@@ -50,7 +50,8 @@ def explain_difference(
         return "layers are compared of Transformers alone"
     shown = False
     for pair in pairs:
-        theirs = reference.layers(*pair)
+        with library_errors(reference.name, *reference.weights):
+            theirs = reference.layers(*pair)
         kind = next((output.dtype for output in theirs.values()), torch.float32)
         exact = model if kind == torch.float32 else copy.deepcopy(model).to(kind)
         parting = find_parting(exact, layer_outputs(exact, *as_tokens(pair, special)), theirs)

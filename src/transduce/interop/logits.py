@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from transduce.config import SpecialIds
-from transduce.interop.reference import Pair, Reference, Scorer
+from transduce.interop.reference import Pair, Reference, Scorer, library_errors
 from transduce.interop.rounding import Numbers, count_terms, tolerance
 from transduce.models import Tokens, TrainableModel, Transformer
 
@@ -55,7 +55,8 @@ def compare_logits(model: TrainableModel, special: SpecialIds, reference: Refere
     numbers, kind = Numbers(), torch.float32
     differences: list[tuple[Pair, float]] = []
     for pair in pairs:
-        theirs = reference.logits(*pair)
+        with library_errors(reference.name, *reference.weights):
+            theirs = reference.logits(*pair)
         kind = theirs.dtype
         if kind not in models:
             models[kind] = copy.deepcopy(model).to(kind)
@@ -76,7 +77,9 @@ def _compare_log_probabilities(
     """Compare those of the targets' symbols, each of which has the rounding of its logit and of the sum over all."""
     numbers, count, has = Numbers(), 0, torch.tensor(reference.has)
     differences: list[tuple[Pair, float]] = []
-    for pair, theirs in zip(pairs, reference.log_probabilities(pairs), strict=True):
+    with library_errors(reference.name, *reference.weights):
+        all_theirs = reference.log_probabilities(pairs)
+    for pair, theirs in zip(pairs, all_theirs, strict=True):
         logits = known_logits(model, *as_tokens(pair, special))
         numbers += Numbers.of(logits[logits > _FORBIDDEN])
         symbols = torch.tensor([*pair[1], special.end])

@@ -4,6 +4,7 @@ Its layers are the paper's, post-norm, with biases; all sines stand before all c
 padding symbol. Each side has a SentencePiece model, and a ``vocab.json`` gives the pieces of both their ids.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,13 +15,14 @@ from transduce.bundle import Bundle, read_tensors
 from transduce.config import BadInputError
 from transduce.config.files import check_place
 from transduce.config.model import Activation
-from transduce.interop.checkpoints import load_checkpoint, tensors_of
+from transduce.interop.checkpoints import check_numbers, load_checkpoint, tensors_of
 from transduce.interop.filling import Names, convert, shape_of
 from transduce.interop.json_files import read_json
-from transduce.interop.marianmt_generation import forbidden_symbols, read_generation
+from transduce.interop.marianmt_generation import GENERATION, forbidden_symbols, read_generation
 from transduce.interop.marianmt_vocabulary import read_sides
 from transduce.interop.options import Options, same
 from transduce.interop.renumbering import NEVER
+from transduce.interop.vocabularies import Sides
 from transduce.layers.sinusoids import sinusoids
 
 CONFIG: Final = "config.json"
@@ -92,6 +94,7 @@ def read_marianmt(folder: Path) -> Bundle:
     _check_kind(options)
     path, weights = _read_weights(folder)
     sides = read_sides(folder, options)
+    _check_ids(folder, options, sides)
     values = _settings(options)
     tied, shared = _choose_matrices(weights, options, one=sides.source is sides.target)
     generation, bad_words = read_generation(folder, options)
@@ -125,12 +128,34 @@ def _check_kind(options: Options) -> None:
             )
 
 
+def _check_ids(folder: Path, options: Options, sides: Sides) -> None:
+    """Refuse ids of special symbols, and a size, that are others than its vocabulary has; lists of ids are let be.
+
+    Raises:
+        BadInputError: One differs.
+    """
+    pad, begin, end, _ = sides.target.rows[:4]
+    expected = {"eos_token_id": end, "decoder_vocab_size": sides.target.size}
+    expected |= {"pad_token_id": pad} if pad >= 0 else {}
+    _compare(options, expected)
+    place = folder / GENERATION
+    if place.exists():
+        _compare(Options.of(read_json(place), place), {"eos_token_id": end, "decoder_start_token_id": begin})
+
+
+def _compare(options: Options, expected: Mapping[str, int]) -> None:
+    for name, number in expected.items():
+        value = options.given(name)
+        if value is not None and not isinstance(value, list) and options.integer(name) != number:
+            raise options.refuse(name, f"this model's is {number:,}: the files are of two models, or damaged")
+
+
 def _read_weights(folder: Path) -> tuple[Path, dict[str, Tensor]]:
     """The file of weights and what is in it, without what is no weight."""
     path = find_weights(folder)
     check_place(path)
-    stored = read_tensors(path) if path.suffix == ".safetensors" else tensors_of(load_checkpoint(path), path)
-    weights = dict(stored)
+    weights = read_tensors(path) if path.suffix == ".safetensors" else tensors_of(load_checkpoint(path), path)
+    check_numbers(weights, path)
     for side in ("encoder", "decoder"):
         table = weights.pop(f"model.{side}.embed_positions.weight", None)
         if table is not None:

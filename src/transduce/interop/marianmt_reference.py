@@ -17,13 +17,12 @@ from transduce.interop.marianmt import CONFIG, find_weights
 from transduce.interop.marianmt_generation import forbidden_symbols, read_generation
 from transduce.interop.marianmt_vocabulary import read_sides
 from transduce.interop.options import Options
-from transduce.interop.reference import Ids, Reference
+from transduce.interop.reference import Ids, Reference, library_errors
 from transduce.interop.renumbering import Renumbering
 from transduce.text.tokenizer import BEGIN, END, PAD, UNKNOWN
 
 _BATCH: Final = 32
-_BEGIN: Final = 1
-_UNKNOWN: Final = 3
+_BEGIN, _END, _UNKNOWN = 1, 2, 3
 _SPECIAL: Final = {"pad_token": PAD, "bos_token": BEGIN, "eos_token": END, "unk_token": UNKNOWN}
 
 
@@ -31,9 +30,10 @@ def open_marianmt(folder: Path) -> Reference:
     """A folder in its own library, with its own tokenizer. It is opened behind ``read_marianmt``, which looks at it.
 
     Raises:
-        TransduceError: ``transformers`` is not installed.
+        TransduceError: ``transformers`` is not installed, or cannot open it.
     """
-    return _MarianMT(folder)
+    with library_errors(_MarianMT.name, folder):
+        return _MarianMT(folder)
 
 
 @final
@@ -96,7 +96,7 @@ class _MarianMT:
     def _inputs(self, source: Ids, target: Ids) -> dict[str, Tensor]:
         begin = self._target.rows[_BEGIN]
         return {
-            "input_ids": torch.tensor([[*_translate(self._source, source), self._source.rows[2]]]),
+            "input_ids": torch.tensor([[*_translate(self._source, source), self._source.rows[_END]]]),
             "decoder_input_ids": torch.tensor([[begin, *_translate(self._target, target)]]),
         }
 
@@ -113,6 +113,9 @@ class _MarianMT:
                 found = self._model.generate(
                     input_ids=read["input_ids"],
                     attention_mask=read["attention_mask"],
+                    # A folder may say them in its configuration alone.
+                    decoder_start_token_id=begin,
+                    eos_token_id=self._target.rows[_END],
                     num_beams=beam,
                     do_sample=False,
                     max_length=longest + 1,  # with what the decoder begins with

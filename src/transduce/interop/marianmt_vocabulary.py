@@ -75,6 +75,8 @@ def _read_side(
     start = pad if begin else None
     if begin and options.given("decoder_start_token_id") is not None:
         start = options.integer("decoder_start_token_id")
+    if begin and start is None:
+        raise BadInputError(f"{path}: the vocabulary lacks {PAD}, and no decoder_start_token_id is given in its place")
     # A begin symbol of that name which is another than what the decoder begins with.
     names = [RENAMED.get(name, name) if index != start else name for index, name in enumerate(names)]
     known = set(names)

@@ -143,10 +143,10 @@ def _refuse_unsayable(options: Options) -> None:
 
 def _read_sides(stored: Options, path: Path, codes: Path | None) -> Sides:
     """The vocabularies: lists of symbols, as versions from 3 on have them."""
-    lists = [stored.texts(side) for side in ("src", "tgt")]
+    source, target = (stored.texts(side) for side in ("src", "tgt"))
     codes = find_codes(path.parent) if codes is None else codes
     begin = stored.text("decoder_start_token", BEGIN)
-    source, target = (
+    sides = [
         Vocabulary.of(
             names,
             pad=names.index(_PAD) if _PAD in names else None,
@@ -154,9 +154,14 @@ def _read_sides(stored: Options, path: Path, codes: Path | None) -> Sides:
             end=index_of(names, END, path),
             unknown=index_of(names, UNKNOWN, path),
         )
-        for names in lists
-    )
-    return Sides.of(source, target, (codes, codes), (path, path))
+        for names in (source, target)
+    ]
+    if begin not in target:
+        raise BadInputError(
+            f"{path}: {stored.key('tgt')} lacks {begin}, the {stored.key('decoder_start_token')}: no model of ours "
+            f"begins without a symbol"
+        )
+    return Sides.of(sides[0], sides[1], (codes, codes), (path, path))
 
 
 def _tell_transforms(options: Options, codes: Path | None) -> None:

@@ -8,13 +8,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from transduce.config import BadInputError
 from transduce.interop.eole import load_eole
 from transduce.interop.fairseq import load_fairseq
 from transduce.interop.joeynmt import load_joeynmt
 from transduce.interop.opennmt import load_opennmt
 from transduce.interop.plain_layouts import plain_eole, plain_fairseq, plain_joeynmt, plain_opennmt, plain_sockeye
 from transduce.interop.plain_search import NextLogits, beam_search
-from transduce.interop.reference import Ids, Reference
+from transduce.interop.reference import Ids, Reference, library_errors
 from transduce.interop.sockeye import load_sockeye
 from transduce.interop.vocabularies import Sides
 
@@ -47,7 +48,7 @@ def open_plain(path: Path, format_: PlainFormat, codes: Path | None = None) -> R
 
     Raises:
         BadInputError: A file is missing or damaged.
-        TransduceError: An extra is not installed.
+        TransduceError: An extra is not installed, or PyTorch's functions cannot compute it.
     """
     source_end = True
     match format_:
@@ -64,16 +65,24 @@ def open_plain(path: Path, format_: PlainFormat, codes: Path | None = None) -> R
         case _:
             assert_never(format_)
     name = f"{library}'s weights in PyTorch's functions"
-    return ComputedReference(name, layout(stored), stored.sides, stored.paths, source_end=source_end)
+    with library_errors(name, stored.path):
+        computation = layout(stored)
+    return ComputedReference(name, computation, stored.sides, stored.paths, source_end=source_end)
 
 
 @final
 class ComputedReference:
-    """A computation in float32, on the processor, with a plain search; text is cut as our tokenizers do it."""
+    """A computation in float32, on the processor, with a plain search; text is cut as our tokenizers do it.
+
+    Raises:
+        BadInputError: The target's vocabulary has no symbol with which a decoder could begin.
+    """
 
     def __init__(
         self, name: str, computation: Computation, sides: Sides, weights: Sequence[Path], *, source_end: bool
     ) -> None:
+        if sides.target.rows[_BEGIN] == _NONE:
+            raise BadInputError(f"{weights[0]}: the target's vocabulary lacks the symbol that the decoder begins with")
         self.name = name
         self.versions: Mapping[str, str] = {}
         self.weights = weights

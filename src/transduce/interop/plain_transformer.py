@@ -20,6 +20,7 @@ ACTIVATIONS: Final[Mapping[str, Activation]] = {
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
     "silu": F.silu,
 }
+_NEAR: Final = 1e-3  # far positions are by rounded angles
 
 
 @final
@@ -137,9 +138,14 @@ def sinusoid_table(
 
 
 def go_on(stored: Float[Tensor, "positions model"] | None, sinusoids: Float[Tensor, "_ model"]) -> Tensor:
-    """A table of positions: one of these sinusoids goes on behind its end; where none is stored, it is they."""
+    """A table of positions: one of these sinusoids goes on behind its end; where none is stored, it is they.
+
+    Rounded to fewer bits than float32 has, a stored one stands for the sinusoids that the model was trained with.
+    """
     if stored is None:
         return sinusoids
-    table, count = stored.float(), len(stored)
-    same = count < len(sinusoids) and torch.allclose(table, sinusoids[:count], atol=1e-3)
-    return torch.cat([table, sinusoids[count:]]) if same else table
+    table, count, rounding = stored.float(), min(len(stored), len(sinusoids)), torch.finfo(stored.dtype).eps
+    if not torch.allclose(table[:count], sinusoids[:count], atol=max(_NEAR, rounding)):
+        return table
+    known = table[:count] if rounding <= torch.finfo(torch.float32).eps else sinusoids[:count]
+    return torch.cat([known, table[count:], sinusoids[count:]])

@@ -1,12 +1,16 @@
 """What a model is compared with: the same model in another library."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from jaxtyping import Float
 from torch import Tensor
 
+from transduce.config import TransduceError
+
+_MOST_SAID: Final = 500  # letters of another library's error
 Ids = list[int]
 Pair = tuple[Ids, Ids]  # a source and a target, without begin and end symbols
 
@@ -75,3 +79,23 @@ class Scorer(Library, Protocol):
     def log_probabilities(self, pairs: Sequence[Pair]) -> list[Float[Tensor, " positions"]]:
         """Those of each symbol of known targets, and of the end behind it, in float32."""
         ...
+
+
+@contextmanager
+def library_errors(name: str, *files: Path) -> Iterator[None]:
+    """Around what another library does with the model of these files: its errors, whatever they are, as one of ours.
+
+    Raises:
+        TransduceError: It names the first of the files, and says what the library says.
+    """
+    try:
+        yield
+    except TransduceError:
+        raise
+    except Exception as error:
+        # Libraries' errors may run over many lines.
+        said = " ".join(str(error).split())[:_MOST_SAID] or type(error).__name__
+        place = f"{files[0]}: " if files else ""
+        raise TransduceError(
+            f"{place}{name} cannot compute this model: {said} (--no-prove writes it all the same)"
+        ) from error

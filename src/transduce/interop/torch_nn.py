@@ -210,22 +210,34 @@ def _gather(stored: Mapping[str, Tensor], names: Places, path: Path) -> dict[str
     for name, tensor in stored.items():
         inner = name.removeprefix(f"{names.transformer}.")
         if name in outside:
-            # Tables may have an axis for the batch.
-            weights |= dict.fromkeys(outside[name], tensor.squeeze() if name == names.positions else tensor)
+            weights |= dict.fromkeys(outside[name], _table(name, tensor, path) if name == names.positions else tensor)
         elif inner.endswith((".in_proj_weight", ".in_proj_bias")):
+            if not tensor.dim():
+                raise BadInputError(f"{path}: {name} has no axes where rows belong: damaged")
             place, _, kind = inner.rpartition(".in_proj_")
             parts = zip("qkv", tensor.chunk(3), strict=False)
             weights |= {f"{place}.{letter}_proj.{kind}": part for letter, part in parts}
         else:
             weights[inner] = tensor
-    # With bias=False, norms have none either: it is zero.
-    norms = [name for name in weights if ".norm" in name and name.endswith(".weight")]
-    for name in norms:
-        weights.setdefault(f"{name.removesuffix('weight')}bias", torch.zeros_like(weights[name]))
+    # With bias=False, no norm has one either: it is zero. One that is missing beside others is lost.
+    norms = [name for name in weights if ".norm" in name]
+    if not any(name.endswith(".bias") for name in norms):
+        weights |= {f"{name.removesuffix('weight')}bias": torch.zeros_like(weights[name]) for name in norms}
     for name in (names.source_embedding, names.target_embedding):
         if name not in stored:
             raise BadInputError(f"{path}: {name} is missing among the weights: say its name in [names]")
     return weights
+
+
+def _table(name: str, tensor: Tensor, path: Path) -> Tensor:
+    """A table of positions, which may have an axis for the batch."""
+    table = tensor.squeeze()
+    if table.dim() != 2:
+        raise BadInputError(
+            f"{path}: {name} has shape {tuple(tensor.shape)} where a row for each position belongs: damaged, or say "
+            f"the table's name in [names]"
+        )
+    return table
 
 
 def _values(weights: dict[str, Tensor], settings: Description, path: Path) -> dict[str, Any]:

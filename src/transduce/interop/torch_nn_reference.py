@@ -1,6 +1,7 @@
 """``torch.nn.Transformer`` itself as what an import of its state dict is compared with."""
 
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,9 +13,10 @@ from torch.nn import functional as F
 
 from transduce.interop.plain_reference import ComputedReference
 from transduce.interop.plain_transformer import ACTIVATIONS, go_on, sinusoid_table
-from transduce.interop.reference import Reference
+from transduce.interop.reference import Reference, library_errors
 from transduce.interop.torch_nn import Description, load_torch_nn
 
+_NAME: Final = "torch.nn.Transformer"
 _LONGEST: Final = 1024  # positions, where the state dict has no table of them
 
 
@@ -23,10 +25,12 @@ def open_torch_nn(description: Path, codes: Path | None = None) -> Reference:
 
     Raises:
         BadInputError: A file is missing or damaged.
+        TransduceError: PyTorch has no such module.
     """
     settings, stored = load_torch_nn(description, codes)
-    module = _Module(settings, stored.weights)
-    return ComputedReference("torch.nn.Transformer", module, stored.sides, stored.paths, source_end=settings.source_end)
+    with library_errors(_NAME, stored.path):
+        module = _Module(settings, stored.weights)
+    return ComputedReference(_NAME, module, stored.sides, stored.paths, source_end=settings.source_end)
 
 
 @final
@@ -40,7 +44,8 @@ class _Module:
             weights[name].float() for name in (names.source_embedding, names.target_embedding)
         )
         self._output = weights.get(names.output, self._target).float()
-        self._output_bias = weights.get(names.output_bias)
+        bias = weights.get(names.output_bias)
+        self._output_bias = None if bias is None else bias.float()
         width = self._target.shape[1]
         self._scale = math.sqrt(width) if settings.scale_embedding else 1.0
         sinusoids = sinusoid_table(_LONGEST, width, interleaved=True)
@@ -52,18 +57,21 @@ class _Module:
                 self._positions = sinusoids
             case "none":
                 self._positions = None
-        self._module = nn.Transformer(
-            width,
-            settings.heads,
-            _count_layers(own, "encoder"),
-            _count_layers(own, "decoder"),
-            dim_feedforward=len(own["decoder.layers.0.linear1.weight"]),
-            activation=ACTIVATIONS[settings.activation],
-            layer_norm_eps=settings.norm_epsilon,
-            batch_first=True,
-            norm_first=settings.norm_first,
-            bias="decoder.layers.0.linear1.bias" in own,
-        )
+        with warnings.catch_warnings():
+            # Its advice on what would be faster is for who makes a module.
+            warnings.filterwarnings("ignore", message="enable_nested_tensor")
+            self._module = nn.Transformer(
+                width,
+                settings.heads,
+                _count_layers(own, "encoder"),
+                _count_layers(own, "decoder"),
+                dim_feedforward=len(own["decoder.layers.0.linear1.weight"]),
+                activation=ACTIVATIONS[settings.activation],
+                layer_norm_eps=settings.norm_epsilon,
+                batch_first=True,
+                norm_first=settings.norm_first,
+                bias="decoder.layers.0.linear1.bias" in own,
+            )
         for stack, side in ((self._module.encoder, "encoder"), (self._module.decoder, "decoder")):
             if f"{side}.norm.weight" not in own:
                 stack.norm = None

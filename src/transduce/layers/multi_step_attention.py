@@ -61,4 +61,6 @@ def look_up(
     scores = (query @ attended.keys.transpose(1, 2)).masked_fill(~real, -torch.inf)
     weights = scores.softmax(dim=-1).to(attended.values.dtype)
     context = weights @ attended.values
-    return context * real.sum(dim=2, keepdim=True).sqrt().to(context.dtype), weights
+    # The root of an integer would be of float32, and one of a count in fewer bits would be of another count.
+    count = real.sum(dim=2, keepdim=True).to(torch.promote_types(context.dtype, torch.float32))
+    return context * count.sqrt().to(context.dtype), weights
