@@ -205,6 +205,7 @@ class TestSeveralCorpora:
                 "line 5: data.train.0: pattern is for one file of pairs",
             ),
             ('pairs = "back.tsv"', 'made_up = "cpy"', "line 10: data.train.1.made_up = 'cpy': "),
+            ('dev.tsv"', 'dev.tsv", weight = 2', "line 2: data: dev.weight = 2 is for training corpora: leave it out"),
             ('dev.tsv"', 'dev.tsv", weigth = 2', "line 3: data.dev.weigth: unknown key: did you mean data.dev.weight?"),
         ],
     )
@@ -800,8 +801,8 @@ class TestRoundTrip:
             data=DataConfig(
                 root="/somewhere",
                 train=tuple(train),
-                dev=dev,
-                test=test,
+                dev=dev.model_copy(update={"weight": 1.0}),
+                test=None if test is None else test.model_copy(update={"weight": 1.0}),
                 max_length_ratio=ratio,
                 duplicates="drop",
                 dev_overlap="drop",

@@ -96,6 +96,24 @@ def test_a_missing_column_and_a_row_without_text_are_named(tmp_path):
         list(read_corpus(Corpus(pairs="text.parquet", target_field="de"), tmp_path))
 
 
+@pytest.mark.parametrize("end", ["\n", "\n\n", " \n", "\r\n", "  "])
+@pytest.mark.parametrize(
+    ("name", "line", "blank"),
+    [("text.tsv", "a\tb\n", "has 0 tabs"), ("text.jsonl", '{"source": "a", "target": "b"}\n', "not JSON")],
+)
+def test_blank_lines_behind_the_last_pair_are_none(tmp_path, name, line, blank, end):
+    (tmp_path / name).write_bytes((line + line + end).encode())
+    assert list(read_corpus(Corpus(pairs=name), tmp_path)) == [("a", "b")] * 2
+    (tmp_path / name).write_bytes(f"{line}\n\n{line}".encode())
+    with pytest.raises(BadInputError, match=f"{name} line 2: {blank}"):
+        list(read_corpus(Corpus(pairs=name), tmp_path))
+
+
+def test_an_empty_pair_behind_the_last_one_is_a_pair(tmp_path):
+    (tmp_path / "text.tsv").write_bytes(b"a\tb\n\t\n")
+    assert list(read_corpus(Corpus(pairs="text.tsv"), tmp_path)) == [("a", "b"), ("", "")]
+
+
 def test_a_zstd_file_cut_short_is_named(tmp_path):
     with zstd(tmp_path / "text.tsv.zst") as stream:
         stream.write(b"".join(b"%d\t%d\n" % (n, n * n) for n in range(9999)))

@@ -186,6 +186,35 @@ def test_lines_are_gone_through_at_most_twice(kind):
     assert lines.times <= 2
 
 
+@pytest.mark.parametrize("run", ["=", "ab", "\u4e00\u4e01"])
+def test_nothing_is_learned_from_a_run_of_characters_that_is_no_word(kind, run):
+    """Learning from it would take a time that grows with the square of its length. All of its characters are known."""
+    if kind in {"words", "characters"}:
+        pytest.skip("nothing of a word is learned")
+    begin, wide = ("", "##") if kind == "wordpiece" else (" ", "")
+    for length, learned in ((900, True), (1100, False)):
+        lines = [*LINES, f"the {run * (length // len(run))} formal"] * 2
+        tokenizer = learn_tokenizer(kind, lines, 1009, SYMBOLS)
+        merged = {begin + run * 2, wide + run * 2} & tokenizer.vocabulary.keys()
+        assert bool(merged) == learned
+        assert {run[0], run[-1]} <= tokenizer.vocabulary.keys()
+        texts = [run * 3, *lines]
+        returned = tokenizer.decode(tokenizer.encode(texts))
+        assert returned[0] == texts[0]
+        if kind == "bpe":
+            assert returned == texts
+
+
+def test_what_stands_beside_it_is_learned_as_ever(kind):
+    """Of long lines of ordinary words, everything."""
+    words = [f"{first}{second}" for first in "abcdefg" for second in ("", "x", "xy", "xyz,", "!")]
+    alone = learn_tokenizer(kind, [*words, "="] * 30, 1009).vocabulary.keys()
+    assert learn_tokenizer(kind, [" ".join(words * 30), *["="] * 30], 1009).vocabulary.keys() - {" "} == alone - {" "}
+    if kind in {"bpe", "wordpiece"}:
+        beside = [f"{word} {'=' * 1001}  {'=' * 1001} " for word in words]
+        assert learn_tokenizer(kind, [*beside, *words * 29, *["="] * 30], 1009).vocabulary.keys() == alone
+
+
 PROGRAM = """
 import hashlib
 from transduce.text import learn_tokenizer

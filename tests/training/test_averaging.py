@@ -78,7 +78,7 @@ def test_more_to_average_than_is_kept_is_refused(tiny_run_file):
 
 
 def test_early_stopping_counts_validations_without_a_better_one(tiny_run_file, tmp_path, monkeypatch):
-    scores = iter([1.0, 3.0, 2.0, 3.0, 4.0])
+    scores = iter([1.0, 3.0, 2.0, 2.5, 4.0])
     monkeypatch.setattr(
         "transduce.workflows.train.translate_dev", lambda *_: lambda _: DevOutputs({"bleu": next(scores)})
     )

@@ -30,6 +30,7 @@ from transduce.training import (
     train_step,
 )
 from transduce.training.loop import _mark
+from transduce.training.validation import _is_better
 
 SPECIAL = SpecialIds(pad=0, begin=1, end=2, unknown=3)
 WORDS = 7  # source words are 3 to 9; each becomes the word seven above it
@@ -390,13 +391,48 @@ def test_dev_loss_is_the_mean_over_tokens_without_smoothing(tmp_path, corpora):
 
 
 def test_best_by_bleu(tmp_path, corpora):
-    notes = Notes(bleus=[3.0, 7.0, 5.0, 7.0])
+    notes = Notes(bleus=[3.0, 7.0, 5.0, 6.0])
     training, progress = _train(tmp_path, corpora, CONFIG.model_copy(update={"max_steps": 16}), notes)
-    assert (progress.best_step, progress.best_score) == (8, 7.0)  # the first of two that are equal
+    assert (progress.best_step, progress.best_score) == (8, 7.0)
     assert len(notes.saved) == 2
     saved_then = load_file(tmp_path / "checkpoints" / "step-8" / "model.safetensors")["embedding.weight"]
     assert torch.equal(notes.saved[-1], saved_then)
     assert not torch.equal(notes.saved[-1], training.model.embedding.weight)
+
+
+def test_of_equal_scores_the_lower_loss_decides(tmp_path, corpora):
+    """BLEU is 0 as long as a model hardly knows anything: one that learns all the while is no reason to stop."""
+    config = CONFIG.model_copy(update={"max_steps": 16, "early_stop": 2})
+    notes = Notes()
+    _, progress = _train(tmp_path / "whole", corpora, config, notes)
+    losses = [line["loss"] for line in _metrics(tmp_path / "whole") if line["split"] == "dev"]
+    assert losses == sorted(losses, reverse=True)
+    assert (progress.best_step, progress.best_loss, progress.stale, len(notes.saved)) == (16, losses[-1], 0, 4)
+    _train(tmp_path / "halves", corpora, config, stop_after=9)
+    _, again = _train(tmp_path / "halves", corpora, config)
+    assert (again.best_step, again.best_loss, again.stale) == (16, losses[-1], 0)
+    # A higher one does not take the place, and is stale.
+    upwards = config.model_copy(update={"max_steps": 20, "warmup_steps": 1, "learning_rate_factor": 100.0})
+    _, worse = _train(tmp_path / "whole", corpora, upwards, notes)
+    assert (worse.best_step, worse.best_loss, worse.stale, len(notes.saved)) == (16, losses[-1], 1, 4)
+
+
+@pytest.mark.parametrize(
+    ("found", "best", "better"),
+    [
+        ((7.0, 3.0), (None, None), True),
+        ((float("nan"), 3.0), (None, None), False),
+        ((7.0, 3.0), (5.0, 2.0), True),
+        ((5.0, 3.0), (7.0, 9.0), False),
+        ((7.0, 2.0), (7.0, 3.0), True),
+        ((7.0, 3.0), (7.0, 3.0), False),
+        ((7.0, 3.0), (7.0, None), True),  # an older checkpoint's, or one that was NaN
+        ((7.0, float("nan")), (7.0, None), False),
+        ((float("nan"), 1.0), (7.0, 3.0), False),
+    ],
+)
+def test_what_is_better(found, best, better):
+    assert _is_better(*found, *best) == better
 
 
 def test_best_by_loss(tmp_path, corpora):

@@ -151,6 +151,16 @@ def test_before_any_checkpoint_there_is_no_way_back(tmp_path, corpora, poison, r
         _train(tmp_path / "run", corpora, SOUND.model_copy(update={"checkpoint_every": 100}))
 
 
+def test_a_checkpoint_of_failing_steps_is_none_to_go_back_to(tmp_path, corpora, poison, rows):  # noqa: F811
+    """Nor to go on from with other settings: the weights themselves may be wrecked."""
+    poison(set(rows[:3]))
+    with pytest.raises(TransduceError, match=r"no checkpoint to go back to") as caught:
+        _train(tmp_path / "run", corpora, SOUND)
+    assert [step for step, _ in list_checkpoints(tmp_path / "run" / "checkpoints")] == [2]
+    assert "checkpoints: all in it were written while gradients failed" in str(caught.value)
+    assert "): train anew with another --out: lower train.learning_rate" in str(caught.value)
+
+
 def test_it_does_not_go_back_for_ever(tmp_path, corpora, poison, rows):  # noqa: F811
     poison(AllBut(rows[:2]))
     with pytest.raises(TransduceError, match=r"though the training went back to step 2: lower"):
@@ -234,5 +244,57 @@ def test_a_pair_that_is_too_large_for_memory(tmp_path, corpora, little_memory): 
 
 def test_other_errors_are_raised(tmp_path, corpora, little_memory):  # noqa: F811
     little_memory(0, RuntimeError("shapes differ"))
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        _train(tmp_path / "run", corpora, SOUND)
+
+
+@pytest.fixture
+def little_memory_for_dev(monkeypatch):
+    """A device that has none for the longest pairs of dev, as long as ``there`` is empty."""
+
+    def apply(there, error=_FULL):
+        def compute(model, batch, dtype, seed=None):
+            if not there:
+                raise error
+            return compute_loss(model, batch, dtype, seed)
+
+        monkeypatch.setattr("transduce.training.validation.compute_loss", compute)
+
+    return apply
+
+
+@pytest.mark.parametrize(("step", "regular"), [(4, True), (5, False)])
+def test_memory_that_is_too_small_for_dev_loses_no_step(
+    tmp_path,
+    corpora,  # noqa: F811
+    little_memory_for_dev,
+    step,
+    regular,
+):
+    """The checkpoint that is due, or one beside the others, is written before dev is measured."""
+    config = SOUND.model_copy(update={"validate_every": step, "max_steps": 12})
+    _train(tmp_path / "whole", corpora, config)
+    there = []
+    little_memory_for_dev(there)
+    with pytest.raises(TransduceError, match=r"too small to measure dev \(CUDA out of memory: 7 GiB\)") as caught:
+        _train(tmp_path / "run", corpora, config)
+    longest = max(range(len(corpora.dev)), key=lambda row: sum(map(len, corpora.dev.pair(row))))
+    length = len(corpora.dev.pair(longest)[0])
+    named = f"of its 12 pairs the longest is number {longest + 1}, of {length} source and {length} target tokens"
+    assert named in str(caught.value)
+    assert f"stands at step {step}, and no step of it is lost: " in str(caught.value)
+    left = state(tmp_path / "run", step)
+    assert (left["unvalidated"], left["asked"]) == (True, not regular)
+    with pytest.raises(TransduceError, match="too small to measure dev"):  # still
+        _train(tmp_path / "run", corpora, config)
+    there.append("more")
+    _train(tmp_path / "run", corpora, config)
+    assert weights(tmp_path / "run", 12) == weights(tmp_path / "whole", 12)
+    lines = [[{**line, "seconds": 0} for line in _metrics(tmp_path / name)] for name in ("run", "whole")]
+    assert lines[0] == lines[1]
+
+
+def test_other_errors_of_measuring_dev_are_raised(tmp_path, corpora, little_memory_for_dev):  # noqa: F811
+    little_memory_for_dev([], RuntimeError("shapes differ"))
     with pytest.raises(RuntimeError, match="shapes differ"):
         _train(tmp_path / "run", corpora, SOUND)

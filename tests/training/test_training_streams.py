@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from transduce.config import SpecialIds, TrainConfig
+from transduce.config import BadInputError, SpecialIds, TrainConfig
 from transduce.config.corpora import DataConfig
 from transduce.data import Share, Store, Stream, stream, write_store
 from transduce.training import Corpora, Progress
@@ -64,13 +64,30 @@ def test_a_stream_that_ends_has_a_last_step(corpora):
     assert steps(corpora, progress=Progress(**found[-1].position)) == []
 
 
-def test_what_makes_no_whole_step_is_left(corpora):
-    single, triple = steps(corpora), steps(corpora, Share(accumulate=3))
-    assert len(single) % 3 != 0
+def test_what_makes_no_whole_step_is_left_and_told(corpora, caplog):
+    caplog.set_level("INFO")
+    single = steps(corpora)
+    assert caplog.messages == []
+    triple = steps(corpora, Share(accumulate=3))
+    left = len(single) % 3
+    assert left != 0
+    [said] = caplog.messages
+    assert said.startswith(f"the training corpora end with {left} of the train.accumulate = 3 batches of a step: no ")
     assert len(triple) == len(single) // 3
     assert triple[-1].last
     expected = [sorted(row for step in single[i : i + 3] for row in rows(step)) for i in range(0, len(single) - 2, 3)]
     assert [rows(step) for step in triple] == expected
+
+
+def test_a_stream_without_a_step_is_refused(corpora):
+    there = len(steps(corpora))
+    needed = rf"train\.accumulate = {there + 1} batches are needed, there were {there}: lower train\.accumulate or"
+    with pytest.raises(BadInputError, match=rf"data\.train: the corpora end before the first step: {needed}"):
+        steps(corpora, Share(accumulate=there + 1))
+    # A stream that was to begin again, and is to end now.
+    late = Progress(step=7, **steps(corpora)[-2].position)
+    with pytest.raises(BadInputError, match=r"the corpora end before step 8: .*there was 1: "):
+        steps(corpora, Share(accumulate=2), late)
 
 
 @pytest.mark.parametrize(("number", "accumulate"), [(2, 1), (2, 2), (4, 2)])

@@ -6,6 +6,7 @@ import tracemalloc
 import pytest
 
 from transduce.config import BadInputError, read_run
+from transduce.workflows.corpus_check import examine_corpora
 from transduce.workflows.prepare import prepare
 from transduce.workflows.run_directory import RunDirectory
 from transduce.workflows.train import train_run
@@ -41,6 +42,8 @@ heads = 2
 batch_tokens = 64
 validate_every = 100
 """
+
+READ = "tokenizer.kind=existing"
 
 
 @pytest.fixture
@@ -183,19 +186,48 @@ class TestVocabularies:
 
     def test_of_an_earlier_run(self, run_file, run, tmp_path):
         first = prepare(read_run(run_file), run)
-        settings = ["tokenizer.kind=existing", f'tokenizer.path="{run.root / "tokenizer.json"}"']
+        settings = [READ, f'tokenizer.path="{run.root / "tokenizer.json"}"']
         second = prepare(read_run(run_file, settings), RunDirectory(tmp_path / "second"))
         assert second.tokenizers.target.to_json() == first.tokenizers.target.to_json()
 
     def test_of_a_model_directory(self, trained_run, tiny_run_file, tmp_path):
-        settings = ["tokenizer.kind=existing", f'tokenizer.path="{trained_run}"']
+        settings = [READ, f'tokenizer.path="{trained_run}"']
         prepared = prepare(read_run(tiny_run_file, settings), RunDirectory(tmp_path / "second"))
         assert prepared.tokenizers.target.to_json() == (trained_run / "tokenizer.json").read_text()
 
     def test_that_lacks_a_tag_is_refused_by_the_tag(self, run_file, trained_run, run):
-        settings = ["tokenizer.kind=existing", f'tokenizer.path="{trained_run}"']
+        settings = [READ, f'tokenizer.path="{trained_run}"']
         with pytest.raises(BadInputError, match="<formal> is no symbol of this tokenizer"):
             prepare(read_run(run_file, settings), run)
+
+    @pytest.mark.parametrize(
+        ("changes", "idle"),
+        [
+            ([READ], ["tokenizer.vocab_size = 320"]),
+            ([READ, "tokenizer.learn_from=3"], ["tokenizer.vocab_size = 320", "tokenizer.learn_from = 3"]),
+            (
+                ["tokenizer.target.kind=words", "tokenizer.source.kind=existing", "tokenizer.source.vocab_size=500"],
+                ["tokenizer.source.vocab_size = 500"],
+            ),
+        ],
+    )
+    def test_that_is_read_has_no_settings_of_learning(self, run_file, trained_run, run, caplog, changes, idle):
+        path = "tokenizer.source.path" if "tokenizer.target.kind=words" in changes else "tokenizer.path"
+        known = ["tokenizer.symbols=[]", "data.train.1.tag='bamo'"]
+        config = read_run(run_file, [*changes, *known, f'{path}="{trained_run}"'])
+        prepare(config, run)
+        said = [f"{each} does not count: it is for a tokenizer that is learned, and kind = 'existing'" for each in idle]
+        assert [each.removesuffix(" reads one") for each in caplog.messages if "does not count" in each] == said
+        warned = [each.text for each in examine_corpora(config, None) if each.kind == "warning"]
+        assert [each.removesuffix(" reads one") for each in warned if "does not count" in each] == said
+
+    def test_of_one_side_that_is_read_leaves_the_table_to_the_other(self, run_file, trained_run, run):
+        settings = ["tokenizer.source.kind=existing", f'tokenizer.source.path="{trained_run}"', "tokenizer.symbols=[]"]
+        settings += ["tokenizer.target.kind=bpe", "data.train.1.tag='bamo'"]
+        prepared = prepare(read_run(run_file, settings), run)
+        assert prepared.tokenizers.target.vocab_size <= 320
+        written = read_run(run.config)  # where the source has the table's size, too
+        assert prepare(written, RunDirectory(run.root.parent / "again")).new
 
     def test_that_is_missing_is_named(self, run_file, run):
         settings = ["tokenizer.kind=existing", 'tokenizer.path="nowhere.json"']

@@ -84,6 +84,28 @@ def test_sentences_beyond_the_limit(write):
     )
 
 
+def test_a_corpus_of_which_nothing_is_left(write, tmp_path):
+    """A training refuses it; of one that is read in part, or by a tokenizer of elsewhere, nobody knows."""
+    blank, too_long = [" "] * 2, [" ".join(WORDS * 3)] * 3
+    (problem,) = said(write(a=blank + too_long, b=blank + too_long), "problem")
+    assert problem.endswith(
+        "a: none of its 5 pairs is left to learn from: empty side 2, a side beyond data.max_length = 30 3"
+    )
+    (problem,) = said(write(a=too_long, b=too_long), "problem")
+    assert problem.endswith("none of its 3 pairs is left to learn from: a side beyond data.max_length = 30 3")
+    settings = ["tokenizer.kind=sentencepiece", "tokenizer.path=c", "tokenizer.vocab_size=8000"]
+    elsewhere = read_run(tmp_path / "run.toml", settings)
+    assert said(list(examine_corpora(elsewhere, None)), "problem") == []
+
+
+def test_a_dev_of_blank_lines_alone(write):
+    (problem,) = said(write(c=[" "] * 7, d=[""] * 7), "problem")
+    assert problem.endswith("c: none of its 7 pairs is left to measure: empty side 7")
+    findings = write(e=[" "] * 7, f=[""] * 7)
+    assert said(findings, "problem") == []
+    assert any("7 of them are left out: empty side 7" in text for text in said(findings, "warning"))
+
+
 def test_characters_that_training_does_not_have(write):
     (line,) = said(write(c=["the \u0436\u0436 \u0444"], d=["the red"]), "warning")
     # 8 of the source's characters and 7 of the target's, of which three are new.

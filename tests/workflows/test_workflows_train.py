@@ -6,10 +6,12 @@ import pytest
 import torch
 
 import transduce
+from transduce.bundle import load_bundle
 from transduce.config import BadInputError, TransduceError, read_run
 from transduce.data import read_lines
 from transduce.evaluation import corpus_score
 from transduce.training import DevOutputs, list_checkpoints
+from transduce.workflows.dev_outputs import translate_dev
 from transduce.workflows.prepare import prepare
 from transduce.workflows.run_directory import RunDirectory, hold
 from transduce.workflows.train import train_run
@@ -55,6 +57,14 @@ def test_a_file_in_the_way_of_the_run_directory_is_named(tiny_config, tmp_path):
     for out in ("file", "file/below"):
         with pytest.raises(BadInputError, match="a file of that name stands in the way"):
             train_run(tiny_config, RunDirectory(tmp_path / out), resume=False)
+
+
+@pytest.mark.parametrize("name", ["best", "checkpoints", "store"])
+def test_a_file_in_the_way_of_a_folder_of_the_run_is_named(tiny_config, tmp_path, name):
+    (tmp_path / name).touch()
+    with pytest.raises(BadInputError, match=rf"{name}: is a file, and a run makes a folder of that name: move it away"):
+        train_run(tiny_config, RunDirectory(tmp_path), resume=True)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def test_two_trainings_in_one_directory_are_refused(tiny_run_file, tmp_path):
@@ -115,6 +125,23 @@ def test_dev_loss_is_what_scoring_dev_gives(trained_run, tiny_config, translator
     )
     mean = -sum(translator.score(sources, references)) / translator.count_tokens(references)
     assert dev["loss"] == pytest.approx(mean, rel=1e-4)
+
+
+def test_what_is_no_pair_of_dev_is_in_no_measurement(trained_run, tiny_run_file, tiny_config, tmp_path):
+    """The same training with blank lines in dev, on either side, says the same."""
+    folder = tmp_path / "corpus"
+    shutil.copytree(tiny_run_file.parent, folder)
+    for side, lines in (("src", ["", " ", "bamo"]), ("trg", ["ti", "ti", ""])):
+        path = folder / f"dev.{side}"
+        path.write_text("".join(f"{line}\n" for line in lines) + path.read_text())
+    bundle = load_bundle(trained_run)
+    config = read_run(folder / tiny_run_file.name, ["data.dev.tag='ti'"])
+    measured = [
+        translate_dev(each, "float32", lambda _: bundle)(bundle.model)
+        for each in (config, read_run(tiny_run_file, ["data.dev.tag='ti'"]))
+    ]
+    assert measured[0] == measured[1]
+    assert len(measured[0].samples) == 5
 
 
 def test_a_second_training_is_refused_and_loses_nothing(trained_run, tiny_config, tmp_path):
@@ -291,7 +318,11 @@ def test_resuming_before_the_first_checkpoint_says_that_it_starts_anew(tiny_run_
         shutil.rmtree(run.checkpoints)
     caplog.clear()
     train_run(config, run, resume=True)
-    [said] = [record for record in caplog.records if record.levelname == "WARNING"]
+    warmup, said = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert warmup.getMessage() == (
+        "train.warmup_steps = 60 of train.max_steps = 4: the schedule's peak is never reached: fewer warmup_steps (a "
+        "tenth of the steps is usual)"
+    )
     assert said.getMessage().startswith(
         f"{run.root}: nothing to resume, no checkpoint was written yet: starting anew, with new weights. Where"
     )
@@ -314,6 +345,29 @@ def test_run_toml_is_what_was_trained(tiny_run_file, tmp_path, caplog):
     train_run(read_run(tiny_run_file, [*SHORT, "train.max_steps=6", "train.warmup_steps=7"]), run, resume=True)
     trained = read_run(run.config).train
     assert (trained.max_steps, trained.warmup_steps) == (6, 7)
+
+
+@pytest.mark.parametrize("further", [True, False])
+def test_another_generation_counts_for_the_best_that_is_there(tiny_run_file, tmp_path, caplog, further):
+    """None may be better. What people wrote into its own file stays where the run file says nothing new."""
+    caplog.set_level("INFO", logger="transduce")
+    run = RunDirectory(tmp_path / "run")
+    settings = [*SHORT, "train.validate_every=4"]
+    train_run(read_run(tiny_run_file, settings), run, resume=False)
+    path = run.root / "best" / "generation_config.json"
+    weights = (run.root / "best" / "model.safetensors").read_bytes()
+    path.write_text(path.read_text().replace('"max_extra_length": 3', '"max_extra_length": 7'))
+    train_run(read_run(tiny_run_file, settings), run, resume=True)
+    assert json.loads(path.read_text())["max_extra_length"] == 7
+    more = ["train.max_steps=5", "train.validate_every=1000"] if further else []
+    train_run(read_run(tiny_run_file, [*settings, *more, "generation.beam_size=2"]), run, resume=True)
+    best = json.loads(path.read_text())
+    assert (best["beam_size"], best["max_extra_length"]) == (2, 3)
+    assert f"{path}: the best model writes by the [generation] of the run file from here on" in caplog.messages
+    assert read_run(run.config).generation.beam_size == 2
+    if not further:
+        assert read_run(run.config).train.max_steps == 4
+        assert (run.root / "best" / "model.safetensors").read_bytes() == weights
 
 
 @pytest.mark.parametrize(

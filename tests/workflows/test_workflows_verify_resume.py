@@ -67,3 +67,9 @@ def test_a_text_that_ends_before_is_named(tiny_run_file, tmp_path, monkeypatch):
     config = read_run(tiny_run_file, [*settings, "train.batch_tokens=400"])
     with pytest.raises(BadInputError, match=r"--steps 60: the training's text ends at step \d+, before twice as many"):
         module.verify_resume(config, RunDirectory(tmp_path / "none"), tmp_path / "both", 60, print)
+    assert not RunDirectory(tmp_path / "both" / "halves").has_checkpoints  # they would tell nothing
+    config = config.model_copy(update={"train": config.train.model_copy(update={"accumulate": 1000})})
+    with pytest.raises(
+        BadInputError, match=r"the corpora end before the first step: train\.accumulate = 1,000 batches"
+    ):
+        module.verify_resume(config, RunDirectory(tmp_path / "none"), tmp_path / "neither", 2, print)

@@ -228,6 +228,16 @@ class DataConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def _check_that_weights_are_of_training(self) -> "DataConfig":
+        for name, corpus in (("dev", self.dev), ("test", self.test)):
+            if corpus is not None and corpus.weight != 1:
+                raise ValueError(
+                    f"{name}.weight = {corpus.weight:g} is for training corpora: leave it out ({name} is gone through "
+                    f"once, whole)"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _check_that_it_can_be_streamed(self) -> "DataConfig":
         if not self.streaming:
             return self

@@ -44,6 +44,17 @@ class _File:
         for number, line in enumerate(self.lines(), start=1):
             yield f"{self.place} line {number}", line
 
+    def records(self) -> Iterator[tuple[str, str]]:
+        """As ``numbered``, for one record a line: blank lines behind the last record, which editors leave, are none."""
+        blank = None
+        for numbered in self.numbered():
+            if not numbered[1].strip(" "):
+                blank = blank or numbered
+                continue
+            if blank is not None:
+                yield blank  # for whoever reads it to say that it is no record
+            yield numbered
+
     def _texts(self) -> Bare:
         return Bare() if is_address(self.place) else Bare(tell_once(Path(self.place)))
 
@@ -142,7 +153,7 @@ def _read_matches(file: _File, pattern: str) -> Pairs:
 
 def _read_tsv(file: _File) -> Pairs:
     pair = file.sides()
-    for place, line in file.numbered():
+    for place, line in file.records():
         source, *targets = line.split("\t")
         if len(targets) != 1:
             raise BadInputError(f"{place}: has {len(targets)} tabs, a pair has one between its sides")
@@ -151,7 +162,7 @@ def _read_tsv(file: _File) -> Pairs:
 
 def _read_jsonl(file: _File) -> Pairs:
     pair = file.sides()
-    for place, line in file.numbered():
+    for place, line in file.records():
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:

@@ -4,13 +4,14 @@ A token holds its leading space as it is, so nothing stands in for a space and e
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
-from transduce.text.symbols import BYTES, check_room, check_symbols, count_characters, most_frequent, standing
+from transduce.text.symbols import BYTES, LONGEST_WORD, check_room, check_symbols, most_frequent, standing
 from transduce.text.tokenizer import SPECIAL_SYMBOLS, UNKNOWN, Tokenizer, add_special
 
 _MIN_FREQUENCY: Final = 2
@@ -19,6 +20,15 @@ _MIN_FREQUENCY: Final = 2
 # takes one space before it along. "<", letters and digits never share a piece, so no merge can spell a special
 # symbol or a byte's name: text that looks like one stays text.
 _PIECE: Final = r" ?[\p{L}\p{M}]+| ?\p{N}| ?[^\s\p{L}\p{M}\p{N}]+|\s+(?!\S)|\s+"
+# Those of them that are too long to learn from, each from its beginning on.
+_LONG: Final = "|".join(
+    f"{space}(?<!{kind}){kind}{{{LONGEST_WORD + 1},}}{behind}"
+    for space, kind, behind in (
+        (" ?", r"[\p{L}\p{M}]", ""),
+        (" ?", r"[^\s\p{L}\p{M}\p{N}]", ""),
+        ("", r"\s", r"(?!\S)"),
+    )
+)
 
 
 def learn_bpe(lines: Iterable[str], vocab_size: int, symbols: Iterable[str] = ()) -> Tokenizer:
@@ -34,7 +44,7 @@ def learn_bpe(lines: Iterable[str], vocab_size: int, symbols: Iterable[str] = ()
         lines = list(lines)
     symbols = check_symbols(symbols)
     fixed = [*SPECIAL_SYMBOLS, *BYTES, *_forms(symbols)]
-    alphabet = _alphabet(lines, check_room(vocab_size, len(fixed), symbols))
+    alphabet, longest = _alphabet(lines, check_room(vocab_size, len(fixed), symbols))
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
         min_frequency=_MIN_FREQUENCY,
@@ -44,9 +54,11 @@ def learn_bpe(lines: Iterable[str], vocab_size: int, symbols: Iterable[str] = ()
         show_progress=False,
     )
     backend = _untrained(())
-    if symbols:  # nothing is learned from them
-        without = pre_tokenizers.Split(Regex(_symbol_piece(symbols)), behavior="removed")
-        backend.pre_tokenizer = pre_tokenizers.Sequence([without, _splitter(())])
+    left_out = [_symbol_piece(symbols)] if symbols else []
+    # Most text has no line that is as long, and need not be looked through once more.
+    left_out += [_LONG] if longest > LONGEST_WORD else []
+    without = [pre_tokenizers.Split(Regex(pattern), behavior="removed") for pattern in left_out]
+    backend.pre_tokenizer = pre_tokenizers.Sequence([*without, _splitter(())])
     backend.train_from_iterator(lines, trainer)
     return Tokenizer(_with_byte_fallback(backend, symbols))
 
@@ -56,11 +68,19 @@ def _forms(symbols: tuple[str, ...]) -> list[str]:
     return [form for symbol in symbols for form in (f" {symbol}", symbol)]
 
 
-def _alphabet(lines: Iterable[str], room: int) -> list[str]:
-    """Rare characters are left to the bytes, so that an alphabet of thousands leaves room for merges."""
-    counts = count_characters(lines)
+def _alphabet(lines: Iterable[str], room: int) -> tuple[list[str], int]:
+    """Rare characters are left to the bytes, so that an alphabet of thousands leaves room for merges.
+
+    Returns:
+        The characters, and the length of the longest line.
+    """
+    counts: Counter[str] = Counter()
+    longest = 0
+    for line in lines:
+        counts.update(line)
+        longest = max(longest, len(line))
     counts[" "] += len(counts) and 1  # stands before every line
-    return most_frequent(counts, max(1, room // 2))
+    return most_frequent(counts, max(1, room // 2)), longest
 
 
 def _symbol_piece(symbols: tuple[str, ...]) -> str:

@@ -12,6 +12,10 @@ from transduce.text.tokenizer import SPECIAL_SYMBOLS
 BYTES: Final = tuple(f"<0x{byte:02X}>" for byte in range(256))
 CONTINUED: Final = "##"  # begins a WordPiece that goes on with a word
 
+# Text without spaces is one long word, so a sentence must pass. What is longer is no word: nothing is learned from it,
+# as that takes a time that grows with the square of its length.
+LONGEST_WORD: Final = 1000  # characters
+
 _RESERVED: Final = frozenset([*SPECIAL_SYMBOLS, *BYTES])
 
 

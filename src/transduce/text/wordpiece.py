@@ -9,14 +9,11 @@ from typing import Final
 
 from tokenizers import models, trainers
 
-from transduce.text.symbols import CONTINUED, check_room, check_symbols, most_frequent
+from transduce.text.symbols import CONTINUED, LONGEST_WORD, check_room, check_symbols, most_frequent
 from transduce.text.tokenizer import SPECIAL_SYMBOLS, UNKNOWN, Tokenizer
 from transduce.text.words import GUARD, train_on_words, words_tokenizer
 
 _MIN_FREQUENCY: Final = 2
-# The search for the longest piece takes a time that grows with the cube of a word's length. Text without spaces is
-# one long word, so a sentence must pass.
-_LONGEST_WORD: Final = 1000
 
 
 def learn_wordpiece(lines: Iterable[str], vocab_size: int, symbols: Iterable[str] = ()) -> Tokenizer:
@@ -34,7 +31,8 @@ def learn_wordpiece(lines: Iterable[str], vocab_size: int, symbols: Iterable[str
     fixed = [*SPECIAL_SYMBOLS, *symbols]
     # One character at least, and the guard, in two forms each.
     room = 1 + check_room(vocab_size, len(fixed) + 3, symbols)
-    characters = [GUARD, *_alphabet(lines, room)]
+    alphabet, longest = _alphabet(lines, room)
+    characters = [GUARD, *alphabet]
     trainer = trainers.WordPieceTrainer(
         vocab_size=vocab_size,
         min_frequency=_MIN_FREQUENCY,
@@ -45,19 +43,28 @@ def learn_wordpiece(lines: Iterable[str], vocab_size: int, symbols: Iterable[str
         continuing_subword_prefix=CONTINUED,
         show_progress=False,
     )
-    vocabulary = train_on_words(models.WordPiece({}, unk_token=UNKNOWN), trainer, lines, symbols)
+    untrained = models.WordPiece({}, unk_token=UNKNOWN)
+    # Most text has no line that is as long, and need not be looked through once more.
+    vocabulary = train_on_words(untrained, trainer, lines, symbols, LONGEST_WORD if longest > LONGEST_WORD else None)
     model = models.WordPiece(
         vocabulary,
         unk_token=UNKNOWN,
         continuing_subword_prefix=CONTINUED,
-        max_input_chars_per_word=_LONGEST_WORD,
+        # The search for the longest piece takes a time that grows with the cube of a word's length.
+        max_input_chars_per_word=LONGEST_WORD,
     )
     return words_tokenizer(model, symbols)
 
 
-def _alphabet(lines: Iterable[str], room: int) -> list[str]:
-    """In two forms each they fill at most three quarters of the vocabulary: without them words are unknown."""
+def _alphabet(lines: Iterable[str], room: int) -> tuple[list[str], int]:
+    """In two forms each they fill at most three quarters of the vocabulary: without them words are unknown.
+
+    Returns:
+        The characters, and the length of the longest line.
+    """
     counts: Counter[str] = Counter()
+    longest = 0
     for line in lines:
         counts.update("".join(line.split()))
-    return most_frequent(counts, max(1, room * 3 // 8))
+        longest = max(longest, len(line))
+    return most_frequent(counts, max(1, room * 3 // 8)), longest

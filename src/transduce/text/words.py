@@ -44,15 +44,22 @@ def learn_words(lines: Iterable[str], vocab_size: int, symbols: Iterable[str] = 
 
 
 def train_on_words(
-    model: models.Model, trainer: trainers.Trainer, lines: Iterable[str], symbols: tuple[str, ...]
+    model: models.Model,
+    trainer: trainers.Trainer,
+    lines: Iterable[str],
+    symbols: tuple[str, ...],
+    longest: int | None = None,
 ) -> dict[str, int]:
-    """The vocabulary that the trainer gives for the words of the text, the user's symbols left out."""
+    """The vocabulary that the trainer gives for the words of the text, the user's symbols left out.
+
+    With ``longest``, so are words of more characters.
+    """
     backend = tokenizers.Tokenizer(model)
     backend.normalizer = _guards(symbols)
-    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    if symbols:
-        without = pre_tokenizers.Split(Regex(standing(symbols)), behavior="removed")
-        backend.pre_tokenizer = pre_tokenizers.Sequence([without, pre_tokenizers.WhitespaceSplit()])
+    left_out = [standing(symbols)] if symbols else []
+    left_out += [] if longest is None else [rf"(?<!\S)\S{{{longest + 1},}}"]
+    without = [pre_tokenizers.Split(Regex(pattern), behavior="removed") for pattern in left_out]
+    backend.pre_tokenizer = pre_tokenizers.Sequence([*without, pre_tokenizers.WhitespaceSplit()])
     backend.train_from_iterator(lines, trainer)
     return backend.get_vocab()
 

@@ -100,7 +100,10 @@ def _load_newest(folder: Path, model: nn.Module, optimizer: torch.optim.Adam, *,
             _log.warning(f"{aside.name} is put aside, going on from {path.name} instead: {damage}")
             replace_directory(aside, aside.with_name(f"{aside.name}.damaged"))
         return progress, path
-    raise damaged[0][1] if damaged else BadInputError(f"{folder}: there is no checkpoint to go back to")
+    if damaged:
+        raise damaged[0][1]
+    why = "all in it were written while gradients failed" if list_checkpoints(folder) else "there is none in it"
+    raise BadInputError(f"{folder}: {why}")
 
 
 def list_checkpoints(folder: Path) -> list[tuple[int, Path]]:

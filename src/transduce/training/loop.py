@@ -1,5 +1,6 @@
 """What happens between the steps of a training: they are judged and logged, dev is measured, checkpoints are saved."""
 
+import json
 import logging
 import time
 from collections.abc import Iterable, Iterator
@@ -12,8 +13,8 @@ from torch import nn
 
 from transduce.config import BadInputError, TrainConfig, TransduceError
 from transduce.data import Batch, Share
-from transduce.kernels import KeptMemory, keep_freed_memory
-from transduce.training.checkpoint import load_newest, remove_newer
+from transduce.kernels import KeptMemory, give_back_memory, is_out_of_memory, keep_freed_memory
+from transduce.training.checkpoint import list_checkpoints, load_newest, remove_newer
 from transduce.training.health import Examined, Examiner, Health
 from transduce.training.interval import Interval
 from transduce.training.micro_batches import fit, within_memory
@@ -24,7 +25,7 @@ from transduce.training.progress import Pace, Progress, is_finished, is_over, is
 from transduce.training.requests import Abandoned, Asked
 from transduce.training.session import Training, describe
 from transduce.training.step import StepBatches, Taken, read_step_batches, scheduled_rate, step_seed, train_step
-from transduce.training.validation import validate
+from transduce.training.validation import describe_shortage, validate
 from transduce.training.watch import Watch
 from transduce.training.windows import Interrupted, look_up
 from transduce.training.work import join_work, step_work
@@ -32,17 +33,18 @@ from transduce.training.writer import CheckpointWriter
 
 _log = logging.getLogger(__name__)
 
-_REMEDY: Final = (
-    "lower train.learning_rate or train.learning_rate_factor, raise train.warmup_steps, or train with "
-    'train.precision = "float32" or another train.seed'
-)
+_REMEDY: Final = "lower train.learning_rate or train.learning_rate_factor, or raise train.warmup_steps"
+# What a training that goes on may not change.
+_ANEW: Final = 'train.precision = "float32" or another train.seed'
 
 
 def train(training: Training, progress: Progress) -> Progress:
     """Train from ``progress`` until it is over, or asked to stop, and return how far it came.
 
     Raises:
-        TransduceError: The last checkpoint could not be written.
+        BadInputError: The training corpora end before there is a step.
+        TransduceError: The last checkpoint could not be written, memory is too small, or gradients fail again and
+            again.
     """
     processes = training.processes
     seconds = None if processes.alone else 60 * training.config.hang_minutes
@@ -54,7 +56,9 @@ def train(training: Training, progress: Progress) -> Progress:
         processes.lost("training with them"),
     ):
         if progress.unvalidated:
-            progress = _validate(training, progress, writer)
+            progress, shortage = _validate(training, progress, writer)
+            if shortage is not None:
+                raise _too_little_memory(shortage, progress)
             if progress.unvalidated:  # stopped once more
                 return progress
             if progress.step == 0:
@@ -242,15 +246,23 @@ def _measure(training: Training, interval: Interval, progress: Progress, examine
 def _validate_and_save(
     training: Training, progress: Progress, due: _Due, writer: CheckpointWriter
 ) -> tuple[Progress, bool]:
-    """Measure dev and write a checkpoint, as far as they are due; and whether the training ends here."""
+    """Measure dev and write a checkpoint, as far as they are due; and whether the training ends here.
+
+    Raises:
+        TransduceError: Memory is too small to measure dev: the steps up to here are on disk.
+    """
+    shortage = None
     if due.validation:
-        progress = _validate(training, progress, writer)
+        progress, shortage = _validate(training, progress, writer)
     # Between then and now there was time for more to be asked.
     more = training.requests.take(progress.step, training.processes)
     last = due.last or is_stale(training.config, progress)
-    if due.checkpoint or last or due.asked.any or more.any:
+    if due.checkpoint or last or due.asked.any or more.any or shortage is not None:
         progress = _mark(progress, asked=not (due.checkpoint or last))
         writer.write(progress)
+    if shortage is not None:
+        writer.finish()
+        raise _too_little_memory(shortage, progress)
     return progress, last or more.stop
 
 
@@ -300,9 +312,16 @@ def _go_back(training: Training, progress: Progress, writer: CheckpointWriter) -
     try:
         then = load_newest(training.checkpoints, training.model, training.optimizer, training.processes, finite=True)
     except BadInputError as error:
-        raise TransduceError(f"{what}, and there is no checkpoint to go back to ({error}): {_REMEDY}") from error
+        # What was written amid failing steps may hold weights that no setting mends.
+        how = "train anew with another --out: " if list_checkpoints(training.checkpoints) else ""
+        raise TransduceError(
+            f"{what}, and there is no checkpoint to go back to ({error}): {how}{_REMEDY}, or train with {_ANEW}"
+        ) from error
     if progress.health.is_hopeless(then.step):
-        raise TransduceError(f"{what}, though the training went back to step {then.step}: {_REMEDY}")
+        raise TransduceError(
+            f"{what}, though the training went back to step {then.step}: {_REMEDY}, and --resume; where that fails "
+            f"too, train anew with another --out, or with {_ANEW}"
+        )
     health = progress.health.go_back(then.health, then.step)
     if training.processes.first:
         left_out = ", ".join(map(str, progress.health.failing))
@@ -310,33 +329,57 @@ def _go_back(training: Training, progress: Progress, writer: CheckpointWriter) -
         remove_newer(training.checkpoints, then.step)
     training.report.go_back(then.step)
     # The best model is still the one that was written, whatever step it is of.
-    kept = ("micro_batches", "best_score", "best_step", "best_metric", "stale", "unvalidated")
+    kept = ("micro_batches", "best_score", "best_step", "best_metric", "best_loss", "stale", "unvalidated")
     progress = then.model_copy(update={"health": health} | {name: getattr(progress, name) for name in kept})
     writer.write(progress)  # so that a crash from now on does not lead there again
     return progress
 
 
-def _validate(training: Training, progress: Progress, writer: CheckpointWriter) -> Progress:
+def _validate(training: Training, progress: Progress, writer: CheckpointWriter) -> tuple[Progress, str | None]:
     """Have the first process measure dev; the others wait, however long that takes, and go on from what it found."""
     processes = training.processes
     if processes.alone:
         return _measure_dev(training, progress, writer)
     whole = replace(training, model=gather_model(training.model, processes))
-    return Progress.model_validate_json(
-        processes.lead("measuring dev", lambda: _measure_dev(whole, progress, writer).model_dump_json())
-    )
+
+    def work() -> str:
+        measured, shortage = _measure_dev(whole, progress, writer)
+        return json.dumps([measured.model_dump_json(), shortage])
+
+    measured, shortage = json.loads(processes.lead("measuring dev", work))
+    return Progress.model_validate_json(measured), shortage
 
 
-def _measure_dev(training: Training, progress: Progress, writer: CheckpointWriter) -> Progress:
-    """Measure dev, unless the training is to stop: then it is done when the training goes on."""
+def _measure_dev(training: Training, progress: Progress, writer: CheckpointWriter) -> tuple[Progress, str | None]:
+    """Measure dev, unless the training is to stop, or memory is too small: then it is done when the training goes on.
+
+    Returns:
+        The progress, and what memory was too small for.
+    """
+    unvalidated = progress.model_copy(update={"unvalidated": True})
     if training.config.average_last > 1:
         writer.wait()
     try:
         with training.requests.within_steps(False), _timed(progress.step, "validated"):
             measured = validate(training, progress, _rate(training, progress.step))
     except Abandoned:
-        return progress.model_copy(update={"unvalidated": True})
-    return measured.model_copy(update={"unvalidated": False, "validated": progress.step})
+        return unvalidated, None
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        shortage = describe_shortage(training.corpora.dev, error)
+    else:
+        return measured.model_copy(update={"unvalidated": False, "validated": progress.step}), None
+    give_back_memory(failed=True)  # writing a checkpoint takes some
+    return unvalidated, shortage
+
+
+def _too_little_memory(shortage: str, progress: Progress) -> TransduceError:
+    return TransduceError(
+        f"{shortage}. The training stands at step {progress.step:,}, and no step of it is lost: free memory, or go on "
+        f"where there is more, and --resume measures dev first; or take that pair out of data.dev, or lower "
+        f"train.batch_tokens, and train anew with another --out"
+    )
 
 
 def _rate(training: Training, step: int) -> float:

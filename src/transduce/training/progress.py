@@ -35,6 +35,7 @@ class Progress(BaseModel):
     best_score: float | None = None  # of best_metric; more is better: where less is, it is negated
     best_step: int | None = None
     best_metric: MetricKey | None = None
+    best_loss: float | None = None  # of dev, with the best score: of equal scores, the lower one is the better
     stale: int = 0  # validations since the best
     checkpoint_seconds: float = 0.0  # of training at the last checkpoint
     asked: bool = False  # the checkpoint is no regular one: never averaged, and gone with the next

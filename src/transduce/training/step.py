@@ -1,5 +1,6 @@
 """A training step as section 5 has it: batches (5.1), optimizer and learning rate (5.3), loss, gradient, update."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice, pairwise
@@ -10,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from transduce.config import TrainConfig
+from transduce.config import BadInputError, TrainConfig
 from transduce.data import Batch, Position, Share, Store, deal, drop_symbols, read_batches
 from transduce.kernels import derive, make_seed, send
 from transduce.models import LossSums, Tokens
@@ -18,10 +19,12 @@ from transduce.training.fillers import fill_up
 from transduce.training.graphs import passes_of, takes
 from transduce.training.health import Place
 from transduce.training.parallel import is_spread, postpone, whole
-from transduce.training.progress import Progress
+from transduce.training.progress import Progress, is_read
 from transduce.training.session import Corpora
 from transduce.training.windows import Pause, open_windows
 from transduce.training.work import Work
+
+_log = logging.getLogger(__name__)
 
 
 @final
@@ -54,8 +57,11 @@ def read_step_batches(
     """What each step learns from, from where ``progress`` stands, without what it has excluded.
 
     It ends where a stream does; batches that make no whole step are left.
+
+    Raises:
+        BadInputError: The stream ends before there is a step at all.
     """
-    steps = _steps(_batches(corpora, config, progress, share, pause), config.accumulate)
+    steps = _steps(_batches(corpora, config, progress, share, pause), config.accumulate, progress)
     if isinstance(corpora.train, Store) or not corpora.train.ends:
         yield from steps
         return
@@ -64,10 +70,24 @@ def read_step_batches(
         yield step if following is not None else replace(step, stream=replace(step.stream, ended=True))
 
 
-def _steps(batches: Iterator["_Planned"], accumulate: int) -> Iterator[StepBatches]:
+def _steps(batches: Iterator["_Planned"], accumulate: int, progress: Progress) -> Iterator[StepBatches]:
+    none = True
     while len(group := list(islice(batches, accumulate))) == accumulate:
         own = [batch for _, batch, _ in group if batch is not None]
         yield StepBatches(own, tuple(place for place, _, _ in group), group[-1][2])
+        none = False
+    if none and not is_read(progress):
+        before = f"step {progress.step + 1:,}" if progress.step else "the first step"
+        raise BadInputError(
+            f"data.train: the corpora end before {before}: train.accumulate = {accumulate:,} batches are needed, there "
+            f"{'was 1' if len(group) == 1 else f'were {len(group):,}'}: lower train.accumulate or train.batch_tokens, "
+            f'add text, or read it again and again (data.at_end = "repeat")'
+        )
+    if group:
+        _log.info(
+            f"the training corpora end with {len(group)} of the train.accumulate = {accumulate:,} batches of a step: "
+            f"no step learns from {'it' if len(group) == 1 else 'them'}"
+        )
 
 
 # A batch's place, this process's part of it, None where it is other processes' alone, and its window's of a stream.

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import chain
 
+import numpy as np
 import torch
 
 from transduce.config import METRICS, BadInputError
 from transduce.config.metrics import perplexity
-from transduce.data import plan_epoch, read_batches
+from transduce.data import Store, plan_epoch, read_batches
 from transduce.models import TrainableModel
 from transduce.training.checkpoint import average_weights, list_regular, read_weights
 from transduce.training.progress import Progress
@@ -24,7 +25,8 @@ _log = logging.getLogger(__name__)
 def validate(training: Training, progress: Progress, rate: float) -> Progress:
     """Measure dev, and keep the model where it is the best so far; where that is abandoned, nothing is reported."""
     key = training.config.best_metric
-    best_score = progress.best_score if progress.best_metric == key else None  # of another metric, it says nothing
+    known = progress.best_metric == key  # of another metric, the best score says nothing
+    best_score, best_loss = (progress.best_score, progress.best_loss) if known else (None, None)
     improved = False
     measured = []
     for model, count in _candidates(training, progress.step):
@@ -32,12 +34,12 @@ def validate(training: Training, progress: Progress, rate: float) -> Progress:
         loss = sums.mean()
         outputs = training.hooks.translate_dev(model)
         score = METRICS[key].rank({"loss": loss, "perplexity": perplexity(loss), **outputs.scores}[key])
-        # A loss that is NaN is never the best, and never stands in the way of a better one.
-        best = not math.isnan(score) and (best_score is None or score > best_score)
+        best = _is_better(score, loss, best_score, best_loss)
         improved |= best
         if best and _save_best(training, model):
-            best_score = score
-            progress = progress.model_copy(update={"best_score": score, "best_step": progress.step, "best_metric": key})
+            best_score, best_loss = score, loss if math.isfinite(loss) else None
+            changes = {"best_score": score, "best_step": progress.step, "best_metric": key, "best_loss": best_loss}
+            progress = progress.model_copy(update=changes)
         line = describe("dev", progress, loss, rate) | sums.own_figures() | dict(outputs.scores)
         line |= {"average": count} if count > 1 else {}
         line |= {"samples": [asdict(each) for each in outputs.samples]} if outputs.samples else {}
@@ -45,6 +47,17 @@ def validate(training: Training, progress: Progress, rate: float) -> Progress:
     for line, best in measured:
         training.report.dev(line, best=best)
     return progress.model_copy(update={"stale": 0 if improved else progress.stale + 1})
+
+
+def _is_better(score: float, loss: float, best_score: float | None, best_loss: float | None) -> bool:
+    """Whether a model is better than the best so far: by its score or, where that is the same, by dev's loss.
+
+    A score that is NaN is never the best, and never stands in the way of a better one. A metric of outputs may be 0 for
+    a long time, in which a model learns all the same. Older checkpoints do not know the loss of their best.
+    """
+    if best_score is None:
+        return not math.isnan(score)
+    return score > best_score or (score == best_score and loss < (math.inf if best_loss is None else best_loss))
 
 
 def _save_best(training: Training, model: TrainableModel) -> bool:
@@ -72,6 +85,16 @@ def dev_losses(training: Training, model: TrainableModel) -> Sums:
     for batch in read_batches(dev, plan_epoch(dev, budget, 0, 0), training.corpora.special):
         sums = sums.add(compute_loss(model, batch, training.dtype), batch.target_tokens)
     return sums
+
+
+def describe_shortage(dev: Store, error: BaseException) -> str:
+    """What to say where memory is too small to measure dev."""
+    row = int(np.argmax(dev.sizes(np.arange(len(dev)))))
+    source, target = map(len, dev.pair(row))
+    return (
+        f"memory is too small to measure dev ({error or type(error).__name__}): of its {len(dev):,} pairs the longest "
+        f"is number {row + 1:,}, of {source:,} source and {target:,} target tokens"
+    )
 
 
 def _candidates(training: Training, step: int) -> Iterator[tuple[TrainableModel, int]]:

@@ -1,5 +1,6 @@
 """A training as one page: its figures, curves over steps, what was skipped, and how outputs changed."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -74,12 +75,15 @@ class ReportPage:
 
 
 def find_best(lines: Sequence[Line], metric: MetricKey) -> Line | None:
-    """The line of dev that is the best by a metric, the first of equals, as a training chooses it."""
-    best, best_rank = None, float("-inf")
+    """The line of dev that is the best by a metric, of equals by the loss, as a training chooses it."""
+    best, best_rank = None, (float("-inf"), float("-inf"))
     for line in _of(lines, "dev"):
-        value = _measured(line, metric)
-        if value is not None and METRICS[metric].rank(value) > best_rank:
-            best, best_rank = line, METRICS[metric].rank(value)
+        if (value := _measured(line, metric)) is None:
+            continue
+        loss = number(line, "loss")
+        rank = METRICS[metric].rank(value), -loss if loss is not None and math.isfinite(loss) else float("-inf")
+        if rank > best_rank:  # which no score is that is NaN
+            best, best_rank = line, rank
     return best
 
 

@@ -21,7 +21,7 @@ from transduce.data import (
 )
 from transduce.workflows.findings import Finding, find_same_text, judge_epochs
 from transduce.workflows.prepare import Prepared, check_files
-from transduce.workflows.vocabulary import find_small
+from transduce.workflows.vocabulary import find_idle, find_small
 
 _LINES: Final = 100_000  # of each corpus are read
 _MANY: Final = 0.1  # of which, so many left out make one wonder
@@ -55,6 +55,8 @@ def examine_corpora(config: RunConfig, prepared: Prepared | None) -> Iterator[Fi
     except BadInputError as error:
         yield from (Finding("problem", message) for message in error.args)
         return
+    if prepared is None:
+        yield from (Finding("warning", text) for text in find_idle(config.tokenizer))
     yield from (Finding("warning", text) for text in find_same_text(config))
     sample, broken = _Sample(), False
     for finding in chain(_examine_training(config, sample), _examine_held_out(config)):
@@ -119,6 +121,9 @@ def _examine_one(
     if not read:
         yield Finding("problem", f"{tally.name}: no pair in it")
         return
+    if (reasons := _why_nothing_is_left(config, tally, read, long)) is not None:
+        yield Finding("problem", f"{tally.name}: none of its {read:,} pairs is left to learn from: {reasons}")
+        return
     yield _describe(tally, read)
     if in_test:
         yield Finding("warning", f"{tally.name}: {in_test:,} pairs have a sentence of data.test, which flatters")
@@ -142,6 +147,22 @@ def _examine_one(
         )
 
 
+def _why_nothing_is_left(config: RunConfig, tally: Tally, read: int, long: int) -> str | None:
+    """Why a training is sure to refuse this corpus, if it is."""
+    data = config.data
+    more_may_come = read == _LINES or (data.streaming and (len(data.train) > 1 or data.at_end == "wait"))
+    if any(side.path is not None for side in config.tokenizer.sides):
+        long = 0  # a tokenizer of elsewhere may have one token for several words
+    if more_may_come or tally.dropped.total() + long < read:
+        return None
+    beyond = [f"a side beyond data.max_length = {data.max_length:,} {long:,}"] if long else []
+    return ", ".join([_count_dropped(tally), *beyond] if tally.dropped else beyond)
+
+
+def _count_dropped(tally: Tally) -> str:
+    return ", ".join(f"{reason} {count:,}" for reason, count in tally.dropped.items())
+
+
 def _numbered(data: DataConfig, corpus: Corpus) -> Iterator[tuple[int, str, str]]:
     if data.streaming:
         alone = data.model_copy(update={"train": (corpus,)})
@@ -152,8 +173,7 @@ def _numbered(data: DataConfig, corpus: Corpus) -> Iterator[tuple[int, str, str]
 def _describe(tally: Tally, read: int) -> Finding:
     which = f"the first {read:,} pairs" if read == _LINES else f"{read:,} pairs"
     dropped = tally.dropped.total()
-    counts = ", ".join(f"{reason} {count:,}" for reason, count in tally.dropped.items())
-    why = f"; {dropped:,} of them are left out: {counts}" if dropped else ""
+    why = f"; {dropped:,} of them are left out: {_count_dropped(tally)}" if dropped else ""
     also = "".join(f"; {count:,} {_NOTICED[reason]} leaves them out)" for reason, count in tally.noticed.items())
     alarming = (
         dropped > _MANY * read or tally.noticed["duplicate"] > _MANY * read or tally.noticed["in dev"] > _ODD * read
@@ -193,6 +213,9 @@ def _examine_held_out(config: RunConfig) -> Iterator[Finding]:
             continue
         if not tally.kept:
             yield Finding("problem", f"{tally.name}: no pair in it")
+        elif corpus is config.data.dev and tally.dropped.total() == tally.kept:
+            dropped = _count_dropped(tally)
+            yield Finding("problem", f"{tally.name}: none of its {tally.kept:,} pairs is left to measure: {dropped}")
         else:
             yield _describe(tally, tally.kept)
 

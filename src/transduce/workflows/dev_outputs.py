@@ -6,12 +6,13 @@ from typing import Final
 
 from transduce.bundle import Bundle
 from transduce.config import METRICS, MetricKey, Precision, RunConfig
+from transduce.data import text_flaw
 from transduce.evaluation import corpus_score
 from transduce.inference import Translator
 from transduce.models import TrainableModel
 from transduce.training import DevOutputs, Sample
 from transduce.workflows.evaluate import parse_all, translate_all
-from transduce.workflows.examples import read_corpus_examples
+from transduce.workflows.examples import Examples, read_corpus_examples
 
 _SAMPLES: Final = 5  # sentences of dev whose outputs each measurement keeps
 
@@ -22,7 +23,7 @@ def translate_dev(
     """A function that translates dev greedily and scores the text: good enough to rank checkpoints, and quick.
 
     It is scored by BLEU (a treebank by its brackets), and by the metric that decides which checkpoint is the best where
-    that is another of outputs. The first few are kept to look at.
+    that is another of outputs. The first few are kept to look at. What is no pair is left out, as it is of dev's loss.
     """
     usual: MetricKey = "bleu" if config.data.dev.trees is None else "brackets"
     wanted = dict.fromkeys((usual, config.train.best_metric))
@@ -31,7 +32,7 @@ def translate_dev(
         for key in wanted
         if METRICS[key].needs in {"outputs", "trees"}
     }
-    dev = read_corpus_examples(config.data.dev, config.data.folder)
+    dev = _full_pairs(read_corpus_examples(config.data.dev, config.data.folder))
 
     def translate(model: TrainableModel) -> DevOutputs:
         translator = Translator(bundle(model), precision, next(model.parameters()).device)
@@ -44,3 +45,10 @@ def translate_dev(
         return DevOutputs(scores, [Sample(*each) for each in first])
 
     return translate
+
+
+def _full_pairs(dev: Examples) -> Examples:
+    pairs = zip(dev.sources, dev.references, strict=True)
+    return dev.select(
+        [row for row, (source, target) in enumerate(pairs) if not text_flaw((source.removeprefix(dev.prefix), target))]
+    )

@@ -47,6 +47,11 @@ class RunDirectory:
         return self.root / "checkpoints"
 
     @property
+    def best(self) -> Path:
+        """The best model on dev, a model directory."""
+        return self.root / "best"
+
+    @property
     def has_checkpoints(self) -> bool:
         """Whether a training has begun here, and come to a checkpoint, which may be damaged since."""
         return any(not path.name.endswith(".unfinished") for path in self.checkpoints.glob("step-*"))
@@ -62,15 +67,29 @@ class RunDirectory:
         return self.root / "metrics.jsonl"
 
 
+def check_folders(run: RunDirectory) -> None:
+    """See that nothing but a folder has the name of one that a run makes.
+
+    Raises:
+        BadInputError: A file has.
+    """
+    for folder in (run.train_store.parent, run.checkpoints, run.best):
+        if folder.exists() and not folder.is_dir():
+            raise BadInputError(
+                f"{folder}: is a file, and a run makes a folder of that name: move it away, or give another --out"
+            )
+
+
 def check_room(run: RunDirectory) -> None:
     """Let pass a folder that a run may write to: its own, or one that has nothing of the names that a run writes.
 
     Raises:
-        BadInputError: A file stands there; or the folder has such a name and is no run: a model directory, whose
-            tokenizer would be replaced, or that of a run file that somebody wrote.
+        BadInputError: A file stands there, or in the place of one of its folders; or the folder has such a name and is
+            no run: a model directory, whose tokenizer would be replaced, or that of a run file that somebody wrote.
     """
     if run.root.exists() and not run.root.is_dir():
         raise BadInputError(f"{run.root}: is a file, a run directory cannot take its place: give another --out")
+    check_folders(run)
     tokenizers = sorted(run.root.glob("tokenizer*.json"))
     if run.train_store.parent.is_dir() or (run.config.is_file() and tokenizers):
         return

@@ -11,7 +11,8 @@ from typing import Final
 
 import torch
 
-from transduce.bundle import BEST, Bundle, save_bundle
+from transduce.bundle import Bundle, save_bundle
+from transduce.bundle.directory import GENERATION
 from transduce.config import (
     BadInputError,
     Precision,
@@ -19,10 +20,11 @@ from transduce.config import (
     StoppedError,
     TrainConfig,
     TransduceError,
+    read_run,
     with_vocabularies,
     write_run,
 )
-from transduce.config.disk import SameFolder
+from transduce.config.disk import SameFolder, write_whole
 from transduce.inference import check_unknown_words
 from transduce.kernels import resolve_precision
 from transduce.models import TrainableModel, build
@@ -51,7 +53,7 @@ from transduce.workflows.cost import describe_cost
 from transduce.workflows.dev_outputs import translate_dev
 from transduce.workflows.initialize import began_with, check_init, initialize, name_init
 from transduce.workflows.prepare import Prepared, identify, load_prepared, prepare
-from transduce.workflows.run_directory import RunDirectory, lock
+from transduce.workflows.run_directory import RunDirectory, check_folders, lock
 from transduce.workflows.training_corpora import training_corpora
 
 _log = logging.getLogger(__name__)
@@ -78,9 +80,9 @@ def train_run(
     ``init`` is a finished model whose weights a training begins with; dev is measured before the first step, too. A
     training that is resumed may be given the one that it began with.
     ``stop_after`` is a step behind which it is interrupted, as by a signal. With ``session_only``, ``max_minutes`` ends
-    this call only: the training will go on another time. Torch's generators are put back at the end,
-    and so are handlers of signals; with ``own_process``, which is for programs that do nothing but train, the C
-    library's allocator is set to keep what it frees, which cannot be undone.
+    this call only: the training will go on another time, and nothing is said of its schedule. Torch's generators are
+    put back at the end, and so are handlers of signals; with ``own_process``, which is for programs that do nothing but
+    train, the C library's allocator is set to keep what it frees, which cannot be undone.
 
     Raises:
         BadInputError: The directory already holds a training and ``resume`` was not given, another process trains in
@@ -137,6 +139,7 @@ def _train_run(
     session_only: bool,
     own_process: bool,
 ) -> Progress:
+    check_folders(run)
     checkpoints = list_checkpoints(run.checkpoints)
     if config.train.tensorboard:
         require_tensorboard()
@@ -144,7 +147,7 @@ def _train_run(
         _check_resume(run, checkpoints, init, resume=resume)
         tell_changes(config, run)
     else:
-        _check_start(config, run, processes, init, resume=resume)
+        _check_start(config, run, processes, init, resume=resume, whole=not session_only)
     prepared, device = _prepare(config, run, processes), processes.device
     torch.manual_seed(config.train.seed)
     model = build(with_vocabularies(config.model, prepared.tokenizers.sizes(shared=config.tokenizer.shared)))
@@ -162,6 +165,7 @@ def _train_run(
     progress = fix(progress, config, settings, run, identify(run, prepared))
     _check_alike(settings, progress, processes)
     if processes.first:
+        _renew_generation(config, run)
         progress = tell_circumstances(progress, circumstances(device, processes, settings.parallel))
     tensorboard = run.tensorboard if settings.tensorboard and processes.first else None
     with Report(
@@ -210,9 +214,8 @@ def _train_run(
 
 
 def _check_start(
-    config: RunConfig, run: RunDirectory, processes: Processes, init: Path | None, *, resume: bool
+    config: RunConfig, run: RunDirectory, processes: Processes, init: Path | None, *, resume: bool, whole: bool
 ) -> None:
-    rate, warmup, steps = config.train.learning_rate, config.train.warmup_steps, config.train.max_steps
     if init is not None:
         check_init(config, init)
     elif config.train.objective != "likelihood":
@@ -220,22 +223,28 @@ def _check_start(
             f'train.objective = "{config.train.objective}" is for a model that knows what it writes, and learns '
             f"nothing from what new weights write: begin with a finished model (--init MODEL)"
         )
-    if rate is not None and warmup > steps and processes.first:
-        _log.warning(
-            f"train.warmup_steps = {warmup:,} of train.max_steps = {steps:,}: train.learning_rate = {rate:g} is never "
-            f"reached: fewer warmup_steps (a tenth of the steps is usual)"
-        )
-    if config.train.cooldown_steps > steps and processes.first:
-        _log.warning(
-            f"train.cooldown_steps = {config.train.cooldown_steps:,} of train.max_steps = {steps:,}: the rate falls "
-            f"from the first step on, and never comes to what it is meant to be: fewer cooldown_steps (half of the "
-            f"steps is usual)"
-        )
+    if whole and processes.first:
+        _judge_schedule(config.train)
     if resume and processes.first:
         weights = f"the weights of {init}" if init else "new weights"
         _log.warning(
             f"{run.root}: nothing to resume, no checkpoint was written yet: starting anew, with {weights}. Where "
             f"another folder was meant, give it with --out"
+        )
+
+
+def _judge_schedule(train: TrainConfig) -> None:
+    rate, warmup, cooldown, steps = train.learning_rate, train.warmup_steps, train.cooldown_steps, train.max_steps
+    if warmup > steps:
+        what = "the schedule's peak" if rate is None else f"train.learning_rate = {rate:g}"
+        _log.warning(
+            f"train.warmup_steps = {warmup:,} of train.max_steps = {steps:,}: {what} is never reached: fewer "
+            f"warmup_steps (a tenth of the steps is usual)"
+        )
+    if cooldown > steps:
+        _log.warning(
+            f"train.cooldown_steps = {cooldown:,} of train.max_steps = {steps:,}: the rate falls from the first step "
+            f"on, and never comes to what it is meant to be: fewer cooldown_steps (half of the steps is usual)"
         )
 
 
@@ -291,6 +300,22 @@ def _check_alike(settings: TrainConfig, progress: Progress, processes: Processes
         )
 
 
+def _renew_generation(config: RunConfig, run: RunDirectory) -> None:
+    """Have the best model write as [generation] says now, where that has changed: no later one may take its place.
+
+    Where it has not, the best model's own file is left alone: people may have changed that.
+    """
+    try:
+        began = read_run(run.config)
+    except BadInputError:  # which `tell_changes` says
+        return
+    path = run.best / GENERATION
+    if began.generation != config.generation and path.is_file():
+        write_whole(path, config.generation.model_dump_json(indent=2) + "\n")
+        write_run(began.model_copy(update={"generation": config.generation}), run.config)
+        _log.info(f"{path}: the best model writes by the [generation] of the run file from here on")
+
+
 def _go_on(config: RunConfig, progress: Progress) -> Progress:
     """A training whose stream had ended goes on where it is to begin again."""
     if progress.stream is None or config.data.at_end != "repeat":
@@ -311,7 +336,7 @@ def _hooks(config: RunConfig, precision: Precision, run: RunDirectory, prepared:
         return Bundle(model, prepared.tokenizers, config.generation)
 
     def save_best(model: TrainableModel) -> None:
-        save_bundle(bundle(model), run.root / BEST)
+        save_bundle(bundle(model), run.best)
 
     return Hooks(
         translate_dev=translate_dev(config, precision, bundle),

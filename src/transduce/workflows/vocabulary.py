@@ -1,5 +1,6 @@
 """The tokenizers of a run: learned from its training text, or read from a file."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,10 +10,16 @@ from pathlib import Path
 from typing import Final
 
 from transduce.bundle import find_model
-from transduce.config import BadInputError, RunConfig, VocabularyConfig
+from transduce.config import PUBLISHED, BadInputError, RunConfig, TokenizerConfig, VocabularyConfig
 from transduce.data import read_beginning, read_corpus, read_treebank, text_flaw
 from transduce.text import Linearization, Tokenizer, TokenizerPair, check_symbols, import_sentencepiece, learn_tokenizer
 
+_log = logging.getLogger(__name__)
+
+_VOCAB_SIZE: Final = VocabularyConfig.model_fields["vocab_size"].default
+_LEARN_FROM: Final = TokenizerConfig.model_fields["learn_from"].default
+# A preset's is there whatever the kind.
+_OF_PRESETS: Final = frozenset(each.regime.get("tokenizer", {}).get("vocab_size") for each in PUBLISHED.values())
 _FULL: Final = 0.5  # share of the symbols asked for, below which hardly anybody meant so many
 
 
@@ -23,6 +30,8 @@ def make_tokenizers(config: RunConfig) -> TokenizerPair:
         BadInputError: The text cannot be read, or the tokenizer's file is missing, damaged or lacks a symbol.
     """
     settings, root = config.tokenizer, config.data.folder
+    for idle in find_idle(settings):
+        _log.warning(idle)
     try:
         symbols = check_symbols([*settings.symbols, *config.data.tags])
     except BadInputError as error:
@@ -33,6 +42,26 @@ def make_tokenizers(config: RunConfig) -> TokenizerPair:
         made = (_make(side, _Sides(pairs, (i,)), of_sides[i], root) for i, side in enumerate(settings.sides))
         return TokenizerPair(*((pair.source, pair.target)[i] for i, pair in enumerate(made)))
     return _make(settings, _Sides(pairs, (0, 1)), of_sides[1], root)
+
+
+def find_idle(settings: TokenizerConfig) -> list[str]:
+    """What is set for a tokenizer that is learned, where one is read: a sentence for each such setting."""
+    reading = [side.path is not None for side in settings.sides]
+    idle = []
+    for name, side, reads in zip(("source", "target"), settings.sides, reading, strict=False):
+        # What the table says for both sides may be meant for the other one.
+        if reads and not settings.shared and side.vocab_size not in {_VOCAB_SIZE, settings.vocab_size}:
+            idle.append((f"tokenizer.{name}.vocab_size", side.vocab_size))
+    if all(reading):
+        if settings.vocab_size not in {_VOCAB_SIZE, *_OF_PRESETS}:
+            idle.append(("tokenizer.vocab_size", settings.vocab_size))
+        if settings.learn_from != _LEARN_FROM:
+            idle.append(("tokenizer.learn_from", settings.learn_from))
+    kinds = " and ".join(dict.fromkeys(f"kind = {side.kind!r}" for side in settings.sides if side.path is not None))
+    return [
+        f"{key} = {value:,} does not count: it is for a tokenizer that is learned, and {kinds} reads one"
+        for key, value in idle
+    ]
 
 
 def _of_targets(config: RunConfig, symbols: tuple[str, ...]) -> tuple[str, ...]:
