@@ -7,14 +7,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, final
+from typing import final
 
 from torch import nn
 
-from transduce.config import BadInputError, TrainConfig, TransduceError
+from transduce.config import TrainConfig, TransduceError
 from transduce.data import Batch, Share
 from transduce.kernels import KeptMemory, give_back_memory, is_out_of_memory, keep_freed_memory
-from transduce.training.checkpoint import list_checkpoints, load_newest, remove_newer
 from transduce.training.health import Examined, Examiner, Health
 from transduce.training.interval import Interval
 from transduce.training.micro_batches import fit, within_memory
@@ -22,6 +21,7 @@ from transduce.training.objective import weigh_outputs
 from transduce.training.parallel import connect, gather_model
 from transduce.training.process import put_back, seed_generator
 from transduce.training.progress import Pace, Progress, is_finished, is_over, is_read, is_stale
+from transduce.training.recovery import go_back
 from transduce.training.requests import Abandoned, Asked
 from transduce.training.session import Training, describe
 from transduce.training.step import StepBatches, Taken, read_step_batches, scheduled_rate, step_seed, train_step
@@ -32,10 +32,6 @@ from transduce.training.work import join_work, step_work
 from transduce.training.writer import CheckpointWriter
 
 _log = logging.getLogger(__name__)
-
-_REMEDY: Final = "lower train.learning_rate or train.learning_rate_factor, or raise train.warmup_steps"
-# What a training that goes on may not change.
-_ANEW: Final = 'train.precision = "float32" or another train.seed'
 
 
 def train(training: Training, progress: Progress) -> Progress:
@@ -75,7 +71,7 @@ def train(training: Training, progress: Progress) -> Progress:
         if training.own_process:
             keep_freed_memory()  # from here on: what was tried in vain is given back
         while (progress := _train(training, network, share, progress, writer, watch)).health.lost:
-            progress = _go_back(training, progress, writer)
+            progress = go_back(training, progress, writer)
         writer.finish()
     return progress
 
@@ -299,40 +295,6 @@ def _judge(
         health, message = health.judge(each)
         _warn(training, message)
     return interval, health
-
-
-def _go_back(training: Training, progress: Progress, writer: CheckpointWriter) -> Progress:
-    """Take the training back to where its gradients were finite, to go on without the batches that it fails on.
-
-    Raises:
-        TransduceError: There is no way back, or it was gone several times.
-    """
-    what = f"the gradients of {progress.health.in_a_row} steps in a row, to step {progress.step}, are infinite or NaN"
-    writer.wait()
-    try:
-        then = load_newest(training.checkpoints, training.model, training.optimizer, training.processes, finite=True)
-    except BadInputError as error:
-        # What was written amid failing steps may hold weights that no setting mends.
-        how = "train anew with another --out: " if list_checkpoints(training.checkpoints) else ""
-        raise TransduceError(
-            f"{what}, and there is no checkpoint to go back to ({error}): {how}{_REMEDY}, or train with {_ANEW}"
-        ) from error
-    if progress.health.is_hopeless(then.step):
-        raise TransduceError(
-            f"{what}, though the training went back to step {then.step}: {_REMEDY}, and --resume; where that fails "
-            f"too, train anew with another --out, or with {_ANEW}"
-        )
-    health = progress.health.go_back(then.health, then.step)
-    if training.processes.first:
-        left_out = ", ".join(map(str, progress.health.failing))
-        _log.warning(f"{what}: going back to step {then.step}, and on without {left_out}")
-        remove_newer(training.checkpoints, then.step)
-    training.report.go_back(then.step)
-    # The best model is still the one that was written, whatever step it is of.
-    kept = ("micro_batches", "best_score", "best_step", "best_metric", "best_loss", "stale", "unvalidated")
-    progress = then.model_copy(update={"health": health} | {name: getattr(progress, name) for name in kept})
-    writer.write(progress)  # so that a crash from now on does not lead there again
-    return progress
 
 
 def _validate(training: Training, progress: Progress, writer: CheckpointWriter) -> tuple[Progress, str | None]:
