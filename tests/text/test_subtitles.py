@@ -1,7 +1,7 @@
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from transduce.config import BadInputError
@@ -134,6 +134,7 @@ LINES = st.sampled_from(
     st.lists(LINES | st.text(st.characters(exclude_characters="\r"), max_size=4)).map("\n".join),
     st.sampled_from([None, "en"]),
 )
+@example("00:00:01,000 --> 00:00:02,000\n<i>a\n\ud800", "en")
 def test_whatever_comes_goes_out_as_it_came(film, language):
     try:
         subtitles = Subtitles.read(film, language)

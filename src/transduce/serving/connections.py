@@ -88,7 +88,9 @@ class _Connection(asyncio.Protocol):
     def _refuse(self, status: str) -> None:
         assert self._transport is not None
         self._stop_waiting()
-        self._transport.write(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode())
+        # Browsers open connections before they have a request, and would take what they find there for its answer.
+        if self._http.scope is not None:
+            self._transport.write(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode())
         self._transport.close()
 
 

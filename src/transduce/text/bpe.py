@@ -4,14 +4,21 @@ A token holds its leading space as it is, so nothing stands in for a space and e
 """
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
-from transduce.text.symbols import BYTES, LONGEST_WORD, check_room, check_symbols, most_frequent, standing
+from transduce.text.symbols import (
+    BYTES,
+    LONGEST_WORD,
+    check_room,
+    check_symbols,
+    count_characters,
+    most_frequent,
+    standing,
+)
 from transduce.text.tokenizer import SPECIAL_SYMBOLS, UNKNOWN, Tokenizer, add_special
 
 _MIN_FREQUENCY: Final = 2
@@ -74,11 +81,7 @@ def _alphabet(lines: Iterable[str], room: int) -> tuple[list[str], int]:
     Returns:
         The characters, and the length of the longest line.
     """
-    counts: Counter[str] = Counter()
-    longest = 0
-    for line in lines:
-        counts.update(line)
-        longest = max(longest, len(line))
+    counts, longest = count_characters(lines)
     counts[" "] += len(counts) and 1  # stands before every line
     return most_frequent(counts, max(1, room // 2)), longest
 

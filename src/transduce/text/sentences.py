@@ -30,6 +30,7 @@ _LANGUAGE: Final = re.compile(r"([A-Za-z]{2,3})([-_][A-Za-z0-9_-]+)?")
 # The library takes some of these for one byte long, and panics: "Vitamin B\u00a0." was enough. Its rules see plain
 # spaces instead, one for each, so that every place stays where it is.
 _SPACE_BEYOND_ASCII: Final = re.compile(r"[^\S\x00-\x7f]")
+_HALVES: Final = re.compile(r"[\ud800-\udfff]")  # of surrogate pairs, which Python's strings can hold and UTF-8 cannot
 # The library's time grows with the square of a text's size where it has quotation marks or is Chinese or Japanese.
 _PORTION: Final = 4000  # characters
 _AHEAD: Final = 200  # what follows a sentence may say that it goes on
@@ -103,7 +104,7 @@ def _spans(text: str, code: str) -> Iterator[tuple[int, int]]:
         raise TransduceError(
             "splitting paragraphs into sentences needs sentencex: pip install 'transduce[paragraphs]'"
         ) from error
-    plain = _SPACE_BEYOND_ASCII.sub(" ", text)
+    plain = _HALVES.sub("\ufffd", _SPACE_BEYOND_ASCII.sub(" ", text))
     begin, size = 0, _PORTION
     while begin < len(text):
         pieces: list[str] = segment(code, plain[begin : begin + size])

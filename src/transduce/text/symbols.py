@@ -63,12 +63,14 @@ def standing(symbols: tuple[str, ...]) -> str:
     return rf"(?<!\S)(?:{'|'.join(map(re.escape, symbols))})(?!\S)"
 
 
-def count_characters(lines: Iterable[str]) -> Counter[str]:
-    """How often each character stands in the text."""
+def count_characters(lines: Iterable[str]) -> tuple[Counter[str], int]:
+    """How often each character stands in the text, and the length of its longest line."""
     counts: Counter[str] = Counter()
+    longest = 0
     for line in lines:
         counts.update(line)
-    return counts
+        longest = max(longest, len(line))
+    return counts, longest
 
 
 def most_frequent(counts: Counter[str], limit: int) -> list[str]:

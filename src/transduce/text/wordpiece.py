@@ -3,13 +3,12 @@
 Pieces that go on with a word begin with ``##``. Text comes back with one space between words, and exactly within them.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from tokenizers import models, trainers
 
-from transduce.text.symbols import CONTINUED, LONGEST_WORD, check_room, check_symbols, most_frequent
+from transduce.text.symbols import CONTINUED, LONGEST_WORD, check_room, check_symbols, count_characters, most_frequent
 from transduce.text.tokenizer import SPECIAL_SYMBOLS, UNKNOWN, Tokenizer
 from transduce.text.words import GUARD, train_on_words, words_tokenizer
 
@@ -62,9 +61,7 @@ def _alphabet(lines: Iterable[str], room: int) -> tuple[list[str], int]:
     Returns:
         The characters, and the length of the longest line.
     """
-    counts: Counter[str] = Counter()
-    longest = 0
-    for line in lines:
-        counts.update("".join(line.split()))
-        longest = max(longest, len(line))
+    counts, longest = count_characters(lines)
+    for space in [each for each in counts if each.isspace()]:
+        del counts[space]
     return most_frequent(counts, max(1, room * 3 // 8)), longest

@@ -99,7 +99,7 @@ def learn_characters(lines: Iterable[str], vocab_size: int, symbols: Iterable[st
     symbols = check_symbols(symbols)
     fixed = [*SPECIAL_SYMBOLS, *BYTES, *symbols]
     room = check_room(vocab_size, len(fixed), symbols)
-    characters = most_frequent(count_characters(lines), room)
+    characters = most_frequent(count_characters(lines)[0], room)
     vocabulary = {symbol: index for index, symbol in enumerate(dict.fromkeys([*fixed, *characters]))}
     backend = tokenizers.Tokenizer(
         models.BPE(vocabulary, [], unk_token=UNKNOWN, byte_fallback=True, ignore_merges=bool(symbols))
