@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from itertools import chain
 from pathlib import Path
+from shutil import copyfile
 from typing import Any, Final
 
 from setuptools import Extension, setup
@@ -67,6 +68,7 @@ _HEADERS: Final = (
     "stack",
     "structures",
     "sublayers",
+    "system",
     "tiles",
     "training",
     "vectors",
@@ -162,6 +164,7 @@ class EachInItsPlace(build_ext):
         apart = copy(self)
         apart.build_temp = f"{self.build_temp}/{ext.name}"
         apart.compiler = copy(self.compiler)
+        self.compilers.submit(self.precompile, ext, Path(apart.build_temp)).result()
 
         def compile_all(sources: list[str], **settings: Any) -> list[str]:  # noqa: ANN401
             each = self.compilers.map(lambda source: self.compiler.compile([source], **settings), sources)
@@ -169,6 +172,18 @@ class EachInItsPlace(build_ext):
 
         apart.compiler.compile = compile_all
         build_ext.build_extension(apart, ext)
+
+
+    def precompile(self, ext: Extension, folder: Path) -> None:
+        """The system's headers that sources share, a third of their time; another compiler than GCC reads them each time."""
+        if "g++" not in Path(self.compiler.compiler_so_cxx[0]).name:
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        header = folder / "system.h"
+        copyfile(f"{_FOLDER}/system.h", header)
+        command = [*self.compiler.compiler_so_cxx, *ext.extra_compile_args, "-x", "c++-header", str(header)]
+        self.spawn([*command, "-o", f"{header}.gch"])
+        ext.extra_compile_args += ["-include", str(header)]
 
 
 kinds = chosen_kinds()
