@@ -173,9 +173,8 @@ class EachInItsPlace(build_ext):
         apart.compiler.compile = compile_all
         build_ext.build_extension(apart, ext)
 
-
     def precompile(self, ext: Extension, folder: Path) -> None:
-        """The system's headers that sources share, a third of their time; another compiler than GCC reads them each time."""
+        """The system's headers that sources share, a third of their time; other compilers read them each time."""
         if "g++" not in Path(self.compiler.compiler_so_cxx[0]).name:
             return
         folder.mkdir(parents=True, exist_ok=True)
