@@ -87,16 +87,22 @@ _FLAGS: Final = [
 ]
 # Of a kind that is not made to be used.
 _TRIAL: Final = "-O0"
+# Of kinds that know one instruction more than the kind before: the sources that ask for it, by which such a kind is
+# tried, as the others are the same twice (tests/kernels/test_kinds.py).
+_ONLY_IN: Final = {"native_avxvnni": ("products",), "native_amx": ("products", "tiled_maps")}
+# Sources to which precompiled headers cost more than they spare.
+_FEW: Final = 6
 # Behind all others, so that they can take something back: a sanitizer wants less optimization.
 _MORE: Final = os.environ.get("TRANSDUCE_CXXFLAGS", "").split()
 
 
 def extension(name: str, flags: list[str]) -> Extension:
     """Left out where no compiler is found, or it does not know a flag."""
+    sources = _ONLY_IN.get(name, _SOURCES) if _TRIAL in flags else _SOURCES
     # OpenMP's symbols come from the library that torch has loaded: a second pool of threads would wait for the first.
     return Extension(
         f"transduce.kernels.{name}",
-        [f"{_FOLDER}/{name}.cpp" for name in _SOURCES],
+        [f"{_FOLDER}/{source}.cpp" for source in sources],
         depends=[f"{_FOLDER}/{name}.h" for name in _HEADERS],
         extra_compile_args=[*_FLAGS, *flags, "-fopenmp", "-pthread", *_MORE],
         extra_link_args=["-pthread"],
@@ -175,7 +181,7 @@ class EachInItsPlace(build_ext):
 
     def precompile(self, ext: Extension, folder: Path) -> None:
         """The system's headers that sources share, a third of their time; other compilers read them each time."""
-        if "g++" not in Path(self.compiler.compiler_so_cxx[0]).name:
+        if "g++" not in Path(self.compiler.compiler_so_cxx[0]).name or len(ext.sources) < _FEW:
             return
         folder.mkdir(parents=True, exist_ok=True)
         header = folder / "system.h"
