@@ -79,7 +79,7 @@ def config(kind, tiny_run_file, tmp_path_factory):
     sections = tiny_run_file.read_text().split("\n[")
     text = "\n[".join(model if each.startswith("model]") else each for each in sections)
     changes = {
-        **{"max_steps = 400": "max_steps = 16", "checkpoint_every = 200": "checkpoint_every = 8"},
+        **{"max_steps = 400": "max_steps = 8", "checkpoint_every = 200": "checkpoint_every = 4"},
         **{"warmup_steps = 60": "warmup_steps = 4", "factor = 0.4": "factor = 0.2"},
     }
     for old, new in changes.items():
@@ -99,14 +99,14 @@ def run(config, tmp_path_factory):
 
 
 def weights(run):
-    return load_file(run / "checkpoints/step-16/model.safetensors")
+    return load_file(run / "checkpoints/step-8/model.safetensors")
 
 
 def test_it_is_trained_and_resumed(config, run, kind, tmp_path):
     """Resumed from its middle, it ends bit for bit alike, and so do its metrics."""
     assert config.model.architecture == kind.architecture
     shutil.copytree(run, tmp_path / "again")
-    shutil.rmtree(tmp_path / "again/checkpoints/step-16")
+    shutil.rmtree(tmp_path / "again/checkpoints/step-8")
     train_run(config, RunDirectory(tmp_path / "again"), resume=True)
     one, other = weights(run), weights(tmp_path / "again")
     assert all(torch.equal(one[name], other[name]) for name in one)
@@ -157,7 +157,7 @@ def test_attention_is_told_where_there_is_any(run, kind, tmp_path):
 
 
 def test_it_is_averaged_and_evaluated(run, tmp_path):
-    assert average(RunDirectory(run), 2, tmp_path / "mean") == [8, 16]
+    assert average(RunDirectory(run), 2, tmp_path / "mean") == [4, 8]
     sources, references = [tmp_path / name for name in ("x.src", "x.trg")]
     sources.write_text("bamo\n")
     references.write_text("ti\n")

@@ -63,12 +63,19 @@ def log_probability(model, row, ids):
     return score_targets(model, one(row), Tokens(target, torch.tensor([len(ids) + 1])), labels).item()
 
 
+@lru_cache(maxsize=20)
+def memory(model, row):
+    """One of the two sources, encoded."""
+    with torch.no_grad():
+        return model.encode(one(row))
+
+
 @lru_cache(maxsize=5000)  # beams of one model ask for the same ones
 def following(model, row, ids):
     """The log-probability of every symbol behind these, by a pass without a state."""
     target = Tokens(torch.tensor([[BEGIN, *ids]]), torch.tensor([len(ids) + 1]))
     with torch.no_grad():
-        logits = model.project(model.decode(model.encode(one(row)), target).hidden)[-1]
+        logits = model.project(model.decode(memory(model, row), target).hidden)[-1]
     return torch.log_softmax(logits, -1).tolist()
 
 
@@ -112,7 +119,7 @@ def attention(model, row, ids):
     """Mean over the heads of the last layer: [target, source], the end symbol last on both sides."""
     target = Tokens(torch.tensor([[BEGIN, *ids]]), torch.tensor([len(ids) + 1]))
     with torch.no_grad():
-        (weights,) = model.decode(model.encode(one(row)), target, attention=LAST_CROSS).attention.cross.values()
+        (weights,) = model.decode(memory(model, row), target, attention=LAST_CROSS).attention.cross.values()
     return weights[0].mean(dim=0).tolist()
 
 

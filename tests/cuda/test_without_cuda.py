@@ -125,7 +125,7 @@ def train_some(folder, config, train_config, device):
     return progress.step, [line["loss"] for line in lines], progress.best_score
 
 
-@pytest.mark.parametrize("own", [None, VOCABULARY + 2], ids=["one vocabulary", "two vocabularies"])
+@pytest.mark.parametrize("own", [*every(2, {"one vocabulary": None, "two vocabularies": VOCABULARY + 2}, 1)])
 def test_a_training_is_saved_resumed_and_averaged(own, tmp_path):
     config = preset("base", {**SMALL, "source_vocab_size": own})
     found = {}
@@ -140,7 +140,7 @@ def test_a_training_is_saved_resumed_and_averaged(own, tmp_path):
         assert found[CUDA, steps] == (step, pytest.approx(losses, rel=1e-4), best)
 
 
-@pytest.mark.parametrize("variant", [*every(3, VARIANTS)], indirect=True)
+@pytest.mark.parametrize("variant", [*every(5, VARIANTS, 3)], indirect=True)
 def test_every_model_trains(variant, tmp_path):
     config = preset("base", {**SMALL, **variant})
     step, losses, best = train_some(tmp_path / "cpu", config, TRAIN, CPU)
@@ -149,7 +149,7 @@ def test_every_model_trains(variant, tmp_path):
     assert (step, len(losses)) == (1, 2)
 
 
-@pytest.mark.parametrize("variant", [*every(3, VARIANTS, 1)], indirect=True)
+@pytest.mark.parametrize("variant", [*every(5, VARIANTS, 4)], indirect=True)
 def test_every_model_searches_scores_and_shows_its_attention(variant):
     config = preset("base", {**SMALL, **variant})
     cpu = engine(CPU, config)

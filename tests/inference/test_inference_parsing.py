@@ -7,6 +7,7 @@ from typing import NamedTuple
 import nltk
 import pytest
 
+from tests.sparing import one_each
 from transduce.config import BadInputError, SpecialIds, read_run
 from transduce.inference import Parser, draw, from_nltk, load, split_words, to_nltk
 from transduce.inference.parsing import TreeVocabulary
@@ -183,8 +184,10 @@ def test_running_text_and_drawings():
     assert lines[-1].split() == ["dog", "barks"]
 
 
-@pytest.mark.parametrize("kind", ["brackets", "shift_reduce"])
-@pytest.mark.parametrize("more", ["", ", words = true", ', words = true, tags = "kept"'])
+@pytest.mark.parametrize(
+    ("more", "kind"),
+    [*one_each(["", ", words = true", ', words = true, tags = "kept"'], ["brackets", "shift_reduce"])],
+)
 def test_a_shared_vocabulary_parses_too(treebank, tmp_path, kind, more):
     """As the paper's: word pieces and symbols of trees in one; no training is needed for outputs to be trees."""
     how = f'linearization = "{kind}"{more}'

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.sparing import one_each
 from transduce.kernels import (
     RaggedLayout,
     Sources,
@@ -24,6 +25,23 @@ LENGTHS = [[1], [3, 1, 7, 7, 2], [5] * 4, [*range(1, 24), 5, 5]]
 # Cells: one, less than a vector, an odd number that is more than one, and blocks of every kind.
 HIDDEN = [1, 7, 33, 80]
 TOLERANCE = {torch.float32: {"rtol": 1e-4, "atol": 1e-5}, torch.bfloat16: {"rtol": 0.05, "atol": 0.05}}
+
+
+# Numbers, and whether it goes backwards or has two cells: each number of rows with each size has one of these.
+KINDS = {
+    "float32-no": (torch.float32, False),
+    "bfloat16-yes": (torch.bfloat16, True),
+    "float32-yes": (torch.float32, True),
+    "bfloat16-no": (torch.bfloat16, False),
+}
+
+
+def lengths_and(sizes):
+    """Every list of lengths with every size, and with these one of the kinds, another one for each list."""
+    for place, lengths in enumerate(LENGTHS):
+        for one in one_each(sizes, KINDS, place):
+            size, kind = one.values
+            yield pytest.param(lengths, sizes[size], *KINDS[kind], id=f"{len(lengths)}-{one.id}", marks=one.marks)
 
 
 @pytest.fixture
@@ -64,10 +82,9 @@ def by_torch(gates, weight, lengths, start, backwards):
     return torch.cat(states)
 
 
-@pytest.mark.parametrize("backwards", [False, True])
-@pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("hidden", HIDDEN)
-@pytest.mark.parametrize("lengths", LENGTHS, ids=len)
+@pytest.mark.parametrize(
+    ("lengths", "hidden", "dtype", "backwards"), [*lengths_and({str(hidden): hidden for hidden in HIDDEN})]
+)
 def test_states_and_gradients_are_torch_s(lengths, hidden, dtype, backwards):
     torch.manual_seed(5)
     gates, weight = draw(sum(lengths), 4 * hidden, dtype=dtype), draw_matrix(4 * hidden, hidden)
@@ -89,10 +106,9 @@ def test_states_and_gradients_are_torch_s(lengths, hidden, dtype, backwards):
 
 
 def attend_by_hand(query, keys, values, vector, sharpness):
-    """One query at a time, one position at a time."""
-    scores = torch.stack([vector @ torch.tanh(query + key) for key in keys])
-    weights = torch.softmax(sharpness * scores, 0)
-    return sum(weight * value for weight, value in zip(weights, values, strict=True)), weights
+    """One query at a time."""
+    weights = torch.softmax(sharpness * (torch.tanh(query + keys) @ vector), 0)
+    return weights @ values, weights
 
 
 def draw_sources(lengths, units, memory):
@@ -151,12 +167,13 @@ def loop_by_hand(wide, weights, start, lengths, rows, *, twice):
     return torch.stack(states), torch.stack(contexts)
 
 
-@pytest.mark.parametrize("twice", [False, True])
-@pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize(("hidden", "units", "memory"), [(1, 1, 1), (7, 17, 33), (48, 64, 16)])
-@pytest.mark.parametrize("lengths", LENGTHS, ids=len)
-def test_cells_that_look_are_the_loop(lengths, hidden, units, memory, dtype, twice):
+@pytest.mark.parametrize(
+    ("lengths", "sizes", "dtype", "twice"),
+    [*lengths_and({"small": (1, 1, 1), "odd": (7, 17, 33), "blocks": (48, 64, 16)})],
+)
+def test_cells_that_look_are_the_loop(lengths, sizes, dtype, twice):
     torch.manual_seed(5)
+    hidden, units, memory = sizes
     sources, layout = draw_sources([1 + 3 * n % 11 for n in lengths], units, memory), layout_of(lengths)
     gates = draw(layout.tokens, 4 * hidden, dtype=dtype)
     first = [draw_matrix(4 * hidden, hidden), draw(4 * hidden, dtype=dtype)] if twice else []

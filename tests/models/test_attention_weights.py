@@ -5,6 +5,8 @@ import math
 import pytest
 import torch
 
+from tests.model_variants import VARIANTS
+from tests.sparing import every
 from transduce.config import preset
 from transduce.models import (
     LAST_CROSS,
@@ -52,6 +54,7 @@ def test_the_first_layers_weights_by_the_formula():
             torch.testing.assert_close(weights[row, :, :length, :length], scores.softmax(-1), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("variant", [*every(2, VARIANTS)], indirect=True)
 def test_weights_sum_to_one_over_what_may_be_seen(variant):
     model = make(variant)
     found, window = look(model, EVERYTHING), model.config.attention_window
@@ -79,6 +82,7 @@ def test_what_is_asked_for_is_given_and_no_more():
     assert [*look(model, AttentionRequest(decoder=(-2, -3, 7))).decoder] == [0]  # others are not there
 
 
+@pytest.mark.parametrize("variant", [*every(2, VARIANTS, 1)], indirect=True)
 def test_asking_changes_no_hidden_state(variant):
     model = make(variant)
     asked = model.decode(model.encode(SOURCE, attention=EVERYTHING), TARGET, attention=EVERYTHING)

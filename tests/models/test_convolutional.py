@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tests.models.test_dropout_seeds import LABELS, SOURCE, TARGET, learn
+from tests.sparing import every
 from transduce.config import ConvolutionalConfig
 from transduce.kernels import AllowedTokens
 from transduce.layers.multi_step_attention import Attended, look_up
@@ -162,6 +163,7 @@ def test_no_output_depends_on_what_follows_it(model):
         assert gradient[time + 1 :].eq(0).all()
 
 
+@pytest.mark.parametrize("model", [*every(2, KINDS)], indirect=True)
 def test_gradients_are_those_of_differences(model, monkeypatch):
     """Of every weight, along a random direction; without what ConvS2S takes off the encoder's gradient."""
     monkeypatch.setattr(convs2s, "scale_gradient", lambda x, _: x)

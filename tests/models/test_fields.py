@@ -40,6 +40,8 @@ LEARNED, RELATIVE, OVER_PARAMETERS = (
 )
 EXPERTS = {"feed_forward": "mixture_of_experts"}
 AVERAGE = {"decoder_self_attention": "average"}
+# Layers enough to change one field of a model that is compared with nothing published.
+TWO_EACH = {"encoder_layers": 2, "decoder_layers": 2}
 # What has to be so for a field to be read at all.
 GROUNDS = {
     "final_norm": {"norm": "pre"},  # behind post-norm one without weights of its own changes nothing
@@ -106,9 +108,9 @@ OTHERS = {
 }
 
 
-def config(field: str | None = None, value: object = None) -> TransformerConfig:
+def config(field: str | None = None, value: object = None, **sizes: int) -> TransformerConfig:
     """The small model, or what is needed for a field to be read, with one field changed."""
-    small = {name: size for name, size in SMALL.items() if not name.startswith(("parameter", "max"))}
+    small = {name: size for name, size in (SMALL | sizes).items() if not name.startswith(("parameter", "max"))}
     ground = GROUNDS.get(field or "", {})
     read = {name: size for name, size in SMALL.items() if GROUNDS.get(name) == ground and ground}
     changes = {} if field is None or value is None else {field: value}
@@ -177,7 +179,7 @@ def test_a_gated_network_has_as_many_parameters_as_its_formulas():
 @pytest.mark.parametrize("field", [name for name in TransformerConfig.model_fields if name != "architecture"])
 def test_no_field_is_unread(field):
     """A field that is new, and has no other value here yet, fails; tests/test_architectures.py reads this one."""
-    ground, changed = config(field), config(field, OTHERS[field])
+    ground, changed = config(field, **TWO_EACH), config(field, OTHERS[field], **TWO_EACH)
     one, other = observe(ground), observe(changed)
     assert (one[0], other[0]) == (count(ground), count(changed))
     assert one[1] != other[1]
@@ -307,7 +309,15 @@ CHANGED = [
 ]
 
 
-@pytest.mark.parametrize(("field", "value"), sorted({(field, value) for _, field, value in CHANGED}, key=str))
+def tried():
+    """Every field with every value of a preset; from the third value of a field on, they are slow."""
+    seen = Counter()
+    for field, value in sorted({(field, value) for _, field, value in CHANGED}, key=str):
+        seen[field] += 1
+        yield pytest.param(field, value, marks=[pytest.mark.slow] if seen[field] > 2 else [])
+
+
+@pytest.mark.parametrize(("field", "value"), [*tried()])
 def test_each_field_of_each_preset_alone_does_what_it_should(field, value):
     """Presets share values, and each is tried once; one without a prediction fails."""
     torch.manual_seed(3)

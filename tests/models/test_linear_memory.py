@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from tests.sparing import one_each
 from transduce.config import preset
 from transduce.models import Tokens, build
 
@@ -33,8 +34,7 @@ def train(allocations, source, target, **changes):
     return made
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("side", ["source", "target"])
+@pytest.mark.parametrize(("variant", "side"), [*one_each(VARIANTS, ["source", "target"])])
 def test_no_tensor_has_a_place_for_every_pair_of_positions(allocations, side, variant):
     """Only one side is long: attention between the two is never restricted (section 4 restricts self-attention)."""
     lengths = {"source": SHORT, "target": SHORT}

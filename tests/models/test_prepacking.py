@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tests.models.test_native_transformer import TOLERANCE, VARIANTS, make, walk
+from tests.sparing import one_each
 from transduce.config import TransformerConfig
 from transduce.models import Kept, NativeTransformer, Prepacking, build_without_storage, kernels_compute
 
@@ -31,8 +32,7 @@ def remade(config, format_, tensors):
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("format_", TOLERANCE)
-@pytest.mark.parametrize("variant", SOME)
+@pytest.mark.parametrize(("variant", "format_"), [*one_each(SOME, TOLERANCE)])
 def test_what_was_kept_is_the_same_model(variant, format_):
     plain = make(VARIANTS[variant])
     packed, again = (
@@ -47,8 +47,7 @@ def test_what_was_kept_is_the_same_model(variant, format_):
             assert again._plain.state_dict()[name].equal(weight), name
 
 
-@pytest.mark.parametrize("format_", TOLERANCE)
-@pytest.mark.parametrize("variant", SOME)
+@pytest.mark.parametrize(("variant", "format_"), [*one_each(SOME, TOLERANCE, 1)])
 def test_weights_that_are_read_one_by_one_are_the_same_model(variant, format_):
     plain = make(VARIANTS[variant])
     without = build_without_storage(plain.config)

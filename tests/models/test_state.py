@@ -5,6 +5,8 @@ from typing import Literal, get_args, get_origin
 import pytest
 import torch
 
+from tests.model_variants import VARIANTS
+from tests.sparing import every, one_each
 from transduce.config import TransformerConfig, preset
 from transduce.layers import KeyValues
 from transduce.models import LAST_CROSS, AttentionRequest, AttentionWeights, Tokens, build
@@ -44,8 +46,17 @@ def rows(ids, beam):
     return ids.repeat_interleave(beam)
 
 
+# All models take steps, and each test of what else becomes of a state has half of them.
+HALF, OTHER_HALF = [*every(2, VARIANTS)], [*every(2, VARIANTS, 1)]
+BEAMS = [
+    pytest.param(VARIANTS[name], beam, id=one.id, marks=one.marks)
+    for one in one_each(VARIANTS, [1, 3])
+    for name, beam in [one.values]
+]
+
+
 @torch.no_grad()
-@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize(("variant", "beam"), BEAMS, indirect=["variant"])
 def test_steps_equal_the_whole(model, beam):
     state = model.start(model.encode(SOURCE), beam)
     expected = whole(model, SOURCE, TARGET)
@@ -56,6 +67,7 @@ def test_steps_equal_the_whole(model, beam):
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("variant", HALF, indirect=True)
 def test_reorder_moves_histories(model):
     state = model.start(model.encode(SOURCE), 2)
     first = torch.tensor([1, 1, 1, 1, 1, 1])
@@ -72,6 +84,7 @@ def test_reorder_moves_histories(model):
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("variant", OTHER_HALF, indirect=True)
 def test_release_lets_sentences_go(model):
     state = model.start(model.encode(SOURCE), 2)
     for time in range(2):
@@ -82,6 +95,7 @@ def test_release_lets_sentences_go(model):
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("variant", OTHER_HALF, indirect=True)
 def test_admit_takes_sentences_in_at_any_time(model):
     older = Tokens(SOURCE.ids[:2], SOURCE.lengths[:2])
     newer = Tokens(SOURCE.ids[2:, :3], SOURCE.lengths[2:])
@@ -103,6 +117,7 @@ def test_admit_takes_sentences_in_at_any_time(model):
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("variant", HALF, indirect=True)
 def test_attention_is_given_when_asked_for(model):
     state = model.start(model.encode(SOURCE), 2)
     step = model.step(state, rows(TARGET[:, 0], 2))
@@ -123,8 +138,7 @@ def test_attention_is_given_when_asked_for(model):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("norm", ["post", "pre"])
-@pytest.mark.parametrize("positions", ["sinusoidal", "relative"])
+@pytest.mark.parametrize(("positions", "norm"), [*one_each(["sinusoidal", "relative"], ["post", "pre"])])
 def test_an_attention_window_much_shorter_than_the_output(positions, norm):
     """53 symbols are more than three blocks of 16: read at once they go block by block, read one at a time they do not.
 

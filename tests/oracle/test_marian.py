@@ -200,7 +200,7 @@ def trained(transformers):
     """Both models after a short training in copying: random ones write one thing without end."""
     ours = transformer()
     optimizer = torch.optim.Adam(ours.parameters(), lr=3e-3)
-    for seed in range(120):
+    for seed in range(80):
         source = sources(32, 1000 + seed)
         target = torch.cat([torch.full((32, 1), PAD), source.ids[:, :-1]], dim=1)
         loss = ours(source, Tokens(target, source.lengths), source.ids).objective / source.lengths.sum()
@@ -262,7 +262,7 @@ def assert_same(found, expected):
         assert [total for _, total in best] == pytest.approx([total for _, total in others], rel=1e-5)
 
 
-@pytest.mark.parametrize(("beam", "n_best"), [(1, 1), (4, 1), (4, 4), (5, 3)])
+@pytest.mark.parametrize(("beam", "n_best"), [(1, 1), pytest.param(4, 1, marks=pytest.mark.slow), (4, 4), (5, 3)])
 def test_search_finds_the_same_outputs(transformers, trained, beam, n_best):
     ours, theirs = trained
     forced = transformers.LogitsProcessorList([must_end])

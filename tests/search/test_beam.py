@@ -66,7 +66,7 @@ def plain_beam(model, row, limit, beam, penalty):
     return max(finished, key=lambda hypothesis: hypothesis[1])
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 8))])
 @pytest.mark.parametrize("beam", [2, 3])
 def test_a_narrow_beam_prunes_as_a_plain_one_does(seed, beam):
     model, penalty = shared(seed), LengthPenalty("gnmt", 0.6)

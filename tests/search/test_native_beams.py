@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.search.test_search_queue import SIZES, WAYS, Waiting, ready, search
+from tests.sparing import one_each
 from tests.tiny_search import BEGIN, END, SOURCE, make_requests
 from transduce.config import TransduceError
 from transduce.config.splitmix import mix
@@ -169,21 +170,21 @@ KINDS = st.fixed_dictionaries(
         "min_length": st.sampled_from([0, 0, 1, 3, 12]),
     }
 )
+
+
+def examples(some, many):
+    """A test of so many examples by ``try_out``; the larger number is slow."""
+    return pytest.mark.parametrize("number", [some, pytest.param(many, marks=pytest.mark.slow)])
+
+
+def try_out(check, number, **strategies):
+    settings(max_examples=number)(given(**strategies)(check))()
+
+
 SENTENCES = st.tuples(st.integers(0, 2), st.sampled_from([0, 1, 2, 5, 9, 17, 36]), st.integers(1, 5))
 
 
-@pytest.mark.usefixtures("built")
-@settings(max_examples=150)
-@given(
-    kinds=st.lists(KINDS, min_size=1, max_size=3),
-    forbidden=st.sampled_from([(0, 1), (0, 1, 3), ()]),
-    listed=st.sampled_from([None, 1, 3]),
-    sentences=st.lists(SENTENCES, min_size=1, max_size=9),
-    arriving=st.tuples(st.sampled_from([1, 3, 100]), st.sampled_from([None, None, 3])),
-    model=st.tuples(st.integers(0, 1000), st.sampled_from([4, 5, 11, 63, 64, 131]), st.sampled_from(LEVELS)),
-    share=st.sampled_from([None, None, 1, 2, 7]),
-)
-def test_both_loops_are_one(kinds, forbidden, listed, sentences, arriving, model, share):
+def follow_both(kinds, forbidden, listed, sentences, arriving, model, share):
     """Whatever the logits, many of them equal, and whatever is asked for; some come late, and some are cancelled.
 
     The sentences of one kind, with a ``share``, may go on with so many of the symbols at most; those of others, freely.
@@ -209,15 +210,23 @@ def test_both_loops_are_one(kinds, forbidden, listed, sentences, arriving, model
         assert follow(Given(*model), Arriving(make(), *arriving)) == native
 
 
-@pytest.mark.usefixtures("way")
-@settings(max_examples=100)
-@given(
-    kind=KINDS,
-    sentences=st.lists(SENTENCES, min_size=1, max_size=5),
-    model=st.tuples(st.integers(0, 1000), st.sampled_from([4, 5, 11, 63]), st.sampled_from(LEVELS)),
-    share=st.sampled_from([None, 1, 2]),
-)
-def test_hypotheses_that_cannot_win_are_dropped_and_no_output_changes(kind, sentences, model, share):
+@pytest.mark.usefixtures("built")
+@examples(60, 150)
+def test_both_loops_are_one(number):
+    try_out(
+        follow_both,
+        number,
+        kinds=st.lists(KINDS, min_size=1, max_size=3),
+        forbidden=st.sampled_from([(0, 1), (0, 1, 3), ()]),
+        listed=st.sampled_from([None, 1, 3]),
+        sentences=st.lists(SENTENCES, min_size=1, max_size=9),
+        arriving=st.tuples(st.sampled_from([1, 3, 100]), st.sampled_from([None, None, 3])),
+        model=st.tuples(st.integers(0, 1000), st.sampled_from([4, 5, 11, 63, 64, 131]), st.sampled_from(LEVELS)),
+        share=st.sampled_from([None, None, 1, 2, 7]),
+    )
+
+
+def drop_and_record(kind, sentences, model, share):
     """A search that is recorded drops none."""
     bounds = () if share is None else (Bounds(model[1], share),)
     kind = {**kind, "penalty": LengthPenalty(*kind["penalty"]), "constraints": bounds}
@@ -233,9 +242,29 @@ def test_hypotheses_that_cannot_win_are_dropped_and_no_output_changes(kind, sent
     assert found[0] == found[1]
 
 
+@pytest.mark.usefixtures("way")
+@examples(40, 100)
+def test_hypotheses_that_cannot_win_are_dropped_and_no_output_changes(number):
+    try_out(
+        drop_and_record,
+        number,
+        kind=KINDS,
+        sentences=st.lists(SENTENCES, min_size=1, max_size=5),
+        model=st.tuples(st.integers(0, 1000), st.sampled_from([4, 5, 11, 63]), st.sampled_from(LEVELS)),
+        share=st.sampled_from([None, 1, 2]),
+    )
+
+
 @pytest.mark.usefixtures("built")
-@pytest.mark.parametrize("name", ["plain", "float32", "bfloat16", "int8", "average", "ensemble"])
-@pytest.mark.parametrize("way", ["greedy", "beam 4", "full beam", "shortest"])
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        *one_each(
+            ["plain", "float32", "bfloat16", "int8", "average", "ensemble"],
+            ["beam 4", "full beam", "shortest", "greedy"],
+        )
+    ],
+)
 def test_both_loops_are_one_with_models(name, way):
     native = search(ready(name), WAYS[way], Waiting(3))
     with in_python():
@@ -250,18 +279,7 @@ class Stepping:
             setattr(self, verb, getattr(model, verb))
 
 
-@pytest.mark.usefixtures("built")
-@settings(max_examples=60, deadline=None)
-@given(
-    name=st.sampled_from(["float32", "bfloat16", "int8", "average"]),
-    kinds=st.lists(KINDS, min_size=1, max_size=2),
-    listed=st.sampled_from([None, None, 3]),
-    sentences=st.lists(st.tuples(st.integers(0, 1), st.sampled_from([1, 2, 5, 9, 40]), st.integers(1, 20)), min_size=1),
-    arriving=st.tuples(st.sampled_from([1, 3, 100]), st.sampled_from([None, None, 3])),
-    moment=st.sampled_from([0.0, 1e-4, 1e9]),
-    share=st.sampled_from([None, None, 1, 2, 7]),
-)
-def test_rounds_that_a_model_makes_by_itself_change_nothing(name, kinds, listed, sentences, arriving, moment, share):
+def go_alone_and_stepwise(name, kinds, listed, sentences, arriving, moment, share):
     """However many it makes at a time: outcomes are the same to the last bit; who is cancelled may be done before.
 
     The sentences of one kind, with a ``share``, may go on with so many of the symbols at most.
@@ -288,6 +306,24 @@ def test_rounds_that_a_model_makes_by_itself_change_nothing(name, kinds, listed,
     for number, found in alone.items():
         if not (isinstance(found, Cancelled) or isinstance(stepwise[number], Cancelled)):
             assert found == stepwise[number]
+
+
+@pytest.mark.usefixtures("built")
+@examples(25, 60)
+def test_rounds_that_a_model_makes_by_itself_change_nothing(number):
+    try_out(
+        go_alone_and_stepwise,
+        number,
+        name=st.sampled_from(["float32", "bfloat16", "int8", "average"]),
+        kinds=st.lists(KINDS, min_size=1, max_size=2),
+        listed=st.sampled_from([None, None, 3]),
+        sentences=st.lists(
+            st.tuples(st.integers(0, 1), st.sampled_from([1, 2, 5, 9, 40]), st.integers(1, 20)), min_size=1
+        ),
+        arriving=st.tuples(st.sampled_from([1, 3, 100]), st.sampled_from([None, None, 3])),
+        moment=st.sampled_from([0.0, 1e-4, 1e9]),
+        share=st.sampled_from([None, None, 1, 2, 7]),
+    )
 
 
 @pytest.mark.usefixtures("built")

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tests.search.test_search_queue import NUMBERS, SOURCES, Waiting, ready, search
+from tests.sparing import one_each
 from transduce.models import NO_ATTENTION
 from transduce.search import TooLittleMemory
 
@@ -45,14 +46,16 @@ def found_at_once(way):
     return search(ready("plain"), WAYS[way], Waiting(len(SOURCES)))
 
 
-ERRORS = [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 7 bytes")]
+ERRORS = {
+    "Python": MemoryError(),
+    "torch": RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 7 bytes"),
+}
 
 
 @pytest.mark.parametrize("way", ["greedy", "two best"])
-@pytest.mark.parametrize("error", ERRORS, ids=["Python", "torch"])
-@pytest.mark.parametrize("where", [BEGINNING, STEPPING])
+@pytest.mark.parametrize(("error", "where"), [*one_each(ERRORS, [BEGINNING, STEPPING])])
 def test_all_are_found_in_smaller_groups(way, error, where):
-    whole, model = found_at_once(way), Small(ready("plain"), 61, where, error)
+    whole, model = found_at_once(way), Small(ready("plain"), 61, where, ERRORS[error])
     found = search(model, WAYS[way], Waiting(len(SOURCES)))
     assert model.failed > 1
     assert sorted(found) == NUMBERS
@@ -62,12 +65,11 @@ def test_all_are_found_in_smaller_groups(way, error, where):
         assert [each.score for each in found[number]] == pytest.approx(scores, abs=1e-4)
 
 
-@pytest.mark.parametrize("where", [BEGINNING, STEPPING])
-@pytest.mark.parametrize("room", [1, 3, len(SOURCES)])
+@pytest.mark.parametrize(("room", "where"), [*one_each(["1", "3", str(len(SOURCES))], [STEPPING, BEGINNING])])
 def test_what_is_too_large_alone_fails_alone(where, room):
     """Two sources are of 24 and 30 symbols with the end symbol, and 20 fit in."""
     whole = found_at_once("one best")
-    found = search(Small(ready("plain"), 20, where, MemoryError("no room")), {}, Waiting(room))
+    found = search(Small(ready("plain"), 20, where, MemoryError("no room")), {}, Waiting(int(room)))
     assert sorted(found) == NUMBERS
     failed = [number for number, outcome in found.items() if isinstance(outcome, TooLittleMemory)]
     assert sorted(failed) == [number for number, source in zip(NUMBERS, SOURCES, strict=True) if len(source) + 1 > 20]
