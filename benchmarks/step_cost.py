@@ -97,12 +97,12 @@ def measure(point: Point, dtype: torch.dtype, vocabulary: int, enough: float) ->
 
 
 def measure_all(
-    tables: Mapping[str, tuple[Point, ...]], dtype: torch.dtype, vocabulary: int, enough: float
+    tables: Mapping[str, tuple[Point, ...]], dtype: torch.dtype, vocabulary: int, enough: float, start: str = "spawn"
 ) -> dict[Point, Cost]:
-    """Every point once, in whatever tables it stands."""
+    """Every point once, in whatever tables it stands; processes start as ``multiprocessing`` calls it."""
     found: dict[Point, Cost] = {}
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=spawn, max_tasks_per_child=1) as processes:
+    context = multiprocessing.get_context(start)
+    with ProcessPoolExecutor(1, mp_context=context, max_tasks_per_child=1) as processes:
         for point in dict.fromkeys(point for points in tables.values() for point in points):
             found[point] = processes.submit(measure, point, dtype, vocabulary, enough).result()
             print(f"{point}: {found[point]}", file=sys.stderr)

@@ -31,14 +31,14 @@ SETTLED: Final = 3  # windows, of which two are in memory
 MORE: Final = 1.05
 
 
-def write_corpus(folder: Path, pairs: int, files: int) -> None:
-    """Training files whose names rise, and dev."""
-    lines = make_lines(pairs, 1, WORDS)
+def write_corpus(folder: Path, pairs: int, files: int, words: int = WORDS) -> None:
+    """Training files whose names rise, and dev, of so many different words a side."""
+    lines = make_lines(pairs, 1, words)
     (folder / "parts").mkdir()
     for number in range(files):
         share = pairs // files + (number < pairs % files)
         write_pairs(folder / "parts" / f"{number:05}.jsonl.gz", islice(lines, share))
-    write_pairs(folder / "dev.jsonl.gz", make_lines(min(DEV, pairs), 2, WORDS))
+    write_pairs(folder / "dev.jsonl.gz", make_lines(min(DEV, pairs), 2, words))
 
 
 def write_pairs(path: Path, pairs: Iterator[tuple[str, str]]) -> None:

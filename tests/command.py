@@ -4,24 +4,32 @@ import multiprocessing
 import os
 import signal
 import sys
+from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from subprocess import CompletedProcess
 from tempfile import TemporaryDirectory
 from threading import Thread
-from typing import Any
+from typing import Any, BinaryIO, Final
 
 from tests.faults.faults import Faults
 
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["transduce.cli.main", "transduce.workflows.train", "torch._dynamo"])
+FORKSERVER: Final = "forkserver"  # there is one of them, and so what it has imported is for whoever else asks for it
+_CONTEXT = multiprocessing.get_context(FORKSERVER)
+IMPORTED = ["transduce.cli.main", "transduce.workflows.train", "torch._dynamo", "tests.forked"]
+_CONTEXT.set_forkserver_preload(IMPORTED)
+
+
+def call(function: Callable[..., object], *arguments: Any) -> BaseProcess:
+    """A function of a module, in such a process."""
+    process = _CONTEXT.Process(target=function, args=arguments)
+    process.start()
+    return process
 
 
 def start(arguments: list[str], said: Path, *fault: Any) -> BaseProcess:
     """``transduce ARGUMENTS``, with a fault (its folder, point and count); what it says is appended to ``said``."""
-    process = _CONTEXT.Process(target=_run, args=(arguments, None, said, said, fault))
-    process.start()
-    return process
+    return call(_run, arguments, None, said, said, fault)
 
 
 def run(arguments: list[str], said: Path, *fault: Any) -> int:
@@ -39,19 +47,27 @@ def complete(arguments: list[str], given: bytes, folder: Path) -> CompletedProce
         path.unlink(missing_ok=True)
     os.mkfifo(pipe)
     Thread(target=pipe.write_bytes, args=(given,), daemon=True).start()  # which waits for who reads it
-    process = _CONTEXT.Process(target=_run, args=(arguments, pipe, *outputs, ()))
-    process.start()
+    process = call(_run, arguments, pipe, *outputs, ())
     status = _wait(process, 60)
     return CompletedProcess(arguments, status, *(path.read_bytes() for path in outputs))
 
 
-def run_program(program: str, *arguments: str) -> CompletedProcess[str]:
-    """As ``python -c PROGRAM ARGUMENTS``."""
+def converse(arguments: list[str], folder: Path) -> tuple[BaseProcess, BinaryIO, BinaryIO]:
+    """The process, its standard input and its output, line by line; its errors are appended to the folder's stderr."""
+    pipes = folder / "stdin", folder / "stdout"
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    process = call(_run, arguments, *pipes, folder / "stderr", ())
+    # In the order in which it opens the other ends: each waits for the other.
+    return process, pipes[0].open("wb", buffering=0), pipes[1].open("rb")
+
+
+def run_program(program: str, *arguments: str, seconds: float = 300) -> CompletedProcess[str]:
+    """As ``python -c PROGRAM ARGUMENTS``, which may take so many seconds."""
     with TemporaryDirectory() as folder:
         said, warned = (Path(folder, name) for name in ("stdout", "stderr"))
-        process = _CONTEXT.Process(target=_run_program, args=(program, arguments, said, warned))
-        process.start()
-        status = _wait(process, 300)
+        process = call(_run_program, program, arguments, said, warned)
+        status = _wait(process, seconds)
         return CompletedProcess(arguments, status, said.read_text(), warned.read_text())
 
 

@@ -36,9 +36,9 @@ class Corpus:
         return f"{self.name}; vocabulary {self.vocab_size:,}; {share if source or target else 'no padding'}"
 
 
-def real_corpus(data: Path | None, batch_tokens: int, vocab_size: int) -> Corpus:
+def real_corpus(data: Path | None, batch_tokens: int, vocab_size: int, made_up: int = 20_000) -> Corpus:
     """``train.en.gz`` and ``train.de.gz`` of a folder, or made-up phrases, in the order of a first epoch."""
-    pairs = list(read_pairs(data / "train.en.gz", data / "train.de.gz")) if data else _make_up_phrases()
+    pairs = list(read_pairs(data / "train.en.gz", data / "train.de.gz")) if data else _make_up_phrases(made_up)
     tokenizer = learn_bpe(itertools.chain.from_iterable(pairs), vocab_size)
     sides = (tokenizer.encode([pair[side] for pair in pairs]) for side in (0, 1))
     with tempfile.TemporaryDirectory() as folder:
@@ -75,10 +75,10 @@ def padding(some: list[Batch], side: Literal["source", "target"]) -> float:
     return 1 - sum(int(getattr(batch, f"{side}_lengths").sum()) for batch in some) / positions
 
 
-def _make_up_phrases() -> list[tuple[str, str]]:
+def _make_up_phrases(pairs: int) -> list[tuple[str, str]]:
     from transduce.data.phrases import make_phrases  # noqa: PLC0415 - Babel, which it needs, is an extra
 
-    return list(make_phrases(20_000, 1, 1).train)
+    return list(make_phrases(pairs, 1, 1).train)
 
 
 def _draw(

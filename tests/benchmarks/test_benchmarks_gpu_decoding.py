@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks import gpu_decoding
+from benchmarks import gpu_decoding, made_up_model
 from benchmarks.decoders.contest import Setting, Single, Speed
 from benchmarks.decoders.engines import Engine
 from benchmarks.peers.sizes import SIZES
@@ -42,6 +42,7 @@ def test_a_quick_run_with_a_trained_model(trained_run, tmp_path, monkeypatch):
 
 def test_models_with_random_weights(tmp_path, monkeypatch):
     """Any engine can run one, and what it writes is not compared with anything."""
+    monkeypatch.setattr(made_up_model, "WORDS", 1_000)
     monkeypatch.setitem(SIZES, "tiny", SMALL)
     options = Namespace(sizes=["tiny"], vocabulary=400, lines=4, tests=[])
     [(task, quality)] = gpu_decoding.open_all(options, tmp_path)

@@ -4,7 +4,7 @@ from benchmarks.stream_memory import read_windows, write_corpus
 
 
 def test_windows_of_all_files(tmp_path):
-    write_corpus(tmp_path, 250, 3)
+    write_corpus(tmp_path, 250, 3, words=1_000)
 
     windows = list(read_windows(tmp_path, 100))
 

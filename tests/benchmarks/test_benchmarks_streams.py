@@ -2,10 +2,11 @@
 
 import math
 from argparse import Namespace
+from pathlib import Path
 
 import pytest
 
-from benchmarks import streams
+from benchmarks import made_up_model, streams
 from benchmarks.streaming.memory import Course
 
 pytest_plugins = ["tiny_run"]
@@ -38,6 +39,7 @@ def test_a_quick_run(trained_run, tmp_path, monkeypatch, capsys):
 
 
 def test_a_model_of_random_weights_comes_first_where_a_size_is_given(trained_run, monkeypatch):
+    monkeypatch.setattr(made_up_model, "WORDS", 1_000)
     monkeypatch.setattr(streams, "measure_starts", lambda model, text, starts: (model.name, text, starts))
     options = Namespace(size="tiny", vocabulary=500, starts=2)
     found = streams.measure_models([("made up", trained_run, ["wemo", "luso"])], options)
@@ -56,6 +58,6 @@ def test_growth_is_the_last_quarters_beyond_the_seconds():
     assert course.growth == pytest.approx(220 / 200 - 1)
 
 
-def test_a_command_that_fails_is_no_figure(tmp_path):
+def test_a_command_that_fails_is_no_figure():
     with pytest.raises(RuntimeError, match="status 2, 0 lines of 3"):
-        streams.follow(tmp_path / "nothing", ["a"], 3, 0.1)
+        streams.follow(Path("--nothing"), ["a"], 3, 0.1)  # no such option: that is told before torch is imported

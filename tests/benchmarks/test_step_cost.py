@@ -3,13 +3,14 @@ import torch
 
 from benchmarks import step_cost
 from benchmarks.step_cost import Cost, Point, measure_all, report
+from tests.command import FORKSERVER
 
 VOCABULARY = 101
 
 
 def test_a_measured_training_takes_time_and_what_all_its_parameters_need():
     point = Point("tiny", 3, 7)
-    found = measure_all({"model": (point,)}, torch.float32, VOCABULARY, enough=0)[point]
+    found = measure_all({"model": (point,)}, torch.float32, VOCABULARY, enough=0, start=FORKSERVER)[point]
     # 4 + 4 layers of 128/256: 4 or 8 square matrices of attention, two of feed-forward, 2 or 3 norms, one embedding.
     feed_forward = 2 * 128 * 256 + 128 + 256
     attention = 4 * (128 * 128 + 128)

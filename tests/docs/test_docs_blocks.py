@@ -195,7 +195,7 @@ def _copy(source: Path, target: Path) -> None:
 def _save_random_model(run, folder):
     """A model with the layers and heads that pages name, and the run's vocabulary."""
     tokenizers = load_bundle(run).tokenizers
-    sizes = {"encoder_layers": 4, "decoder_layers": 4, "d_model": 16, "d_ff": 16, "heads": 4}
+    sizes = {"encoder_layers": 4, "decoder_layers": 4, "d_model": 18, "d_ff": 16, "heads": 3}
     model = build(TransformerConfig(vocab_size=tokenizers.target.vocab_size, **sizes)).eval()
     save_bundle(Bundle(model, tokenizers, GenerationConfig(max_extra_length=3)), folder)
 

@@ -1,15 +1,20 @@
 """Damaged files of every kind: each ends in a clear error or a result; never in a crash, a hang or all the memory."""
 
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from tests.command import run_program
+
 HERE = Path(__file__).parent
+PROGRAM = f"""
+import os, runpy, sys
+os.environ |= {{"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}}
+sys.path.insert(0, {str(HERE)!r})
+runpy.run_path({str(HERE / "families.py")!r}, run_name="__main__")
+"""
 SECONDS = 5  # for one case, on a machine that does other things too
 KINDS = (
     *("model", "bpe", "wordpiece", "words", "characters", "unigram", "sentencepiece-bpe"),
@@ -19,11 +24,8 @@ KINDS = (
 
 def fuzz(kind, folder, cases, seed):
     """What came of each case, in a process that may die."""
-    command = [sys.executable, str(HERE / "families.py"), kind, str(folder), str(cases), str(seed)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-    run = subprocess.run(
-        command, capture_output=True, text=True, timeout=60 + SECONDS * cases, check=False, env=environment
-    )
+    arguments = (kind, str(folder), str(cases), str(seed))
+    run = run_program(PROGRAM, *arguments, seconds=60 + SECONDS * cases)
     reports = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("[")]
     assert run.returncode == 0, f"{kind}: {reports[-1:]} ended the process with {run.returncode}: {run.stderr[-2000:]}"
     return {case: outcome for case, outcome in reports if outcome != "begins"}

@@ -22,6 +22,7 @@ MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "mars
 # Reads other libraries' checkpoints: what is in them is looked through first (tests/interop/test_checkpoints.py).
 GUARDED = SOURCE / "transduce" / "interop" / "checkpoints.py"
 CALLS = {"torch.load", "torch.save", "np.load", "numpy.load", "eval", "exec", "__import__", "torch.hub.load"}
+ENDS = {call.rpartition(".")[2] for call in CALLS}  # to write every call out takes seconds
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +54,12 @@ def unsafe(tree):
             yield from (alias.name for alias in node.names if alias.name.split(".")[0] in MODULES)
         elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in MODULES:
             yield node.module
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in CALLS:
+        elif isinstance(node, ast.Call) and _last_name(node.func) in ENDS and ast.unparse(node.func) in CALLS:
             yield ast.unparse(node.func)
+
+
+def _last_name(function):
+    return getattr(function, "attr", getattr(function, "id", None))
 
 
 def test_nothing_in_the_source_unpickles():

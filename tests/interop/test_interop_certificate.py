@@ -11,6 +11,7 @@ import torch
 
 import transduce
 from tests.random_bundle import random_bundle, words
+from tests.sparing import one_each
 from transduce.bundle import Bundle, save_bundle
 from transduce.cli import main
 from transduce.config import BadInputError, GenerationConfig, RecurrentConfig, TransduceError
@@ -114,6 +115,15 @@ class TestWhatIsTheSame:
         certificate = certify(ours, Twin(ours), LINES[:1], weights=[file])
         assert certificate.versions["transduce"] == transduce.__version__
 
+    def test_a_speed_is_taken_of_enough_translations(self, ours, monkeypatch):
+        monkeypatch.undo()
+        monkeypatch.setattr("transduce.interop.certificate._LONG_ENOUGH", 1e9)
+        twin, translated = Twin(ours), []
+        translate = twin.translate
+        twin.translate = lambda lines, *rest: translated.append(lines) or translate(lines, *rest)
+        certify(ours, twin, LINES, weights=[])
+        assert translated == [LINES[:1], *[LINES] * 5]
+
     def test_is_written_as_it_is(self, ours, tmp_path):
         certificate = certify(ours, Twin(ours), LINES, weights=[])
         certificate.write(tmp_path)
@@ -152,19 +162,17 @@ class TestWhatIsTheSame:
 
 
 class TestWhereTheyPart:
-    @pytest.mark.parametrize("norm", ["post", "pre"])
-    @pytest.mark.parametrize(
-        ("parameter", "place"),
-        [
-            ("decoder.1.cross_attention.value.weight", "decoder layer 2 "),
-            ("decoder.2.feed_forward.inner.bias", "decoder layer 3 "),
-            ("encoder.1.self_attention_residual.norm.weight", "encoder layer 2 "),
-            ("output_bias", "behind the last one"),
-        ],
-    )
-    def test_the_layer_is_named(self, norm, parameter, place):
+    PLACES = {  # noqa: RUF012
+        "decoder.1.cross_attention.value.weight": "decoder layer 2 ",
+        "decoder.2.feed_forward.inner.bias": "decoder layer 3 ",
+        "encoder.1.self_attention_residual.norm.weight": "encoder layer 2 ",
+        "output_bias": "behind the last one",
+    }
+
+    @pytest.mark.parametrize(("parameter", "norm"), [*one_each(PLACES, ("post", "pre"))])
+    def test_the_layer_is_named(self, norm, parameter):
         bundle = random_bundle(norm=norm, output_bias=True)
-        with pytest.raises(TransduceError, match=place):
+        with pytest.raises(TransduceError, match=self.PLACES[parameter]):
             certify(bundle, spoil(Twin(bundle), parameter), LINES, weights=[])
 
     def test_behind_pre_norm_stacks(self):

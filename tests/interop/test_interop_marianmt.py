@@ -330,7 +330,8 @@ class TestBack:
 
 
 class TestTheVerb:
-    def test_it_writes_a_model_with_its_certificate(self, opus, tmp_path, caplog):
+    def test_it_writes_a_model_with_its_certificate(self, opus, tmp_path, monkeypatch):
+        monkeypatch.undo()  # a certificate as a user has it
         texts = tmp_path / "texts"
         texts.write_text("\n".join(TEXTS[:3]))
         out = tmp_path / "ours"
@@ -529,7 +530,9 @@ def test_what_came_in_is_fine_tuned_with_its_own_vocabulary(library, spm_folder,
     dev = [each["loss"] for each in losses if each["split"] == "dev"]
     assert dev[-1] < dev[0]
     # Its own library writes the same: <s>, which is no copy of padding any longer, stays out of texts there too.
-    assert main._run(["export", str(root), "--to", "marianmt", "--out", str(tmp_path / "out")]) == 0
+    (tmp_path / "texts").write_text("\n".join(short(sentences("source", 5, seed=3))))
+    line = ["export", str(root), "--to", "marianmt", "--out", str(tmp_path / "out")]
+    assert main._run([*line, "--sentences", str(tmp_path / "texts")]) == 0
 
 
 def test_new_tokens_come_before_lengths(copied):

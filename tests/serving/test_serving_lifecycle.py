@@ -1,5 +1,6 @@
 """What a server does when there is too much to do, something dies, clients leave, or it is told to stop."""
 
+import asyncio
 import json
 import os
 import random
@@ -14,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.serving.running_server import serving
+from tests.serving.running_server import create_copy, serving
 from tests.tiny_run import DICTIONARY
 from transduce.cli import main
 from transduce.inference import load
@@ -72,7 +73,7 @@ def server_with(trained_run):
     with ExitStack() as stack:
 
         def start_or_find(*options):
-            if options not in running or running[options].process.poll() is not None:
+            if options not in running or not running[options].process.is_alive():
                 running[options] = stack.enter_context(serving(f"en-de={trained_run}", *options))
             return running[options]
 
@@ -152,9 +153,9 @@ def test_a_stop_finishes_what_is_under_way(server_with):
         waiting = users.submit(server.call, "/v1/translate", SLOW)
         wait_until(lambda: under_way(server) == 1)
         children = server.children()
-        server.process.send_signal(signal.SIGTERM)
+        server.process.terminate()
         assert waiting.result().status == 200
-        server.process.wait(30)
+        server.process.join(30)
         assert len(children) == 1
         for child in children:
             with pytest.raises(ProcessLookupError):
@@ -211,8 +212,8 @@ def test_models_come_and_go_within_the_memory_they_may_have(trained_run, server_
 
 
 def test_a_model_without_languages_is_served_too(trained_run):
-    """And loaded when it is first asked for, if that is asked for."""
-    with serving(trained_run, "--lazy") as server:
+    """And loaded when it is first asked for, if that is asked for; in processes as a user has them."""
+    with serving(trained_run, "--lazy", fresh=True) as server:
         assert server.children() == []
         asked = {"source": "source", "target": "target"}
         assert server.call("/translate", {**asked, "q": "bamo dulu\n\nwemo"}).json == {
@@ -227,7 +228,8 @@ def test_a_model_without_languages_is_served_too(trained_run):
         assert len(server.call("/translate", {**asked, "q": "wemo", "alternatives": 10}).json["alternatives"]) == 3
 
 
-def test_what_cannot_be_served_is_said_before_anything_is(trained_run, tmp_path, capsys):
+def test_what_cannot_be_served_is_said_before_anything_is(trained_run, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", create_copy)
     empty = tmp_path / "empty"
     empty.mkdir()
     with socket.socket() as taken:

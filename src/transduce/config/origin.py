@@ -1,9 +1,10 @@
 """Where each value of a run came from: a line of the file, the command line, a preset, or the defaults."""
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -91,20 +92,24 @@ class Origin:
         return 0 if self.place(location).startswith("--set") else self._line(location)[0]
 
     @cached_property
-    def _prefixes(self) -> list[tuple[int, Table]]:
-        """What the file says up to each of its lines that ends a value."""
-        lines, prefixes = self.text.split("\n"), []
-        for number in range(1, len(lines) + 1):
-            try:
-                prefixes.append((number, parse("\n".join(lines[:number]) + "\n")))
-            except tomllib.TOMLDecodeError:
-                continue  # in the middle of a value
-        return prefixes
+    def _up_to(self) -> Callable[[int], Table]:
+        """What the file says up to one of its lines; where that is in the middle of a value, what it says before it."""
+        lines = self.text.split("\n")
+
+        @cache
+        def up_to(number: int) -> Table:
+            for last in range(number, 0, -1):
+                try:
+                    return parse("\n".join(lines[:last]) + "\n")
+                except tomllib.TOMLDecodeError:
+                    continue
+            return {}
+
+        return up_to
 
     def _line(self, location: Location) -> tuple[int, int]:
         """The line that brings a key, or the innermost table of those that hold it; and how deep that is."""
-        found, depth = 0, 0
-        for number, table in self._prefixes:
-            if (reached := depth_of(table, location)) > depth:
-                found, depth = number, reached
-        return found, depth
+        numbers = range(self.text.count("\n") + 2)
+        depth = depth_of(self._up_to(numbers[-1]), location)
+        # The further one reads, the deeper a key's tables are there: nothing is taken back.
+        return bisect_left(numbers, depth, key=lambda number: depth_of(self._up_to(number), location)), depth
