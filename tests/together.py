@@ -15,8 +15,10 @@ from typing import Any
 
 import pytest
 
+from tests.command import IMPORTED
+
 _SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload(["transduce.cli.main", "transduce.workflows.train", "torch._dynamo"])
+_SERVER.set_forkserver_preload(IMPORTED)
 
 
 @dataclass

@@ -33,14 +33,9 @@ def translate(trained_run, monkeypatch, capfdbinary):
     return run
 
 
-def test_as_a_process(trained_run):
+def test_as_a_process(trained_run, tmp_path):
     lines = b"bamo dulu kari\n\nwe\xffmo\n \t\nwemo\rwemo\nfepi\xe2\x80\xa8luso\ngo\0zu\n<s> </s> <pad>\nwemo"
-    done = subprocess.run(
-        [*COMMAND, "translate", str(trained_run), "--precision", "float32"],
-        input=lines,
-        capture_output=True,
-        check=False,
-    )
+    done = complete(["translate", str(trained_run), "--precision", "float32"], lines, tmp_path)
     assert done.returncode == 0
     outputs = done.stdout.decode().split("\n")
     assert len(outputs) == 9 + 1  # each line's, and nothing behind the last line feed
@@ -347,7 +342,7 @@ def test_a_directory_that_is_no_model_is_named(tmp_path, capsys):
 
 
 def test_a_reader_that_leaves_early_is_no_error(trained_run):
-    """As in ``transduce translate ... | head -1``."""
+    """As in ``transduce translate ... | head -1``, whose end is the interpreter's own."""
     command = [*COMMAND, "translate", str(trained_run), "--precision", "float32"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin is not None

@@ -66,7 +66,9 @@ def alone(store, tmp_path_factory):
     return [load_file(folder / str(step)) for step in (3, 4)]
 
 
-@pytest.mark.parametrize(("number", "parallel"), [(2, "data"), (4, "data"), (2, "sharded")])
+@pytest.mark.parametrize(
+    ("number", "parallel"), [pytest.param(2, "data", marks=pytest.mark.slow), (4, "data"), (2, "sharded")]
+)
 def test_what_dropout_leaves_out_is_the_same_for_any_number_of_processes(
     store, alone, tmp_path, run_together, number, parallel
 ):

@@ -232,15 +232,15 @@ def test_two_halves_equal_the_whole_bit_for_bit(tmp_path, corpora, half):
     batches = _batches_in_an_epoch(corpora, CONFIG)
     assert half % batches  # the interruption is in the middle of an epoch ...
     assert (batches > 4) and (batches < 12)  # ... of the first one, and of a later one
-    whole, halves = tmp_path / "whole", tmp_path / "halves"
-    _train(whole, corpora, CONFIG.model_copy(update={"max_steps": 2 * half}))
+    whole, halves, steps = tmp_path / "whole", tmp_path / "halves", half + 4
+    _train(whole, corpora, CONFIG.model_copy(update={"max_steps": steps}))
     _, middle = _train(halves, corpora, CONFIG.model_copy(update={"max_steps": half}))
     assert (middle.epoch, middle.window, middle.batch) == (half // batches, 0, half % batches)
-    _, end = _train(halves, corpora, CONFIG.model_copy(update={"max_steps": 2 * half}))
-    assert end.step == 2 * half
+    _, end = _train(halves, corpora, CONFIG.model_copy(update={"max_steps": steps}))
+    assert end.step == steps
     assert _measured(halves) == _measured(whole)
     for name in ("model.safetensors", "optimizer.safetensors"):
-        last = Path("checkpoints") / f"step-{2 * half}" / name
+        last = Path("checkpoints") / f"step-{steps}" / name
         assert (halves / last).read_bytes() == (whole / last).read_bytes()
 
 
@@ -268,15 +268,15 @@ def test_an_epoch_has_each_corpus_as_often_as_it_weighs(tmp_path, weighted):
 
 def test_two_halves_of_a_weighted_training_equal_the_whole(tmp_path, weighted):
     whole, halves = tmp_path / "whole", tmp_path / "halves"
-    _train(whole, weighted, CONFIG.model_copy(update={"max_steps": 56}))
-    _, middle = _train(halves, weighted, CONFIG.model_copy(update={"max_steps": 28}))
+    _train(whole, weighted, CONFIG.model_copy(update={"max_steps": 16}))
+    _, middle = _train(halves, weighted, CONFIG.model_copy(update={"max_steps": 12}))
     assert middle.epoch
     assert middle.batch
-    _train(halves, weighted, CONFIG.model_copy(update={"max_steps": 56}))
+    _train(halves, weighted, CONFIG.model_copy(update={"max_steps": 16}))
     assert _measured(halves) == _measured(whole)
 
 
-@pytest.mark.parametrize("stop", [9, pytest.param(19, marks=pytest.mark.slow), 31])
+@pytest.mark.parametrize("stop", [3, pytest.param(7, marks=pytest.mark.slow), 13])
 def test_a_training_in_windows_goes_on_where_it_was(tmp_path, corpora, monkeypatch, stop):
     """Blocks of 7 pairs, and windows of three of them: as for a corpus of millions, an epoch is planned in parts."""
     monkeypatch.setattr("transduce.data.store._ROWS_PER_BLOCK", 7)
@@ -286,14 +286,14 @@ def test_a_training_in_windows_goes_on_where_it_was(tmp_path, corpora, monkeypat
     plan = plan_epoch(parts.train, CONFIG.batch_tokens, CONFIG.seed, 0)
     assert plan.windows == 5
     whole, halves = tmp_path / "whole", tmp_path / "halves"
-    _train(whole, parts, CONFIG.model_copy(update={"max_steps": 40, "symbol_dropout": 0.1}))
+    _train(whole, parts, CONFIG.model_copy(update={"max_steps": 16, "symbol_dropout": 0.1}))
     _, middle = _train(halves, parts, CONFIG.model_copy(update={"max_steps": stop, "symbol_dropout": 0.1}))
     sizes = [len(plan.window(index).batches) for index in range(5)]
     assert middle.epoch or sum(sizes[: middle.window]) + middle.batch == stop
-    _train(halves, parts, CONFIG.model_copy(update={"max_steps": 40, "symbol_dropout": 0.1}))
+    _train(halves, parts, CONFIG.model_copy(update={"max_steps": 16, "symbol_dropout": 0.1}))
     # The halves also measured where they stopped.
     assert all(line in _measured(halves) for line in _measured(whole)[-2:])
-    last = Path("checkpoints") / "step-40" / "model.safetensors"
+    last = Path("checkpoints") / "step-16" / "model.safetensors"
     assert (halves / last).read_bytes() == (whole / last).read_bytes()
 
 
@@ -322,10 +322,10 @@ def test_a_crash_between_checkpoints_leaves_no_trace(tmp_path, corpora, monkeypa
 
 
 def test_a_tiny_model_learns_a_tiny_corpus_by_heart(tmp_path, corpora):
-    write_store(tmp_path / "few", [_lists(corpora.train, row) for row in range(17)], {})
+    write_store(tmp_path / "few", [_lists(corpora.train, row) for row in range(7)], {})
     few = Corpora(Store(tmp_path / "few"), corpora.dev, SPECIAL)
-    once = dict.fromkeys(("max_steps", "validate_every", "checkpoint_every"), 240)
-    config = CONFIG.model_copy(update=once | {"warmup_steps": 60, "learning_rate_factor": 0.5, "log_every": 40})
+    once = dict.fromkeys(("max_steps", "validate_every", "checkpoint_every"), 100)
+    config = CONFIG.model_copy(update=once | {"warmup_steps": 30, "learning_rate_factor": 0.5, "log_every": 20})
     _train(tmp_path, few, config, dropout=0.0)
     first, *_, last = [line["loss"] for line in _metrics(tmp_path) if line["split"] == "train"]
     assert first > 1.0
@@ -472,15 +472,15 @@ def test_an_old_checkpoint_s_best_score_tells_its_metric(score, metric):
     assert Progress.model_validate({"step": 4, "best_score": score}).best_metric == metric
 
 
-@pytest.mark.parametrize(("metric", "best"), [("perplexity", 12), ("ter", 8), ("chrf", 4)])
+@pytest.mark.parametrize(("metric", "best"), [("perplexity", 3), ("ter", 2), ("chrf", 1)])
 def test_the_best_may_be_of_any_metric_that_dev_has(tmp_path, corpora, monkeypatch, metric, best):
     notes, values = Notes(), iter([30.0, 20.0, 25.0])
 
     def translate_dev(_: TrainableModel) -> DevOutputs:
-        return DevOutputs({"bleu": 0.0, metric: next(values)} if best < 12 else {})
+        return DevOutputs({"bleu": 0.0, metric: next(values)} if best < 3 else {})
 
     monkeypatch.setattr(notes, "translate_dev", translate_dev)
-    config = CONFIG.model_copy(update={"max_steps": 12, "best_metric": metric})
+    config = CONFIG.model_copy(update={"max_steps": 3, "validate_every": 1, "best_metric": metric})
     _, progress = _train(tmp_path, corpora, config, notes)
     assert (progress.best_step, progress.best_metric) == (best, metric)
 
@@ -491,24 +491,34 @@ def test_old_checkpoints_go_and_the_last_step_stays(tmp_path, corpora):
     assert [step for step, _ in list_checkpoints(tmp_path / "checkpoints")] == [8, 9]
 
 
+OFTEN = CONFIG.model_copy(
+    update={"max_steps": 12, "checkpoint_every": 2, "average_last": 3, "cooldown_steps": 5, "early_stop": 2}
+    | {"best_metric": "loss"}
+)
+
+
+@pytest.fixture(scope="module")
+def without_a_stop(corpora: Corpora, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Progress]:
+    folder = tmp_path_factory.mktemp("whole") / "whole"
+    return folder, _train(folder, corpora, OFTEN)[1]
+
+
 # Before and behind a measurement, and at one of a mean, too.
 @pytest.mark.parametrize("stop", [3, 5, 8, *(pytest.param(stop, marks=pytest.mark.slow) for stop in (4, 7, 11))])
-def test_a_stop_anywhere_changes_neither_the_weights_nor_what_is_best(tmp_path, corpora, stop):
+def test_a_stop_anywhere_changes_neither_the_weights_nor_what_is_best(tmp_path, corpora, without_a_stop, stop):
     """Stops leave a checkpoint out of the rhythm: means, the rate's fall and the patience are as without."""
-    changes = {"max_steps": 12, "checkpoint_every": 2, "average_last": 3, "cooldown_steps": 5, "early_stop": 2}
-    config = CONFIG.model_copy(update=changes | {"best_metric": "loss"})
-    _, whole = _train(tmp_path / "whole", corpora, config)
-    _, half = _train(tmp_path / "halves", corpora, config, stop_after=stop)
+    (folder, whole), halves = without_a_stop, tmp_path / "halves"
+    _, half = _train(halves, corpora, OFTEN, stop_after=stop)
     assert half.step == stop
-    _, end = _train(tmp_path / "halves", corpora, config)
+    _, end = _train(halves, corpora, OFTEN)
     times = {"seconds": 0.0, "checkpoint_seconds": 0.0}
     assert end.model_copy(update=times) == whole.model_copy(update=times)
-    dev = [[line for line in _measured(tmp_path / name) if line["split"] == "dev"] for name in ("whole", "halves")]
+    dev = [[line for line in _measured(out) if line["split"] == "dev"] for out in (folder, halves)]
     assert dev[0] == dev[1]
     assert len(dev[0]) == 5  # of 4 the model alone, as three checkpoints are not there yet; of 8 and 12 the mean too
     for name in ("model.safetensors", "optimizer.safetensors"):
         last = Path("checkpoints") / "step-12" / name
-        assert (tmp_path / "halves" / last).read_bytes() == (tmp_path / "whole" / last).read_bytes()
+        assert (halves / last).read_bytes() == (folder / last).read_bytes()
 
 
 def test_going_on_reads_nothing_of_what_is_done(tmp_path, corpora, monkeypatch):

@@ -54,21 +54,35 @@ def poison(monkeypatch):
     return apply
 
 
+@pytest.fixture(scope="module")
+def healthy(corpora, tmp_path_factory):  # noqa: F811
+    """A training that nothing happens to, and the first row of every step's batch."""
+    folder, rows = tmp_path_factory.mktemp("sound") / "healthy", []
+
+    def compute(model, batch, dtype, seed=None):
+        if torch.is_grad_enabled():
+            rows.append(int(batch.rows[0]))
+        return compute_loss(model, batch, dtype, seed)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("transduce.training.step.compute_loss", compute)
+        _train(folder, corpora, SOUND)
+    return folder, rows
+
+
 @pytest.fixture
-def rows(tmp_path, corpora, poison):  # noqa: F811
-    """The first row of every step's batch, as a healthy training meets them."""
-    calls = poison(())
-    _train(tmp_path / "healthy", corpora, SOUND)
-    return list(calls)
+def rows(healthy):
+    return healthy[1]
 
 
-def test_a_batch_without_a_gradient_moves_nothing(tmp_path, corpora, poison, rows, caplog):  # noqa: F811
+def test_a_batch_without_a_gradient_moves_nothing(tmp_path, corpora, poison, healthy, caplog):  # noqa: F811
+    healthy, rows = healthy
     poison({rows[4]})
     _, progress = _train(tmp_path / "run", corpora, SOUND)
     assert progress.step == 12
     assert progress.health.skipped == rows[:12].count(rows[4])
-    assert weights(tmp_path / "run", 4) == weights(tmp_path / "healthy", 4)
-    assert weights(tmp_path / "run", 6) != weights(tmp_path / "healthy", 6)
+    assert weights(tmp_path / "run", 4) == weights(healthy, 4)
+    assert weights(tmp_path / "run", 6) != weights(healthy, 6)
     (warning,) = [record.message for record in caplog.records if record.levelno == logging.WARNING]
     assert warning.startswith("step 5 (epoch 0 window 0 batch 4): the gradient's norm is nan, the loss nan: skipped")
     steps = [line for line in _metrics(tmp_path / "run") if line["split"] == "train"]
@@ -77,8 +91,7 @@ def test_a_batch_without_a_gradient_moves_nothing(tmp_path, corpora, poison, row
     assert np.isfinite(losses).all() and min(losses) > 1
     assert [line["skipped"] for line in steps[3:6]] == [0, 1, 1]
     assert [line["step"] for line in steps if "gradient_norm" not in line][:1] == [5]
-    healthy = _metrics(tmp_path / "healthy")[-1]["target_tokens"]
-    assert _metrics(tmp_path / "run")[-1]["target_tokens"] < healthy
+    assert _metrics(tmp_path / "run")[-1]["target_tokens"] < _metrics(healthy)[-1]["target_tokens"]
 
 
 def test_after_three_in_a_row_it_goes_back_and_leaves_them_out(tmp_path, corpora, poison, rows, caplog):  # noqa: F811
@@ -192,6 +205,18 @@ def little_memory(monkeypatch):
     return apply
 
 
+# A step of batches cut in so many parts takes as long as ten others.
+FEW = SOUND.model_copy(update={"max_steps": 4})
+
+
+@pytest.fixture(scope="module")
+def few_steps(corpora, tmp_path_factory):  # noqa: F811
+    """Some steps of whole batches."""
+    folder = tmp_path_factory.mktemp("sound") / "few"
+    _train(folder, corpora, FEW)
+    return folder
+
+
 @pytest.mark.parametrize(
     "error",
     [
@@ -203,37 +228,36 @@ def little_memory(monkeypatch):
 def test_batches_are_cut_before_the_first_step_and_every_step_learns_the_same(
     tmp_path,
     corpora,  # noqa: F811
+    few_steps,
     little_memory,
     caplog,
     error,
 ):
-    _train(tmp_path / "whole", corpora, SOUND)
     sizes = little_memory(3, error)
-    _, progress = _train(tmp_path / "parts", corpora, SOUND)
+    _, progress = _train(tmp_path / "parts", corpora, FEW)
     assert progress.micro_batches >= 4  # batches of 64 tokens a side have from eight pairs on
     assert max(sizes[-20:]) <= 3
     assert "of which the gradients are summed: every step learns the same" in caplog.text
-    whole, parts = ([line["loss"] for line in _metrics(tmp_path / name)] for name in ("whole", "parts"))
-    assert parts == pytest.approx(whole, rel=1e-4)
+    parts = [line["loss"] for line in _metrics(tmp_path / "parts")]
+    assert parts == pytest.approx([line["loss"] for line in _metrics(few_steps)], rel=1e-4)
 
 
 def test_how_it_was_cut_is_remembered(tmp_path, corpora, little_memory, caplog):  # noqa: F811
     little_memory(3)
-    _train(tmp_path / "run", corpora, SOUND, stop_after=5)
-    assert state(tmp_path / "run", 5)["micro_batches"] >= 4
+    _train(tmp_path / "run", corpora, FEW, stop_after=3)
+    assert state(tmp_path / "run", 3)["micro_batches"] >= 4
     caplog.clear()
-    _train(tmp_path / "run", corpora, SOUND)
+    _train(tmp_path / "run", corpora, FEW)
     assert "too little memory" not in caplog.text
 
 
-def test_memory_that_ends_later_cuts_later(tmp_path, corpora, little_memory):  # noqa: F811
-    _train(tmp_path / "whole", corpora, SOUND)
-    little_memory(3, after=7)
-    _train(tmp_path / "parts", corpora, SOUND)
-    assert state(tmp_path / "parts", 4)["micro_batches"] == 1
-    assert state(tmp_path / "parts", 12)["micro_batches"] >= 4
-    whole, parts = ([line["loss"] for line in _metrics(tmp_path / name)] for name in ("whole", "parts"))
-    assert parts == pytest.approx(whole, rel=1e-4)
+def test_memory_that_ends_later_cuts_later(tmp_path, corpora, few_steps, little_memory):  # noqa: F811
+    little_memory(3, after=4)
+    _train(tmp_path / "parts", corpora, FEW)
+    assert state(tmp_path / "parts", 2)["micro_batches"] == 1
+    assert state(tmp_path / "parts", 4)["micro_batches"] >= 4
+    parts = [line["loss"] for line in _metrics(tmp_path / "parts")]
+    assert parts == pytest.approx([line["loss"] for line in _metrics(few_steps)], rel=1e-4)
 
 
 def test_a_pair_that_is_too_large_for_memory(tmp_path, corpora, little_memory):  # noqa: F811
@@ -272,7 +296,7 @@ def test_memory_that_is_too_small_for_dev_loses_no_step(
     regular,
 ):
     """The checkpoint that is due, or one beside the others, is written before dev is measured."""
-    config = SOUND.model_copy(update={"validate_every": step, "max_steps": 12})
+    config = SOUND.model_copy(update={"validate_every": step, "max_steps": 8})
     _train(tmp_path / "whole", corpora, config)
     there = []
     little_memory_for_dev(there)
@@ -289,7 +313,7 @@ def test_memory_that_is_too_small_for_dev_loses_no_step(
         _train(tmp_path / "run", corpora, config)
     there.append("more")
     _train(tmp_path / "run", corpora, config)
-    assert weights(tmp_path / "run", 12) == weights(tmp_path / "whole", 12)
+    assert weights(tmp_path / "run", 8) == weights(tmp_path / "whole", 8)
     lines = [[{**line, "seconds": 0} for line in _metrics(tmp_path / name)] for name in ("run", "whole")]
     assert lines[0] == lines[1]
 

@@ -146,7 +146,7 @@ def impatient(monkeypatch):
 def test_text_that_cannot_be_read_loses_no_step(corpus, tmp_path):
     run_file, parts = corpus
     # The tokenizer is learned from what can be read.
-    settings = ("train.max_steps=30", "train.checkpoint_every=1000", "train.log_every=1", "tokenizer.learn_from=60")
+    settings = ("train.max_steps=16", "train.checkpoint_every=1000", "train.log_every=1", "tokenizer.learn_from=60")
     run(run_file, tmp_path / "whole", *settings)
 
     good = (parts / "3.jsonl.gz").read_bytes()
@@ -158,7 +158,7 @@ def test_text_that_cannot_be_read_loses_no_step(corpus, tmp_path):
     assert left.name == f"step-{measured(tmp_path / 'out')[-1]['step']}" != "step-0"
     (parts / "3.jsonl.gz").write_bytes(good)
     run(run_file, tmp_path / "out", *settings)
-    assert_same(tmp_path / "whole", tmp_path / "out", 30)
+    assert_same(tmp_path / "whole", tmp_path / "out", 16)
 
 
 def test_a_training_waits_for_what_is_still_being_written(corpus, tmp_path, impatient, caplog):
@@ -217,7 +217,7 @@ def test_a_clock_ends_a_training_that_waits(corpus, tmp_path, impatient):
 
 def test_a_clock_that_ends_the_wait_measures_no_step_again(corpus, tmp_path, impatient):
     run_file, _ = corpus
-    settings = ("data.at_end=wait", "train.max_steps=1000", "tokenizer.learn_from=100", "train.max_minutes=0.05")
+    settings = ("data.at_end=wait", "train.max_steps=1000", "tokenizer.learn_from=100", "train.max_minutes=0.02")
     progress = run(run_file, tmp_path / "out", *settings, "train.validate_every=1", "train.best_metric=loss")
     steps = [line["step"] for line in measured(tmp_path / "out") if line["split"] == "dev"]
     assert steps == [*range(1, progress.step + 1)]

@@ -287,17 +287,17 @@ def test_bpe_dropout_splits_words_anew_and_a_resumed_training_splits_them_alike(
         train_run(read_run(tiny_run_file, [*dropped, "tokenizer.bpe_dropout=0.1"]), whole, resume=True)
 
 
-def test_a_half_written_checkpoint_is_named_and_the_one_before_it_used(trained_run, tiny_config, tmp_path, caplog):
-    root = tmp_path / "copy"
-    shutil.copytree(trained_run, root)
-    weights = root / "checkpoints" / "step-400" / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:1000])
-    assert train_run(tiny_config, RunDirectory(root), resume=True).step == 400
-    assert "step-400 is put aside, going on from step-200 instead" in caplog.text
+def test_a_half_written_checkpoint_is_named_and_the_one_before_it_used(tiny_run_file, tmp_path, caplog):
+    config, root = read_run(tiny_run_file, SHORT), tmp_path / "run"
+    train_run(config, RunDirectory(root), resume=False)
+    weights = root / "checkpoints" / "step-4" / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:1000])
+    assert train_run(config, RunDirectory(root), resume=True).step == 4
+    assert "step-4 is put aside, going on from step-2 instead" in caplog.text
     assert "model.safetensors" in caplog.text
-    assert (root / "checkpoints" / "step-400.damaged").is_dir()
-    whole = trained_run / "checkpoints" / "step-400" / "model.safetensors"
-    assert weights.read_bytes() == whole.read_bytes()
+    assert (root / "checkpoints" / "step-4.damaged").is_dir()
+    assert weights.read_bytes() == whole
 
 
 def test_a_training_without_its_preparation_is_not_sent_in_circles(trained_run, tiny_config, tmp_path):
@@ -392,12 +392,12 @@ def test_a_training_that_ends_says_by_which_setting(tiny_run_file, tmp_path, cap
 def test_a_cooldown_that_the_clock_will_not_reach_is_a_warning(tiny_run_file, tmp_path, caplog):
     """Once, while it can still be helped. What a session's clock ends goes on another time."""
     settings = ["train.max_steps=1000000", "train.cooldown_steps=1000", "train.validate_every=1000000"]
-    config = read_run(tiny_run_file, [*settings, "train.max_minutes=0.02", "train.checkpoint_every=1000000"])
+    config = read_run(tiny_run_file, [*settings, "train.max_minutes=0.005", "train.checkpoint_every=1000000"])
     train_run(config, RunDirectory(tmp_path / "session"), resume=False, session_only=True)
     assert caplog.messages == []
     progress = train_run(config, RunDirectory(tmp_path / "run"), resume=False)
     [said] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert said.startswith("at this speed train.max_minutes = 0.02 ends the training at about step ")
+    assert said.startswith("at this speed train.max_minutes = 0.005 ends the training at about step ")
     assert "before the cooldown begins, the last 1,000 of train.max_steps = 1,000,000" in said
     about = int(said.split("about step ")[1].split(", ")[0].replace(",", ""))
     assert about < 100 * progress.step

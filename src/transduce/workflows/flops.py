@@ -174,8 +174,12 @@ def _broadcast(x: Tensor, y: Tensor | float, **_: object) -> Tensor:
     return x.new_empty(shape, dtype=torch.result_type(x, y))
 
 
-def _product(added: Tensor, x: Tensor, y: Tensor, **_: object) -> Tensor:
-    return x.new_empty(x.shape[0], y.shape[1])
+def _product(x: Tensor, y: Tensor) -> Tensor:
+    return x.new_empty(*x.shape[:-1], y.shape[-1])
+
+
+def _added_product(added: Tensor, x: Tensor, y: Tensor, **_: object) -> Tensor:
+    return _product(x, y)
 
 
 # Of most operations nothing matters but the shape of what they give. torch works it out in Python, which took most of
@@ -183,7 +187,10 @@ def _product(added: Tensor, x: Tensor, y: Tensor, **_: object) -> Tensor:
 _SHAPES: Final[Mapping[object, Callable[..., Any]]] = {
     _aten.native_layer_norm.default: _norm,
     _aten.native_layer_norm_backward.default: _norm_backward,
-    _aten.addmm.default: _product,
+    _aten.mm.default: _product,
+    _aten.bmm.default: _product,
+    _aten.addmm.default: _added_product,
+    _aten.masked_fill.Scalar: _like,
     _aten.add.Tensor: _broadcast,
     _aten.mul.Tensor: _broadcast,
     _aten._softmax_backward_data.default: _like,
