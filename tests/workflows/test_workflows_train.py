@@ -392,12 +392,12 @@ def test_a_training_that_ends_says_by_which_setting(tiny_run_file, tmp_path, cap
 def test_a_cooldown_that_the_clock_will_not_reach_is_a_warning(tiny_run_file, tmp_path, caplog):
     """Once, while it can still be helped. What a session's clock ends goes on another time."""
     settings = ["train.max_steps=1000000", "train.cooldown_steps=1000", "train.validate_every=1000000"]
-    config = read_run(tiny_run_file, [*settings, "train.max_minutes=0.005", "train.checkpoint_every=1000000"])
+    config = read_run(tiny_run_file, [*settings, "train.max_minutes=0.01", "train.checkpoint_every=1000000"])
     train_run(config, RunDirectory(tmp_path / "session"), resume=False, session_only=True)
     assert caplog.messages == []
     progress = train_run(config, RunDirectory(tmp_path / "run"), resume=False)
     [said] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert said.startswith("at this speed train.max_minutes = 0.005 ends the training at about step ")
+    assert said.startswith("at this speed train.max_minutes = 0.01 ends the training at about step ")
     assert "before the cooldown begins, the last 1,000 of train.max_steps = 1,000,000" in said
     about = int(said.split("about step ")[1].split(", ")[0].replace(",", ""))
     assert about < 100 * progress.step
