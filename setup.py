@@ -181,7 +181,8 @@ class EachInItsPlace(build_ext):
 
     def precompile(self, ext: Extension, folder: Path) -> None:
         """The system's headers that sources share, a third of their time; other compilers read them each time."""
-        if "g++" not in Path(self.compiler.compiler_so_cxx[0]).name or len(ext.sources) < _FEW:
+        name = Path(self.compiler.compiler_so_cxx[0]).name
+        if "g++" not in name or "clang" in name or len(ext.sources) < _FEW:
             return
         folder.mkdir(parents=True, exist_ok=True)
         header = folder / "system.h"

@@ -16,8 +16,7 @@ from tests.faults.faults import Faults
 
 FORKSERVER: Final = "forkserver"  # there is one of them, and so what it has imported is for whoever else asks for it
 _CONTEXT = multiprocessing.get_context(FORKSERVER)
-IMPORTED = ["transduce.cli.main", "transduce.workflows.train", "torch._dynamo", "tests.forked"]
-_CONTEXT.set_forkserver_preload(IMPORTED)
+_CONTEXT.set_forkserver_preload(["transduce.cli.main", "transduce.workflows.train", "torch._dynamo", "tests.forked"])
 
 
 def call(function: Callable[..., object], *arguments: Any) -> BaseProcess:

@@ -3,29 +3,25 @@
 They are started from a server that has imported torch once.
 """
 
-import multiprocessing
 import os
 import socket
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from multiprocessing.context import ForkServerProcess
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.command import IMPORTED
-
-_SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload(IMPORTED)
+from tests.command import call
 
 
 @dataclass
 class Together:
     """What was started: each process by its rank, and the file of what it says."""
 
-    processes: list[ForkServerProcess]
+    processes: list[BaseProcess]
     logs: list[Path]
 
     def join(self, seconds: float = 60) -> list[int | None]:
@@ -51,11 +47,8 @@ def _start(number: int, folder: Path, work: Callable[..., None], *arguments: Any
     environments = [shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(number)]
     logs = [folder / f"{rank}.log" for rank in range(number)]
     processes = [
-        _SERVER.Process(target=_run, args=(log, work, environment, arguments))
-        for log, environment in zip(logs, environments, strict=True)
+        call(_run, log, work, environment, arguments) for log, environment in zip(logs, environments, strict=True)
     ]
-    for process in processes:
-        process.start()
     return Together(processes, logs)
 
 

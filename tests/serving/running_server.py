@@ -26,6 +26,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+import pytest
+
 from tests import command
 
 SECONDS = 120
@@ -144,7 +146,7 @@ def _execute(options: list[str], pipe: Path) -> None:
 def _serve(options: list[str], pipe: Path) -> None:
     from transduce.cli.main import run
 
-    asyncio.create_subprocess_exec = create_copy  # type: ignore[assignment]
+    pytest.MonkeyPatch().setattr(asyncio, "create_subprocess_exec", create_copy)  # until the process ends
     command.hear_ctrl_c()
     os.dup2(os.open(pipe, os.O_WRONLY), 2)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
