@@ -170,26 +170,34 @@ class EachInItsPlace(build_ext):
         apart = copy(self)
         apart.build_temp = f"{self.build_temp}/{ext.name}"
         apart.compiler = copy(self.compiler)
-        self.compilers.submit(self.precompile, ext, Path(apart.build_temp)).result()
 
-        def compile_all(sources: list[str], **settings: Any) -> list[str]:  # noqa: ANN401
-            each = self.compilers.map(lambda source: self.compiler.compile([source], **settings), sources)
+        def compile_all(sources: list[str], extra_postargs: list[str], **settings: Any) -> list[str]:  # noqa: ANN401
+            flags = extra_postargs
+            if len(sources) >= _FEW:
+                flags = flags + self.compilers.submit(self.precompile, flags, Path(apart.build_temp)).result()
+            each = self.compilers.map(
+                lambda source: self.compiler.compile([source], extra_postargs=flags, **settings), sources
+            )
             return list(chain.from_iterable(each))
 
         apart.compiler.compile = compile_all
         build_ext.build_extension(apart, ext)
 
-    def precompile(self, ext: Extension, folder: Path) -> None:
-        """The system's headers that sources share, a third of their time; other compilers read them each time."""
+    def precompile(self, flags: list[str], folder: Path) -> list[str]:
+        """The system's headers that sources share, a third of their time; other compilers read them each time.
+
+        Returns:
+            What makes GCC take them.
+        """
         name = Path(self.compiler.compiler_so_cxx[0]).name
-        if "g++" not in name or "clang" in name or len(ext.sources) < _FEW:
-            return
+        if "g++" not in name or "clang" in name:
+            return []
         folder.mkdir(parents=True, exist_ok=True)
         header = folder / "system.h"
         copyfile(f"{_FOLDER}/system.h", header)
-        command = [*self.compiler.compiler_so_cxx, *ext.extra_compile_args, "-x", "c++-header", str(header)]
+        command = [*self.compiler.compiler_so_cxx, *flags, "-x", "c++-header", str(header)]
         self.spawn([*command, "-o", f"{header}.gch"])
-        ext.extra_compile_args += ["-include", str(header)]
+        return ["-include", str(header)]
 
 
 kinds = chosen_kinds()
