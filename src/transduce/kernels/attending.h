@@ -1,5 +1,7 @@
 // Attention of decoding: self-attention of a source, self-attention of hypotheses to their past, and cross-attention to the memory.
 #pragma once
+#include <utility>
+
 #include "guard.h"
 #include "reading.h"
 
@@ -79,14 +81,38 @@ const float* look(const float* query, std::int64_t stride, std::int64_t queries,
   return weights;
 }
 
+// What the next sentence will read, of very much the first part, is fetched a few lines at a time while this one is computed: all at once,
+// they would hold up what this one waits for.
+class Ahead {
+ public:
+  Ahead() = default;
+  template <typename T>
+  Ahead(const T* keys, std::int64_t of_keys, const T* values, std::int64_t of_values) {
+    at_ = reinterpret_cast<const char*>(keys), end_ = at_ + std::min<std::int64_t>(of_keys * sizeof(T), kMost);
+    then_ = reinterpret_cast<const char*>(values), then_end_ = then_ + std::min<std::int64_t>(of_values * sizeof(T), kMost);
+  }
+
+  void fetch(std::int64_t bytes) {
+    if (at_ >= end_) at_ = std::exchange(then_, nullptr), end_ = std::exchange(then_end_, nullptr);
+    for (const char* to = std::min(at_ + bytes, end_); at_ < to; at_ += kLine) __builtin_prefetch(at_);
+  }
+  void fetch_all() { fetch(kMost), fetch(kMost); }
+
+ private:
+  static constexpr std::int64_t kLine = 64, kMost = 16 * 1024;
+  const char *at_ = nullptr, *end_ = nullptr, *then_ = nullptr, *then_end_ = nullptr;
+};
+
 // c[h * sc + j] = sum over k of a[h * sa + k] b[h * sb + k * rb + j], for N heads h and sixteen j.
 template <int N, typename T>
 inline void product_of_heads(const float* a, std::int64_t sa, const T* b, std::int64_t sb, std::int64_t rb, float* c, std::int64_t sc,
-                             std::int64_t count) {
+                             std::int64_t count, Ahead& ahead) {
   Sixteen sum[N] = {};
-  for (std::int64_t k = 0; k < count; ++k)
+  for (std::int64_t k = 0; k < count; ++k) {
+    ahead.fetch(N * 16 * sizeof(T));
 #pragma GCC unroll 4
     for (int h = 0; h < N; ++h) sum[h] += a[h * sa + k] * load_sixteen(b + h * sb + k * rb);
+  }
 #pragma GCC unroll 4
   for (int h = 0; h < N; ++h) store_sixteen(sum[h], c + h * sc);
 }
@@ -94,18 +120,18 @@ inline void product_of_heads(const float* a, std::int64_t sa, const T* b, std::i
 // As `look` for one query of each of all heads, which begin at `first` and lie one behind the other. The numbers are the same: sums of
 // several heads go on at the same time, as each addition waits for the one before it.
 template <typename T>
-const float* look_once(const float* query, const Head<T>& first, const Stack& s, float* to) {
+const float* look_once(const float* query, const Head<T>& first, const Stack& s, float* to, Ahead& ahead) {
   static thread_local Floats all_weights, all_wide;
   const auto [keys, values, count, longest] = first;
   float *weights = at_least(all_weights, s.heads * longest), *wide = at_least(all_wide, s.heads * s.wide());
   const auto heads = [&](std::int64_t h, auto n) {
     for (std::int64_t j = 0; j < longest; j += 16)
       product_of_heads<n>(query + h * s.d_k, s.d_k, keys + (h * longest + j) * s.d_k, longest * s.d_k, 16, weights + h * longest + j, longest,
-                          s.d_k);
+                          s.d_k, ahead);
     for (int i = 0; i < n; ++i) softmax(weights + (h + i) * longest, count, longest, s.scale);
     for (std::int64_t c = 0; c < s.wide(); c += 16)
       product_of_heads<n>(weights + h * longest, longest, values + h * longest * s.wide() + c, longest * s.wide(), s.wide(),
-                          wide + h * s.wide() + c, s.wide(), count);
+                          wide + h * s.wide() + c, s.wide(), count, ahead);
     for (int i = 0; i < n; ++i) std::memcpy(to + (h + i) * s.d_v, wide + (h + i) * s.wide(), s.d_v * sizeof(float));
   };
   std::int64_t h = 0;
@@ -193,13 +219,6 @@ float dot(const float* a, const T* b, std::int64_t n) {
   return sum_sixteen(sum) + rest;
 }
 
-// Prefetch n numbers, of very many the first ones.
-template <typename T>
-void fetch(const T* x, std::int64_t n) {
-  constexpr std::int64_t kMost = 16 * 1024 / sizeof(T);
-  for (std::int64_t i = 0; i < std::min(n, kMost); i += 64 / sizeof(T)) __builtin_prefetch(x + i);
-}
-
 // The keys and values of a sentence in a layer: those of the beam's first row, and behind them the others'.
 template <typename T>
 struct PastOf {
@@ -210,10 +229,8 @@ struct PastOf {
     keys = static_cast<T*>(step.past->keys) + first * s.keys(), values = static_cast<T*>(step.past->values) + first * s.values();
   }
 
-  // The first row's, of so many columns: memory gives them while the sentence before is computed.
-  void fetch(const Stack& s, std::int64_t columns) const {
-    transduce::fetch(keys, columns * s.keys()), transduce::fetch(values, columns * s.values());
-  }
+  // The first row's, of so many columns.
+  Ahead ahead(const Stack& s, std::int64_t columns) const { return {keys, columns * s.keys(), values, columns * s.values()}; }
 };
 
 // Self-attention of the rows of sentence i: store their newest keys and values, then attend to all of theirs.
@@ -225,7 +242,8 @@ void attend_past(const Stack& s, const Step& step, const Reading& reading, std::
   const std::int64_t position = step.lengths[i], count = position + 1, stride = 2 * s.keys() + s.values();
   if (reading.first[i] == reading.first[i + 1]) return;
   const auto [keys, values] = PastOf<T>(s, step, layer, i);
-  if (const std::int64_t next = reading.next(i); next < step.sentences) PastOf<T>(s, step, layer, next).fetch(s, step.lengths[next]);
+  Ahead ahead;
+  if (const std::int64_t next = reading.next(i); next < step.sentences) ahead = PastOf<T>(s, step, layer, next).ahead(s, step.lengths[next]);
   const std::int64_t width = round_up(count, 16);
   float* w = at_least(scores, width);
   for (std::int64_t k = reading.first[i]; k < reading.first[i + 1]; ++k) {
@@ -252,11 +270,17 @@ void attend_past(const Stack& s, const Step& step, const Reading& reading, std::
     for (std::int64_t k = reading.first[i]; k < reading.first[i + 1]; ++k) {
       const T* const* row = place + 2 * count * (k - reading.first[i]);
       const float* query = projected + k * stride + h * s.d_k;
-      for (std::int64_t t = 0; t < count; ++t) w[t] = dot(query, row[t] + h * s.d_k, s.d_k);
+      for (std::int64_t t = 0; t < count; ++t) {
+        ahead.fetch(s.d_k * sizeof(T));
+        w[t] = dot(query, row[t] + h * s.d_k, s.d_k);
+      }
       softmax(w, count, width, s.scale);
       float* out = to + k * s.values() + h * s.d_v;
       std::int64_t c = 0;
-      const auto value = [&](std::int64_t t) { return row[count + t] + h * s.d_v + c; };
+      const auto value = [&](std::int64_t t) {
+        ahead.fetch(s.d_v * sizeof(T));
+        return row[count + t] + h * s.d_v + c;
+      };
       for (; c + 64 <= s.d_v; c += 64) gather<4>(w, count, value, out + c);
       for (; c + 32 <= s.d_v; c += 32) gather<2>(w, count, value, out + c);
       for (; c + 16 <= s.d_v; c += 16) gather<1>(w, count, value, out + c);
@@ -279,8 +303,8 @@ struct MemoryOf {
              columns_of(count)};
   }
 
-  void fetch(const Stack& s) const {
-    transduce::fetch(first.keys, s.heads * first.longest * s.d_k), transduce::fetch(first.values, s.heads * first.longest * s.wide());
+  Ahead ahead(const Stack& s) const {
+    return {first.keys, s.heads * first.longest * s.d_k, first.values, s.heads * first.longest * s.wide()};
   }
 };
 
@@ -291,7 +315,8 @@ void attend_memory(const Stack& s, const Step& step, const Reading& reading, std
   const std::int64_t begin = reading.first[i], rows = reading.first[i + 1] - begin;
   if (!rows) return;
   const MemoryOf<T> memory(s, step, layer, i);
-  if (const std::int64_t next = reading.next(i); next < step.sentences) MemoryOf<T>(s, step, layer, next).fetch(s);
+  Ahead ahead;
+  if (const std::int64_t next = reading.next(i); next < step.sentences) ahead = MemoryOf<T>(s, step, layer, next).ahead(s);
   const auto [all_keys, all_values, count, longest] = memory.first;
   const std::int64_t keys = longest * s.d_k, values = longest * s.wide();
   const auto tell = [&](std::int64_t k, std::int64_t h, const float* weights) {
@@ -300,10 +325,11 @@ void attend_memory(const Stack& s, const Step& step, const Reading& reading, std
   };
   query += begin * s.keys(), to += begin * s.values();
   if (rows == 1) {
-    const float* weights = look_once(query, memory.first, s, to);
+    const float* weights = look_once(query, memory.first, s, to, ahead);
     for (std::int64_t h = 0; h < s.heads; ++h) tell(0, h, weights + h * longest);
     return;
   }
+  ahead.fetch_all();
   for (std::int64_t h = 0; h < s.heads; ++h) {
     const Head<T> head{all_keys + h * keys, all_values + h * values, count, longest};
     const float* weights = look(query + h * s.d_k, s.keys(), rows, head, s, to + h * s.d_v, s.values());

@@ -24,6 +24,9 @@ inline Float as_numbers(Float x) { return x; }
 using Whole = std::int32_t __attribute__((vector_size(64)));
 inline Float as_numbers(Whole x) { return _mm512_cvtepi32_ps((Int)x); }
 inline Int add(Int a, Int b) { return _mm512_add_epi32(a, b); }
+inline Int products_of_pairs(Int a, Int b) { return _mm512_madd_epi16(a, b); }
+inline Int even_bytes(Int x) { return _mm512_srai_epi16(_mm512_slli_epi16(x, 8), 8); }
+inline Int odd_bytes(Int x) { return _mm512_srai_epi16(x, 8); }
 #else
 constexpr int kLanes = 8;
 using Float = __m256;
@@ -41,6 +44,9 @@ inline Float as_numbers(Float x) { return x; }
 using Whole = std::int32_t __attribute__((vector_size(32)));
 inline Float as_numbers(Whole x) { return _mm256_cvtepi32_ps((Int)x); }
 inline Int add(Int a, Int b) { return _mm256_add_epi32(a, b); }
+inline Int products_of_pairs(Int a, Int b) { return _mm256_madd_epi16(a, b); }
+inline Int even_bytes(Int x) { return _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8); }
+inline Int odd_bytes(Int x) { return _mm256_srai_epi16(x, 8); }
 #endif
 
 constexpr std::int64_t kGroupBytes = kPanel * 4;  // a panel's weights for a group of inputs
@@ -50,13 +56,51 @@ inline const std::uint8_t* panel_of(const Matrix& m, std::int64_t panel) {
   return static_cast<const std::uint8_t*>(m.panels) + panel * groups_of(m) * kGroupBytes;
 }
 
+// A group of a row's inputs is multiplied as it lies there, with weights as these lie.
+struct AsTheyAre {
+  using Inputs = Int;
+  using Weights = Int;
+  static constexpr std::int64_t kInputBytes = 4;  // of a group
+
+  static Inputs inputs(const std::uint8_t* group) {
+    std::int32_t bits;
+    std::memcpy(&bits, group, 4);
+    return spread(bits);
+  }
+  static Weights weights(Int w) { return w; }
+};
+
+// int8 where no instruction adds up products of bytes without saturating: even and odd numbers apart in 16 bits each, whose products' sums
+// fit in 32. Weights are taken apart as they are read, rows before (`split`).
+struct InSixteenBits {
+  struct Halves {
+    Int even, odd;
+  };
+  using Inputs = Halves;
+  using Weights = Halves;
+  static constexpr std::int64_t kInputBytes = 8;
+
+  static Inputs inputs(const std::uint8_t* group) { return {AsTheyAre::inputs(group), AsTheyAre::inputs(group + 4)}; }
+  static Weights weights(Int w) { return {even_bytes(w), odd_bytes(w)}; }
+
+  // Of every four bytes the even ones, then the odd ones, as numbers of 16 bits; so many bytes, a multiple of 16.
+  static void split(const std::uint8_t* from, std::int64_t bytes, std::uint8_t* to) {
+    const __m128i low = _mm_set1_epi16(0xff);
+    for (std::int64_t i = 0; i < bytes; i += 16) {
+      const __m128i x = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)), even = _mm_and_si128(x, low), odd = _mm_srli_epi16(x, 8);
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(to + 2 * i), _mm_unpacklo_epi32(even, odd));
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(to + 2 * i + 16), _mm_unpackhi_epi32(even, odd));
+    }
+  }
+};
+
 // How one instruction, or a few, multiply a group of a row's inputs with those of so many outputs, and how matrix units do.
-struct InFloat32 {
+struct InFloat32 : AsTheyAre {
   using Sum = Float;
   static Sum step(Sum sum, Int x, Int w) { return fma(as_float(x), as_float(w), sum); }
 };
 
-struct InBfloat16 {
+struct InBfloat16 : AsTheyAre {
   using Sum = Float;
   static Sum step(Sum sum, Int x, Int w) {
 #if defined(__AVX512BF16__)
@@ -72,24 +116,23 @@ struct InBfloat16 {
   }
 };
 
-struct InInt8 {
+#if defined(__AVX512VNNI__) || (defined(__AVXVNNI__) && !defined(__AVX512F__))
+struct InInt8 : AsTheyAre {
   using Sum = Whole;
-  static Sum step(Sum sum, Int x, Int w) {
+  static Sum step(Sum sum, Inputs x, Weights w) {
 #if defined(__AVX512VNNI__)
     return (Whole)_mm512_dpbusd_epi32((Int)sum, x, w);
-#elif defined(__AVX512F__)
-    // Even and odd bytes apart, in 16 bits each: their products' sums fit in 32 bits, where maddubs would saturate.
-    const Int mask = _mm512_set1_epi16(0xff);
-    const Int even = _mm512_madd_epi16(_mm512_and_si512(x, mask), _mm512_srai_epi16(_mm512_slli_epi16(w, 8), 8));
-    return sum + (Whole)add(even, _mm512_madd_epi16(_mm512_srli_epi16(x, 8), _mm512_srai_epi16(w, 8)));
-#elif defined(__AVXVNNI__)
-    return (Whole)_mm256_dpbusd_avx_epi32((Int)sum, x, w);
 #else
-    const Int mask = _mm256_set1_epi16(0xff);
-    const Int even = _mm256_madd_epi16(_mm256_and_si256(x, mask), _mm256_srai_epi16(_mm256_slli_epi16(w, 8), 8));
-    return sum + (Whole)add(even, _mm256_madd_epi16(_mm256_srli_epi16(x, 8), _mm256_srai_epi16(w, 8)));
+    return (Whole)_mm256_dpbusd_avx_epi32((Int)sum, x, w);
 #endif
   }
+#else
+struct InInt8 : InSixteenBits {
+  using Sum = Whole;
+  static Sum step(Sum sum, Inputs x, Weights w) {
+    return sum + (Whole)add(products_of_pairs(x.even, w.even), products_of_pairs(x.odd, w.odd));
+  }
+#endif
   template <int kSums, int kLeft, int kRight>
   static void multiply() {
     multiply_int8_tiles<kSums, kLeft, kRight>();

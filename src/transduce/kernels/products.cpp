@@ -13,26 +13,46 @@ constexpr int kWide = kLanes == 16 ? 4 : 2;  // vectors of a block of outputs
 // later. With few rows, whose time is that of reading the weights, products by a large matrix of float32 are twice as fast for it.
 constexpr std::int64_t kAhead = 24;
 
+// Rows as a way reads them, `stride` bytes each, and what their results ask for.
+struct PackedRows {
+  const std::uint8_t* bytes;
+  std::int64_t stride;
+  const float* scales;
+  const std::int32_t* zeros;
+};
+
+template <typename Way>
+PackedRows pack(const Rows& x, std::int64_t rows) {
+  PackedRows packed{x.bytes.data(), x.stride, x.scales.data(), x.zeros.data()};
+  if constexpr (std::is_base_of_v<InSixteenBits, Way>) {
+    static thread_local std::vector<std::uint8_t> all;
+    constexpr std::int64_t kLine = 64;  // so much more, rows of a power of two would all have the same few places in the cache
+    packed.stride = 2 * x.stride + kLine;
+    std::uint8_t* to = at_least(all, rows * packed.stride);
+    packed.bytes = to;
+    for (std::int64_t r = 0; r < rows; ++r) Way::split(x.bytes.data() + r * x.stride, x.stride, to + r * packed.stride);
+  }
+  return packed;
+}
+
 // A block of R rows and kWide vectors of outputs from `first` on, whose sums stay in registers until they are complete.
 template <typename Way, int R, typename Put>
-inline void block(const Matrix& m, const Rows& x, std::int64_t row, std::int64_t first, const std::uint8_t* w, Put put) {
+inline void block(const Matrix& m, const PackedRows& x, std::int64_t row, std::int64_t first, const std::uint8_t* w, Put put) {
   const std::int64_t groups = groups_of(m), stride = x.stride;
-  const std::uint8_t* from = x.bytes.data() + row * stride;
+  const std::uint8_t* from = x.bytes + row * stride;
   typename Way::Sum sum[R][kWide];
 #pragma GCC unroll 8
   for (int i = 0; i < R; ++i)
 #pragma GCC unroll 4
     for (int j = 0; j < kWide; ++j) sum[i][j] = Outputs<Way>(m, first + j * kLanes).begin(x.zeros[row + i]);
   for (std::int64_t g = 0; g < groups; ++g) {
-    Int weights[kWide];
+    typename Way::Weights weights[kWide];
     if constexpr (kWide * kLanes < kPanel) __builtin_prefetch(w + (g + kAhead) * kGroupBytes);
 #pragma GCC unroll 4
-    for (int j = 0; j < kWide; ++j) weights[j] = load(w + g * kGroupBytes + j * kLanes * 4);
+    for (int j = 0; j < kWide; ++j) weights[j] = Way::weights(load(w + g * kGroupBytes + j * kLanes * 4));
 #pragma GCC unroll 8
     for (int i = 0; i < R; ++i) {
-      std::int32_t bits;
-      std::memcpy(&bits, from + i * stride + g * 4, 4);
-      const Int inputs = spread(bits);
+      const typename Way::Inputs inputs = Way::inputs(from + i * stride + g * Way::kInputBytes);
 #pragma GCC unroll 4
       for (int j = 0; j < kWide; ++j) sum[i][j] = Way::step(sum[i][j], inputs, weights[j]);
     }
@@ -46,7 +66,7 @@ inline void block(const Matrix& m, const Rows& x, std::int64_t row, std::int64_t
 }
 
 template <typename Way, int R>
-void panel_rows(const Matrix& m, const Rows& x, std::int64_t row, std::int64_t panel, const Target& target) {
+void panel_rows(const Matrix& m, const PackedRows& x, std::int64_t row, std::int64_t panel, const Target& target) {
   const Results results(m, target, panel);
   for (int part = 0; part < kPanel; part += kWide * kLanes)
     block<Way, R>(m, x, row, panel * kPanel + part, panel_of(m, panel) + part * 4,
@@ -54,7 +74,7 @@ void panel_rows(const Matrix& m, const Rows& x, std::int64_t row, std::int64_t p
 }
 
 template <typename Way>
-void panel_by_vectors(const Matrix& m, const Rows& x, std::int64_t rows, std::int64_t panel, const Target& target) {
+void panel_by_vectors(const Matrix& m, const PackedRows& x, std::int64_t rows, std::int64_t panel, const Target& target) {
   std::int64_t r = 0;
   for (; r + 6 <= rows; r += 6) panel_rows<Way, 6>(m, x, r, panel, target);
   switch (rows - r) {
@@ -191,7 +211,8 @@ constexpr std::int64_t panels_of(const Matrix& m) { return (m.outputs + kPanel -
 
 template <typename Way>
 void by_vectors(const Matrix& m, const Rows& x, std::int64_t rows, const Target& target) {
-  const auto multiply = [&](std::int64_t panel) { panel_by_vectors<Way>(m, x, rows, panel, target); };
+  const PackedRows packed = pack<Way>(x, rows);
+  const auto multiply = [&](std::int64_t panel) { panel_by_vectors<Way>(m, packed, rows, panel, target); };
   share_out(panels_of(m), rows * m.inputs * m.outputs, [&] { return multiply; });
 }
 template <typename Way>
