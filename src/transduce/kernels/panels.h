@@ -117,22 +117,22 @@ struct InBfloat16 : AsTheyAre {
 };
 
 #if defined(__AVX512VNNI__) || (defined(__AVXVNNI__) && !defined(__AVX512F__))
-struct InInt8 : AsTheyAre {
+using Bytes = AsTheyAre;
+#else
+using Bytes = InSixteenBits;
+#endif
+
+struct InInt8 : Bytes {
   using Sum = Whole;
   static Sum step(Sum sum, Inputs x, Weights w) {
 #if defined(__AVX512VNNI__)
     return (Whole)_mm512_dpbusd_epi32((Int)sum, x, w);
-#else
+#elif defined(__AVXVNNI__) && !defined(__AVX512F__)
     return (Whole)_mm256_dpbusd_avx_epi32((Int)sum, x, w);
-#endif
-  }
 #else
-struct InInt8 : InSixteenBits {
-  using Sum = Whole;
-  static Sum step(Sum sum, Inputs x, Weights w) {
     return sum + (Whole)add(products_of_pairs(x.even, w.even), products_of_pairs(x.odd, w.odd));
-  }
 #endif
+  }
   template <int kSums, int kLeft, int kRight>
   static void multiply() {
     multiply_int8_tiles<kSums, kLeft, kRight>();
