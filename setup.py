@@ -105,7 +105,8 @@ def extension(name: str, flags: list[str]) -> Extension:
         [f"{_FOLDER}/{source}.cpp" for source in sources],
         depends=[f"{_FOLDER}/{name}.h" for name in _HEADERS],
         extra_compile_args=[*_FLAGS, *flags, "-fopenmp", "-pthread", *_MORE],
-        extra_link_args=["-pthread"],
+        # Its own functions, whatever other libraries have under the same names.
+        extra_link_args=["-pthread", "-Wl,-Bsymbolic-functions"],
         py_limited_api=True,  # nothing of Python is called, so that one library serves every version of it
         optional=True,
     )

@@ -31,6 +31,13 @@ def test_there_and_back(model):
     assert found.vocabulary == 17
 
 
+def test_a_loaded_one_stays_whatever_is_written_over_its_file(model):
+    file = save_shortlist(Shortlist(**GOOD, vocabulary=17), model)
+    found = load_shortlist(model, CONFIG)
+    file.write_bytes(b"")  # in place, as cp does it
+    assert found.translations.equal(GOOD["translations"])
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

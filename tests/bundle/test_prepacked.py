@@ -74,6 +74,12 @@ def once(monkeypatch):
     return begin
 
 
+def test_what_others_may_have_mapped_is_not_to_be_written_over(stored):
+    load_prepacked(stored, "int8")
+    modes = {path.suffix: path.stat().st_mode & 0o222 for path in (stored.directory / "cache").iterdir()}
+    assert modes[".safetensors"] == 0
+
+
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 def test_a_model_prepacked_as_it_is_read_is_the_one_of_the_whole(stored, format_, dtype):

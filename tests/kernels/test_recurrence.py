@@ -82,6 +82,15 @@ def by_torch(gates, weight, lengths, start, backwards):
     return torch.cat(states)
 
 
+@pytest.mark.parametrize("given", [1e-7, 1e-5, 1e-3, 0.1, 0.2499, 0.2501, 1.0, 9.0])
+def test_states_near_zero_keep_their_digits(given):
+    gates = torch.zeros(1, 4 * 16)
+    gates[:, 2 * 16 : 3 * 16] = torch.tensor([given, -given]).repeat(8)
+    state = lstm(gates, torch.zeros(4 * 16, 16), layout_of([1]))
+    expected = (gates[:, 2 * 16 : 3 * 16].double().tanh() / 2).tanh() / 2  # of half-open gates
+    torch.testing.assert_close(state.double(), expected, rtol=4e-7, atol=0)
+
+
 @pytest.mark.parametrize(
     ("lengths", "hidden", "dtype", "backwards"), [*lengths_and({str(hidden): hidden for hidden in HIDDEN})]
 )

@@ -1,4 +1,6 @@
 import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.thread import BrokenThreadPool
 from threading import Barrier, Thread, current_thread
@@ -7,7 +9,7 @@ import pytest
 import torch
 
 from transduce.inference.workers import Workers
-from transduce.kernels import run_safely, start_threads
+from transduce.kernels import native, run_safely, start_threads
 from transduce.kernels import threads as module
 
 
@@ -96,3 +98,21 @@ def test_where_no_thread_is_left_the_others_do_not_wait_for_it(monkeypatch):
     monkeypatch.setattr(Thread, "start", begin)
     with pytest.raises((RuntimeError, BrokenThreadPool)):
         start_threads(3, "test")
+
+
+_SHOW_CORES = """
+import os, threading
+from transduce.kernels import start_threads
+maker = len(os.sched_getaffinity(threading.get_native_id()))
+with start_threads(2, "test") as threads:
+    made = threads.submit(lambda: len(os.sched_getaffinity(threading.get_native_id()))).result()
+print(maker, made)
+"""
+
+
+@pytest.mark.skipif(not native.has_native(), reason="the kernels know OpenMP's places")
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one core")
+def test_where_openmp_binds_its_threads_others_are_not_bound_with_their_maker():
+    bound = os.environ | {"OMP_PROC_BIND": "true", "OMP_NUM_THREADS": "2"}
+    run = subprocess.run([sys.executable, "-c", _SHOW_CORES], env=bound, capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["1", str(len(os.sched_getaffinity(0)))]

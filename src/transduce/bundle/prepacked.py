@@ -41,6 +41,7 @@ _MOST_BYTES: Final = 2**42
 _COARSE: Final = 2e9  # nanoseconds
 _OLD: Final = 3600  # seconds, after which nobody writes to an unfinished file any more
 _DIGITS: Final = 16  # of a sha256 in a file's name
+_WRITABLE: Final = 0o222
 _log = logging.getLogger(__name__)
 
 
@@ -155,7 +156,13 @@ def _keep(tensors: dict[str, Tensor], facts: dict[str, str], path: Path) -> None
         OSError: It cannot be written.
     """
     path.parent.mkdir(exist_ok=True)
-    _write(path, lambda unfinished: save_aligned(tensors, facts, unfinished))
+
+    def write(unfinished: Path) -> None:
+        save_aligned(tensors, facts, unfinished)
+        # Processes map it: a copy that is made over it, where it lies, would end them by a signal.
+        unfinished.chmod(unfinished.stat().st_mode & ~_WRITABLE)
+
+    _write(path, write)
     for other in path.parent.iterdir():
         outdated = other.suffix == ".safetensors" and not other.name.startswith(f"{facts['weights'][:_DIGITS]}-")
         with suppress(OSError):  # others may do the same, and on some systems what is mapped cannot go

@@ -74,13 +74,14 @@ def count_tensors(path: Path) -> int:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a ``.safetensors`` file.
+    """The tensors of a ``.safetensors`` file, which may change from then on.
 
     Raises:
         BadInputError: The file is missing or damaged.
     """
     with _opened(path) as stored:
-        return {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 - not a mapping
+        # The library's own are the mapped file: whoever reads one that was cut short in place ends by a signal.
+        return {name: stored.get_tensor(name).clone() for name in stored.keys()}  # noqa: SIM118 - not a mapping
 
 
 def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:

@@ -7,6 +7,7 @@
 #include <immintrin.h>
 #include <omp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -19,6 +20,22 @@
 #include <thread>
 
 namespace transduce {
+
+// Where OpenMP is told to bind its threads (OMP_PROC_BIND), it binds the first thread to one core, and whatever thread is made has its parent's:
+// all that are not OpenMP's would share that core. The calling thread may run wherever OpenMP has a place.
+inline void run_on_any_core() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  for (int place = 0; place < omp_get_num_places(); ++place) {
+    int of[CPU_SETSIZE];
+    const int count = omp_get_place_num_procs(place);
+    if (count > CPU_SETSIZE) return;  // a machine of more cores than this set can name
+    omp_get_place_proc_ids(place, of);
+    for (int i = 0; i < count; ++i)
+      if (of[i] < CPU_SETSIZE) CPU_SET(of[i], &cores);
+  }
+  if (CPU_COUNT(&cores)) pthread_setaffinity_np(pthread_self(), sizeof(cores), &cores);  // else it is bound to none
+}
 
 // So many cores the calling thread may use; as long as nothing was said, as many as its operations in OpenMP.
 inline std::int64_t& own_cores() {
@@ -91,7 +108,9 @@ class Helpers {
   }
 
   // The ticket is the number of what is shared out, and the next part of it. Its upper half is odd while the caller writes
-  // down what that is: whoever has read a part of it fails to claim any.
+  // down what that is: whoever has read a part of it fails to claim any. So three things must stay as they are: the fields are written while
+  // the number is odd and at no other time; whoever takes part reads the number before any of them; and what was read counts
+  // only if a claim with that number succeeds.
   std::uint64_t publish(std::int64_t count, std::int64_t wanted, Run run, const void* begin) {
     while (threads_ < wanted && add_thread()) {
     }
@@ -157,6 +176,7 @@ class Helpers {
 
   [[noreturn]] void help(std::int64_t me) {
     pthread_setname_np(pthread_self(), "product helper");  // for whoever looks at threads
+    run_on_any_core();
     auto idle_since = Clock::now();
     for (unsigned looks = 0;; ++looks) {
       if (take_part(me)) {

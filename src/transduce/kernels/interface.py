@@ -322,6 +322,7 @@ ONE: Final[dict[str, Sequence[Any]]] = {
     "sublayers": (_SUBLAYERS,),
     "sublayers_backward": (_SUBLAYERS, _SUBLAYERS_BACKWARD),
     "use_cores": (_WHOLE,),
+    "use_any_core": (),
     "rank": (_RANKING, _LISTS),
     "advance_beams": (_ROUND, _LISTS),
     "read_outputs": (_ROUND, _ARRAY, _WHOLE, _WHOLE, _WHOLE, _ARRAY),

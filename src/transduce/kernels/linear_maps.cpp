@@ -16,8 +16,8 @@ constexpr int kHigh = 6, kAcross = 4;
 #else
 constexpr int kHigh = kRows, kAcross = kWide;
 #endif
-constexpr std::int64_t kPanel = 16 * kAcross;
-using Weights = Panels<Bfloat16, kPanel>;
+constexpr std::int64_t kPanelColumns = 16 * kAcross;
+using Weights = Panels<Bfloat16, kPanelColumns>;
 constexpr std::int64_t kTall = 8 * kHigh;   // outputs of a tile where rows are added up: whole vectors, and whole blocks
 constexpr std::int64_t kSlab = 8 * kTall;   // outputs that one thread lays out at a time
 constexpr std::int64_t kDeep = 256;         // pairs of rows that it lays out at a time: with a slab, half of the second-level cache
@@ -29,9 +29,9 @@ template <typename Finish>
 inline void multiply_block(std::int64_t rows, const void* a, std::int64_t row_bytes, std::int64_t group_bytes, const std::uint32_t* panel,
                            std::int64_t groups, Finish finish) {
   const char* from = static_cast<const char*>(a);
-  if (rows == kHigh) return product_block<Bfloat16, kHigh, kAcross>(from, row_bytes, group_bytes, panel, kPanel, groups, finish);
+  if (rows == kHigh) return product_block<Bfloat16, kHigh, kAcross>(from, row_bytes, group_bytes, panel, kPanelColumns, groups, finish);
   for (int i = 0; i < rows; ++i)
-    product_block<Bfloat16, 1, kAcross>(from + i * row_bytes, row_bytes, group_bytes, panel, kPanel, groups,
+    product_block<Bfloat16, 1, kAcross>(from + i * row_bytes, row_bytes, group_bytes, panel, kPanelColumns, groups,
                                         [&](int, int j, Sixteen sums) { finish(i, j, sums); });
 }
 
@@ -48,7 +48,7 @@ void multiply_rows(const Bfloat16* x, std::int64_t depth, const Weights& weights
     const std::int64_t near = std::max<std::int64_t>(kHigh, kNear / row_bytes / kHigh * kHigh);
     for (std::int64_t c = mine.from; c < mine.to; c += near) {
       const std::int64_t end = std::min(mine.to, c + near);
-      for (std::int64_t n = 0; n < width; n += kPanel)
+      for (std::int64_t n = 0; n < width; n += kPanelColumns)
         for (std::int64_t r = c; r < end; r += kHigh) {
           const std::uint32_t* panel = weights.at(n);
           const Bfloat16* from = x + r * depth;
@@ -57,7 +57,7 @@ void multiply_rows(const Bfloat16* x, std::int64_t depth, const Weights& weights
           const auto multiply = [&](auto store) {
             multiply_block(count, from, row_bytes, 4, panel, depth / 2, store);
           };
-          if (n + kPanel <= width && depth % 2 == 0) {
+          if (n + kPanelColumns <= width && depth % 2 == 0) {
             multiply([&](int i, int j, Sixteen sums) { store_sixteen(finish(sums, r + i, n + j, 16), to + i * width + j); });
             continue;
           }
@@ -66,7 +66,7 @@ void multiply_rows(const Bfloat16* x, std::int64_t depth, const Weights& weights
           multiply([&](int i, int j, Sixteen sums) {
             const std::int64_t left = width - n - j;
             if (left <= 0) return;
-            if (depth % 2) sums = multiply_add<Bfloat16>(sums, last[i] + Words{}, load_words(panel + depth / 2 * kPanel + j));
+            if (depth % 2) sums = multiply_add<Bfloat16>(sums, last[i] + Words{}, load_words(panel + depth / 2 * kPanelColumns + j));
             store_first(finish(sums, r + i, n + j, left), left, to + i * width + j);
           });
         }
@@ -107,7 +107,7 @@ void multiply_columns(const Bfloat16* gradient, const Bfloat16* x, const Maps& m
 #pragma omp parallel
   caught([&] {
     static thread_local std::vector<std::uint32_t> room;
-    std::uint32_t* left = at_least(room, deep * (kSlab + kPanel));
+    std::uint32_t* left = at_least(room, deep * (kSlab + kPanelColumns));
     std::uint32_t* right = left + deep * kSlab;
     const Span mine = my_share(width, kHigh);
     const std::int64_t slabs = std::max<std::int64_t>(1, (mine.to - mine.from + kSlab - 1) / kSlab);
@@ -120,8 +120,8 @@ void multiply_columns(const Bfloat16* gradient, const Bfloat16* x, const Maps& m
         const Bfloat16 *g = gradient + first * width + o, *v = x + first * inputs;
         lay_out_pairs(g, width, count, end - o, kTall, left, maps.of_biases[0] ? sums : nullptr);
         const bool more = add || first;
-        for (std::int64_t n = 0; n < inputs; n += kPanel) {
-          lay_out_pairs(v + n, inputs, count, std::min(kPanel, inputs - n), kPanel, right, nullptr);
+        for (std::int64_t n = 0; n < inputs; n += kPanelColumns) {
+          lay_out_pairs(v + n, inputs, count, std::min(kPanelColumns, inputs - n), kPanelColumns, right, nullptr);
           for (std::int64_t r = 0; r < end - o; r += kHigh) {
             const std::uint32_t* from = left + r / kTall * groups * kTall + r % kTall;
             const std::int64_t high = std::min<std::int64_t>(kHigh, end - o - r);
@@ -130,7 +130,7 @@ void multiply_columns(const Bfloat16* gradient, const Bfloat16* x, const Maps& m
             const auto multiply = [&](auto finish) {
               multiply_block(high, from, 4, kTall * 4, right, groups, finish);
             };
-            if (n + kPanel <= inputs) {
+            if (n + kPanelColumns <= inputs) {
               multiply([&](int i, int j, Sixteen sums) {
                 if (more) sums += load_sixteen(to[i] + j);
                 store_sixteen(sums, to[i] + j);
@@ -158,7 +158,7 @@ void map(const Bfloat16* x, const Maps& maps, Bfloat16* y, std::int64_t rows, Ac
   require_fused(activation);
   static thread_local Weights weights;
   static thread_local std::vector<float> biases;
-  const std::int64_t width = maps.width(), padded = round_up(width, kPanel);
+  const std::int64_t width = maps.width(), padded = round_up(width, kPanelColumns);
   weights.by_outputs([&](std::int64_t o) { return maps.of(maps.weights, o, maps.inputs); }, width, maps.inputs);
   float* bias = at_least(biases, padded);
   for (std::int64_t o = 0; o < padded; ++o) bias[o] = o < width && maps.biases[0] ? *maps.of(maps.biases, o, 1) : 0.0f;

@@ -7,7 +7,7 @@
 namespace transduce {
 namespace {
 
-constexpr int kWide = kLanes == 16 ? 4 : 2;  // vectors of a block of outputs
+constexpr int kVectors = kLanes == 16 ? 4 : 2;  // vectors of a block of outputs
 
 // A block that is narrower than a panel reads 64 of every 256 bytes, which processors do not foresee: it says what it will read so many groups
 // later. With few rows, whose time is that of reading the weights, products by a large matrix of float32 are twice as fast for it.
@@ -35,30 +35,30 @@ PackedRows pack(const Rows& x, std::int64_t rows) {
   return packed;
 }
 
-// A block of R rows and kWide vectors of outputs from `first` on, whose sums stay in registers until they are complete.
+// A block of R rows and kVectors vectors of outputs from `first` on, whose sums stay in registers until they are complete.
 template <typename Way, int R, typename Put>
 inline void block(const Matrix& m, const PackedRows& x, std::int64_t row, std::int64_t first, const std::uint8_t* w, Put put) {
   const std::int64_t groups = groups_of(m), stride = x.stride;
   const std::uint8_t* from = x.bytes + row * stride;
-  typename Way::Sum sum[R][kWide];
+  typename Way::Sum sum[R][kVectors];
 #pragma GCC unroll 8
   for (int i = 0; i < R; ++i)
 #pragma GCC unroll 4
-    for (int j = 0; j < kWide; ++j) sum[i][j] = Outputs<Way>(m, first + j * kLanes).begin(x.zeros[row + i]);
+    for (int j = 0; j < kVectors; ++j) sum[i][j] = Outputs<Way>(m, first + j * kLanes).begin(x.zeros[row + i]);
   for (std::int64_t g = 0; g < groups; ++g) {
-    typename Way::Weights weights[kWide];
-    if constexpr (kWide * kLanes < kPanel) __builtin_prefetch(w + (g + kAhead) * kGroupBytes);
+    typename Way::Weights weights[kVectors];
+    if constexpr (kVectors * kLanes < kPanel) __builtin_prefetch(w + (g + kAhead) * kGroupBytes);
 #pragma GCC unroll 4
-    for (int j = 0; j < kWide; ++j) weights[j] = Way::weights(load(w + g * kGroupBytes + j * kLanes * 4));
+    for (int j = 0; j < kVectors; ++j) weights[j] = Way::weights(load(w + g * kGroupBytes + j * kLanes * 4));
 #pragma GCC unroll 8
     for (int i = 0; i < R; ++i) {
       const typename Way::Inputs inputs = Way::inputs(from + i * stride + g * Way::kInputBytes);
 #pragma GCC unroll 4
-      for (int j = 0; j < kWide; ++j) sum[i][j] = Way::step(sum[i][j], inputs, weights[j]);
+      for (int j = 0; j < kVectors; ++j) sum[i][j] = Way::step(sum[i][j], inputs, weights[j]);
     }
   }
 #pragma GCC unroll 4
-  for (int j = 0; j < kWide; ++j) {
+  for (int j = 0; j < kVectors; ++j) {
     const Outputs<Way> outputs(m, first + j * kLanes);
 #pragma GCC unroll 8
     for (int i = 0; i < R; ++i) put(i, j * kLanes, outputs.result(sum[i][j], x.scales[row + i]));
@@ -68,7 +68,7 @@ inline void block(const Matrix& m, const PackedRows& x, std::int64_t row, std::i
 template <typename Way, int R>
 void panel_rows(const Matrix& m, const PackedRows& x, std::int64_t row, std::int64_t panel, const Target& target) {
   const Results results(m, target, panel);
-  for (int part = 0; part < kPanel; part += kWide * kLanes)
+  for (int part = 0; part < kPanel; part += kVectors * kLanes)
     block<Way, R>(m, x, row, panel * kPanel + part, panel_of(m, panel) + part * 4,
                   [&](int i, int j, Float v) { results.put(row + i, part + j, v); });
 }
@@ -269,6 +269,12 @@ TRANSDUCE_EXPORT multiply_by_tiles(const float* x, const Matrix* w, float* out, 
   return guarded([=] {
     multiply(*w, made_ready(x, *w, rows), rows, Target{out, w->outputs, static_cast<Activation>(activation), add != 0}, true);
   });
+}
+
+// The calling thread may run on every core that OpenMP has a place on.
+TRANSDUCE_EXPORT use_any_core() {
+  run_on_any_core();
+  return kDone;
 }
 
 // From here on the calling thread may use so many cores; 0: as many as its operations in OpenMP.

@@ -59,7 +59,13 @@ struct Memory {
 };
 
 // One symbol, or kReadsNothing, for each of `sentences` x `beam` rows. Sentence i has read lengths[i] symbols
-// so far, and is in slot slots[i] of the past and of the memory. ancestors[r][t] is the row of the beam that holds row r's key, or sum, of column t.
+// so far, and is in slot slots[i] of the past and of the memory. ancestors[r][t] is the row of the beam that holds row r's key, or sum, of column t:
+// no key moves when hypotheses change their places. A beam of 2 that has read three symbols, the second hypothesis of the second column having
+// given rise to both that go on:
+//
+//     column            0   1   2                           0   1   2
+//     keys of row 0     a   b   d        ancestors of row 0   0   1   0     reads a, c, d
+//     keys of row 1     -   c   e        ancestors of row 1   0   1   1     reads a, c, e
 struct Step {
   std::int64_t sentences, beam;
   Positions positions;

@@ -39,6 +39,8 @@ def start_threads(number: int, name: str) -> ThreadPoolExecutor:
 
 
 def _take_one_core() -> None:
+    if native.has_native():
+        native.call("use_any_core", None)  # where OpenMP binds its threads, the one that made this one is on one core
     with _locks.setdefault(os.getpid(), Lock()):
         others = torch.get_num_threads()  # a thread's first look sets it to what was last set anywhere
         torch.set_num_threads(1)

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kSide = 32;                // lines and columns of a block, whose sums stay in four tiles, and the depth of a step
 constexpr std::int64_t kWordsOfStep = kSide * 16;  // of either side
-constexpr std::int64_t kWide = 512;  // columns whose right side lies in the second cache
+constexpr std::int64_t kCachedColumns = 512;  // columns whose right side lies in the second cache
 
 // What is added up at once, `deep` numbers along the depth, whose 32 lines of the left side lie in the first cache; and the lines whose
 // sums lie beside the right side, where the depth is more than that.
@@ -197,13 +197,19 @@ struct Phase {
 };
 
 // For every line of a block finish(m, n, two sums of sixteen), while the next block is multiplied; prepare(phase) is called before left(m, k)
-// and right(n, k) are asked for steps of the depth between k.from and k.to.
+// and right(n, k) are asked for steps of the depth between k.from and k.to. Without the overlap it would be
+//
+//     for each phase: prepare(phase); for each i, j of its blocks: sums of (i, j) += left(i, k) right(j, k)
+//     and behind the last k: finish each line of (i, j)
+//
+// Here the tiles of a block are put down as the next block begins (`add_up`), and its lines are finished (`settle`) by `share` after each of the
+// next block's steps: `of` is the block that waits for that.
 template <const Sizes& kSizes, typename Prepare, typename LeftOf, typename RightOf, typename Finish>
 void multiply(Span lines, std::int64_t columns, std::int64_t depth, Prepare prepare, LeftOf left, RightOf right,
               Finish finish) {
   static thread_local std::vector<float> room;
   constexpr std::int64_t kBlock = kSide * kSide;
-  float* block = aligned(room, depth <= kSizes.deep ? kBlock : kBlock + kSizes.tall * kWide);
+  float* block = aligned(room, depth <= kSizes.deep ? kBlock : kBlock + kSizes.tall * kCachedColumns);
   struct {
     std::int64_t m, n;
     float* sums;
@@ -232,14 +238,14 @@ void multiply(Span lines, std::int64_t columns, std::int64_t depth, Prepare prep
           if (step && of.sums) settle((step - 1) * share, std::min(kSide, step * share));
         });
         if (steps == 1 && of.sums) settle(0, kSide);
-        of = {i, j, block + kBlock + ((i - m.from) / kSide * (kWide / kSide) + (j - n.from) / kSide) * kBlock, k.from == 0, k.to == depth};
+        of = {i, j, block + kBlock + ((i - m.from) / kSide * (kCachedColumns / kSide) + (j - n.from) / kSide) * kBlock, k.from == 0, k.to == depth};
       }
     }
   };
-  for (std::int64_t n = 0; n < columns; n += kWide)
+  for (std::int64_t n = 0; n < columns; n += kCachedColumns)
     for (std::int64_t m = lines.from; m < lines.to; m += kSizes.tall)
       for (std::int64_t k = 0; k < depth; k += kSizes.deep)
-        multiply_phase({{m, std::min(lines.to, m + kSizes.tall)}, {n, std::min(columns, n + kWide)}, {k, std::min(depth, k + kSizes.deep)}});
+        multiply_phase({{m, std::min(lines.to, m + kSizes.tall)}, {n, std::min(columns, n + kCachedColumns)}, {k, std::min(depth, k + kSizes.deep)}});
   put_down<0>(block), put_down<1>(block), put_down<2>(block), put_down<3>(block);
   if (of.sums) settle(0, kSide);
 }
@@ -292,7 +298,7 @@ void multiply_columns(const Bfloat16* gradient, const Bfloat16* x, const Maps& m
   const Tiles tiles;
   const std::int64_t width = maps.width(), inputs = maps.inputs;
   constexpr std::int64_t kBlock = kOfColumns.deep / kSide * kWordsOfStep;
-  std::uint32_t* lefts = aligned(room, (1 + kWide / kSide) * kBlock);
+  std::uint32_t* lefts = aligned(room, (1 + kCachedColumns / kSide) * kBlock);
   std::uint32_t* rights = lefts + kBlock;
   Sixteen sums[kOfColumns.tall / kSide][2];
   Phase now = {};
