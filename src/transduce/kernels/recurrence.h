@@ -18,8 +18,8 @@ constexpr int kGates = 4;  // input, forget, new, output: PyTorch's order
 inline Sixteen hyperbolic_tangent(Sixteen x) {
   const Sixteen size = choose(x < 0.0f, -x, x), e = exponential(-2.0f * size), square = x * x;
   const Sixteen large = (1.0f - e) / (1.0f + e);
-  const Sixteen small = x + x * square * (-1.0f / 3 + square * (2.0f / 15 + square * (-17.0f / 315 + square * (62.0f / 2835))));
-  return choose(size < 0.25f, small, choose(x < 0.0f, -large, large));
+  const Sixteen small = x + x * square * (-1.0f / 3 + square * (2.0f / 15));
+  return choose(size < 0.1f, small, choose(x < 0.0f, -large, large));
 }
 
 // As many columns as a block of product_of_words has: it reads a panel from end to end.
