@@ -13,11 +13,14 @@ import pytest
 import torch
 
 from tests.sparing import one_each
-from transduce.bundle import Bundle
+from transduce.bundle import Bundle, save_bundle
+from transduce.cli import main
 from transduce.config import BadInputError, GenerationConfig
 from transduce.config.architectures import read_model
 from transduce.inference import Translator
+from transduce.inference.running import Cancellation
 from transduce.models import Shortlist, build
+from transduce.serving.answers import Answers
 from transduce.text import TokenizerPair, learn_tokenizer
 
 WORDS = ["a", "b", "c", "d", "e", "f", "g", "h"]
@@ -293,3 +296,23 @@ def test_attention_alignment_coverage_and_unknown_words(name):
 def test_what_needs_attention_is_refused_by_name_where_there_is_none(names, options, named):
     with pytest.raises(BadInputError, match=f"^{named}the model has no encoder-decoder attention"):
         translator_of(*names).translate(TEXTS, **options)
+
+
+@pytest.mark.parametrize("name", [*BLIND, "transformer"])
+def test_documents_need_no_attention(name, tmp_path):
+    save_bundle(bundle_of(name), tmp_path / "model")
+    page, out = tmp_path / "page.html", tmp_path / "out.html"
+    page.write_text("<p>a <b>b</b> c</p>", encoding="utf-8")
+    status = main._run(
+        ["translate", str(tmp_path / "model"), "--markup", "html", "--input", str(page), "--output", str(out)]
+    )
+    assert status == 0
+    translator = Translator(bundle_of(name))
+    assert translator.has_alignments == (name not in BLIND)
+    settings = {"texts": ["<p>a <b>b</b> c</p>"], "details": [], "format": "html", "language": "en", "split": False}
+    more = {"n_best": 1, "strict": True, "settings": {}}
+    [answer] = Answers(translator, lambda heads: translator).answer(
+        {"call": "translate", **settings, **more}, Cancellation()
+    )
+    assert answer["text"] == out.read_text(encoding="utf-8").rstrip("\n")
+    assert answer["text"].startswith("<p>")

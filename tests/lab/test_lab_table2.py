@@ -228,6 +228,17 @@ def test_figures_by_hand():
     assert longer["single-head"].bleu_difference == Difference(-2.5, pytest.approx(12.706 * 3**0.5))
 
 
+def test_both_tables_tell_what_a_seed_is_worth():
+    runs = {
+        "transformer": [measured(1, 30.0), measured(2, 32.0)],
+        "single-head": [measured(1, 27.0), measured(2, 31.0)],
+        "single-head-time": [measured(1, 28.5)],
+    }
+    [line] = [each for each in make_lines("time", lambda name: runs.get(name, [])) if each.system is ONE]
+    # Variances of 2 and 8, each of one degree of freedom; t of two is 4.303.
+    assert line.bleu_difference == Difference(-2.5, pytest.approx(4.303 * (5 * (1 + 1 / 2)) ** 0.5))
+
+
 @pytest.fixture
 def folder(tmp_path):
     for name, runs in RUNS.items():

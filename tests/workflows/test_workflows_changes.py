@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from transduce.config import BadInputError, RunConfig, read_run, write_run
+from transduce.config.architectures import read_model
 from transduce.training import Progress
 from transduce.workflows.changes import find_changes, fix, tell_changes, tell_circumstances
 from transduce.workflows.run_directory import RunDirectory
@@ -53,6 +54,15 @@ def test_where_the_rate_falls_to_the_end_more_steps_are_another_training(tiny_ru
     began, now = (read_run(tiny_run_file, [*settings, f"train.max_steps={steps}"]) for steps in (100, 200))
     [change] = find_changes(began, now)
     assert (change.key, change.effect) == ("train.max_steps", "allowed")
+
+
+def test_of_another_architecture_no_setting_is_compared(tiny_run_file):
+    began = read_run(tiny_run_file)
+    other = {"architecture": "recurrent", "embedding_size": 7, "hidden_size": 5}
+    now = began.model_copy(update={"model": read_model(other)})
+    [change] = find_changes(began, now)
+    assert (change.key, change.before, change.after) == ("model.architecture", "transformer", "recurrent")
+    assert change.effect == "refused"
 
 
 def test_what_auto_means_only_a_checkpoint_knows(tiny_run_file):

@@ -260,7 +260,7 @@ def translate(
         "beam_size": beam_size,
         "length_penalty": length_penalty,
         "n_best": n_best,
-        "return_alignment": alignment or markup is not None,
+        "return_alignment": alignment,
         "must_not_contain": [] if must_not_contain is None else list(read_lines(must_not_contain)),
         "dictionary": None if dictionary is None else read_dictionary(dictionary),
         "paragraphs": paragraphs,
@@ -306,6 +306,7 @@ def translate(
             )
 
         if markup is not None:
+            options["return_alignment"] = translator.has_alignments
             found = translate_document(source, markup, language or "en", lambda texts: translate_texts(texts, 1))
             target.write(found.text.encode())
             target.flush()

@@ -25,7 +25,7 @@ def _read_convolutions(value: object) -> object:
             raise ValueError(f"{_FORM}, not {each!r}")
         if not all(1 <= number <= most for number, most in zip(each, (MOST_WIDE, MOST_WIDE, MOST_LAYERS), strict=True)):
             raise ValueError(
-                f"{list(each)}: channels and kernel width must be between 1 and {MOST_WIDE:,}, layers at most "
+                f"{list(each)}: channels and kernel width must be between 1 and {MOST_WIDE:,}, layers between 1 and "
                 f"{MOST_LAYERS:,}"
             )
     if (layers := sum(each[2] for each in value)) > MOST_LAYERS:

@@ -272,7 +272,7 @@ class RecurrentConfig(Section):
         if self.attention_size != 512 and (self.attention == "none" or not hidden_layer):
             raise ValueError(
                 f"attention_size = {self.attention_size} is for attention with a score of a hidden layer (additive, "
-                "concat, location) or a trainable window: leave it out, or choose one of them"
+                "concat, location) or a trainable window: leave it out, or give its default 512, or choose one of them"
             )
         return self
 

@@ -42,7 +42,9 @@ class DocumentTranslation:
 def translate_documents(
     documents: Sequence[Document], translate: Callable[[list[str]], Sequence[Translation | TransduceError]]
 ) -> list[DocumentTranslation]:
-    """Translate documents (``text.read_document``) with one call, which should ask for alignments.
+    """Translate documents (``text.read_document``) with one call, which should ask for alignments where there are any.
+
+    Without them tags are placed by the places of words.
 
     Raises:
         TransduceError: ``translate`` does.

@@ -128,6 +128,11 @@ class Translator:
         """The number format that it computes in, also where that was left to ``auto``."""
         return self._engine.format
 
+    @property
+    def has_alignments(self) -> bool:
+        """Whether it can say which word of the source each word of an output comes from: it has that attention."""
+        return self._engine.has_cross_attention
+
     def __repr__(self) -> str:
         """What is loaded, and from where."""
         return f"Translator({f'{self._name!r}, ' if self._name else ''}{self.summary})"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, final
+from typing import Final, Literal, final, get_args
 
 from transduce.config import SYSTEMS, TABLE2, System, Table2Row
 from transduce.lab.figure import Deviation, Difference, Figure
@@ -84,11 +84,17 @@ def run_name(system: System, equal: Budget) -> str:
 
 
 def make_lines(equal: Budget, find: Callable[[str], Sequence[Measurement]]) -> list[Line]:
-    """All systems; ``find`` gives the finished trainings of a name."""
+    """All systems; ``find`` gives the finished trainings of a name.
+
+    What a training varies by with its seed is taken from both tables, which are of the same systems on the same text:
+    of one alone too little may be known.
+    """
     rows = {row.system: row for row in TABLE2}
     trained = [(system, tuple(find(run_name(system, equal)))) for system in SYSTEMS]
+    names = dict.fromkeys(run_name(system, budget) for budget in get_args(Budget) for system in SYSTEMS)
+    deviation = Deviation.of([run.bleu for run in find(name)] for name in names)
     bleus = {system.name: [run.bleu for run in runs] for system, runs in trained}
-    deviation, reference = Deviation.of(bleus.values()), bleus[_REFERENCE.name]
+    reference = bleus[_REFERENCE.name]
     lines = []
     for system, runs in trained:
         difference = None

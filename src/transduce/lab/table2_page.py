@@ -175,11 +175,12 @@ PPL is perplexity per token, the end symbol counted; it and BLEU (by beam search
 last step. A figure is the mean over the seeds ± their sample standard deviation; one seed has none. Δ BLEU is the
 difference to the Transformer; its ± is half of its 95% interval, and it is bold where that does not reach zero. The
 interval is s sqrt(1/n + 1/n_Transformer) to either side for n seeds, as often as Student's t says, s^2 being the
-variance over seeds of all systems together: it is wide where few have two seeds. tokens/s are target tokens of
-training. FLOPs are of one training: by the paper's method, its seconds times what the device sustained in square
-products when it was measured, and counted, the matrix products of its pairs. Decoding is of dev as a whole, each system
-as this library runs it where no number format is named: "in" says in which, for PPL and BLEU, too. Where some trainings
-of a system ran alone and others in company (`--jobs`), what a clock measured is the mean of the former."""
+variance over seeds of all systems of both tables together: it is wide where few have two seeds. tokens/s are target
+tokens of training. FLOPs are of one training: by the paper's method, its seconds times what the device sustained in
+square products when it was measured, and counted, the matrix products of its pairs. Decoding is of dev as a whole,
+each system as this library runs it where no number format is named: "in" says in which, for PPL and BLEU, too. Where
+some trainings of a system ran alone and others in company (`--jobs`), what a clock measured is the mean of the
+former."""
 _PAPER_NOTES: Final = """\
 The paper's BLEU is of newstest2014 and its trainings are of millions of pairs: only differences within a column
 compare."""

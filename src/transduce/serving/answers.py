@@ -88,7 +88,7 @@ class Answers:
             outputs = self._translator.translate(
                 sentences,
                 n_best=n_best,
-                return_alignment="alignment" in details or kind != "text",
+                return_alignment="alignment" in details or (kind != "text" and self._translator.has_alignments),
                 return_attention="attention" in details,
                 prefixes=call.get("prefixes"),
                 must_contain=phrases,

@@ -17,6 +17,7 @@ from transduce.workflows.run_directory import RunDirectory
 
 _log = logging.getLogger(__name__)
 
+_ARCHITECTURE: Final = "model.architecture"
 _TEXT: Final = "data.text"  # in what a checkpoint knows: no key of a run file
 
 
@@ -50,6 +51,8 @@ def find_changes(began: RunConfig, now: RunConfig) -> list[Change]:
         # What it meant, and whether it is the same, only the checkpoint knows.
         before["train.precision"] = after["train.precision"]
     keys = dict.fromkeys([*after, *before])
+    if before[_ARCHITECTURE] != after[_ARCHITECTURE]:  # all else of the model is another's
+        keys = {key: None for key in keys if key == _ARCHITECTURE or not key.startswith("model.")}
     return [
         Change(key, before.get(key), after.get(key), _effect(key, now))
         for key in keys
@@ -123,6 +126,8 @@ def fix(progress: Progress, config: RunConfig, settings: TrainConfig, run: RunDi
     fixed[_TEXT] = text
     began = _read_again({_TEXT: text} | progress.fixed, config) if progress.fixed else fixed
     different = [key for key, value in fixed.items() if began.get(key) != value]
+    if _ARCHITECTURE in different:
+        different = [_ARCHITECTURE]
     refuse(run, (Change(key, began.get(key), fixed[key], "refused") for key in different))
     return progress.model_copy(update={"fixed": fixed})
 
