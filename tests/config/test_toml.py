@@ -419,6 +419,33 @@ class TestUnknownKeys:
         expected = f"{run_file} line {line}: {key}: unknown key" + (f": did you mean {nearest}?" if nearest else "")
         assert complaint(run_file).startswith(expected)
 
+    @pytest.mark.parametrize(
+        ("architecture", "key", "advice"),
+        [
+            ("recurrent", "attention_scores", "did you mean model.attention_score?"),
+            ("recurrent", "heads", "it is a setting of architecture = 'transformer', and this model's is 'recurrent'"),
+            ("convolutional", "kernel", "did you mean model.kernel_width?"),
+            (
+                "convolutional",
+                "hidden_size",
+                "it is a setting of architecture = 'recurrent', and this model's is 'con",
+            ),
+            ("recurrent", "width", "known are architecture, cell, encoder_layers"),
+            ("transformer", "width", "did you mean model.d_model?"),
+            ("transformer", "hidden_size", "did you mean model.d_model?"),
+        ],
+    )
+    def test_the_models_keys_are_those_of_its_architecture(self, run_file, architecture, key, advice):
+        run_file.write_text(DATA + f"[model]\narchitecture = '{architecture}'\n{key} = 17\n")
+        assert complaint(run_file).startswith(f"{run_file} line 7: model.{key}: unknown key: {advice}")
+
+    def test_a_preset_of_another_architecture_is_what_is_wrong(self, run_file):
+        run_file.write_text(DATA + "[model]\npreset = 'gnmt'\narchitecture = 'convolutional'\nkernel_width = 3\n")
+        assert complaint(run_file) == (
+            f"{run_file} line 6: model.preset = 'gnmt': is of architecture = 'recurrent', and 'convolutional' stands "
+            "beside it: leave one of them out"
+        )
+
     def test_where_nothing_is_near_the_known_ones_are_listed(self, run_file):
         run_file.write_text(DATA + "[tokenizer]\nqqq = 3\n")
         assert complaint(run_file) == f"{run_file} line 6: tokenizer.qqq: unknown key: known are " + ", ".join(
