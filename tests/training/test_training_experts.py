@@ -137,4 +137,7 @@ def test_a_step_that_was_skipped_is_in_no_count(corpora):
 
 def test_busiest_is_the_largest_load_over_the_mean():
     sums = replace(Sums.zero(torch.device("cpu")), loads=torch.tensor([[3, 1, 2], [5, 5, 5], [0, 0, 0]]))
-    assert sums.own_figures() == {"busiest_expert": [1.5, 1.0, 0.0]}
+    assert sums.own_figures() == {
+        "busiest_expert": [1.5, 1.0, 0.0],
+        "expert_loads": [[0.5, 0.1667, 0.3333], [0.3333] * 3, [0.0] * 3],
+    }

@@ -123,8 +123,9 @@ class Sums:
     def own_figures(self, processes: Processes = ALONE) -> dict[str, Any]:
         """What the model itself measures, as ``metrics.jsonl`` has it: the mean of its own loss, without weights, too.
 
-        ``busiest_expert``: of each layer with a mixture of experts, the symbols of its busiest expert divided by the
-        mean over its experts: 1 where all have as many.
+        ``expert_loads``: of each layer with a mixture of experts, which part of its symbols each expert has had.
+        ``busiest_expert``: the symbols of a layer's busiest one divided by the mean over its experts: 1 where all have
+        as many.
         """
         own: dict[str, Any] = {}
         if self.auxiliary is not None:
@@ -134,6 +135,7 @@ class Sums:
             loads = np.array(processes.sum(self.loads.flatten().tolist())).reshape(layers, experts)
             busiest = loads.max(axis=1) / np.maximum(loads.mean(axis=1), 1 / experts)
             own["busiest_expert"] = [round(float(ratio), 4) for ratio in busiest]
+            own["expert_loads"] = (loads / np.maximum(loads.sum(axis=1, keepdims=True), 1)).round(4).tolist()
         return own
 
 
