@@ -18,6 +18,7 @@ VARIANTS: dict[str, dict[str, object]] = {
     "bahdanau": {"attention_size": 11},
     "bahdanau, maxout, deep": {"attention_size": 11, "readout": "maxout", "encoder_layers": 2, "decoder_layers": 2},
     "bahdanau, location": {"attention_size": 11, "attention_score": "location", "attention_filter_width": 3},
+    "bahdanau, trainable window": {"attention_size": 11, "attention_window": "trainable"},
     "luong": {"attention": "luong", "attention_score": "general", "decoder_layers": 2},
     "luong without feeding": {"attention": "luong", "attention_score": "general", "input_feeding": False},
     "luong, residual": {
