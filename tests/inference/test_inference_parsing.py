@@ -143,6 +143,18 @@ def test_two_symbols_that_close_one_phrase_are_refused():
         TreeVocabulary.of(Twice())
 
 
+class Shared(Twice):
+    """One whose texts have brackets, too, alone and before a word."""
+
+    names = (*"abcd", "(S", ")S", "XX", "(", ")", " )", "(see", ")so")
+    vocab_size = len(names)
+
+
+def test_brackets_of_texts_are_no_phrases():
+    symbols = TreeVocabulary.of(Shared()).symbols
+    assert (symbols.opening, symbols.closing) == ({4: "S"}, {"S": 5})
+
+
 def test_what_stands_before_a_sentence_is_no_word_of_its_tree(parser, translator, monkeypatch):
     read, translate = [], translator.translate
 

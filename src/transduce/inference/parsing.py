@@ -201,6 +201,8 @@ def _tree_symbols(linearization: Linearization, vocabulary: Mapping[int, str], e
     leaves: list[int] = []
     for index, symbol in vocabulary.items():
         match linearization.meaning(symbol):
+            case Opening("") | Closing(""):
+                pass  # a bracket of the texts, where both sides share a vocabulary
             case Opening(label):
                 opening[index] = label
             case Closing(label):
@@ -211,6 +213,11 @@ def _tree_symbols(linearization: Linearization, vocabulary: Mapping[int, str], e
                     )
             case Leaf():
                 leaves.append(index)
+    # Where each phrase ends by a symbol of its own, what has none is a piece of text that begins with a bracket.
+    if None not in closing:
+        labels = {*opening.values()} & closing.keys()
+        opening = {index: label for index, label in opening.items() if label in labels}
+        closing = {label: index for label, index in closing.items() if label in labels}
     return TreeSymbols(opening, closing, tuple(leaves), end)
 
 
