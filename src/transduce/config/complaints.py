@@ -9,7 +9,8 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from transduce.config.architectures import SECTIONS, ModelConfig, model_section
+from transduce.config import architectures
+from transduce.config.architectures import ModelConfig, model_section
 from transduce.config.keys import Location, Table, enter, section_at
 from transduce.config.model import VOCABULARY_SIZES, TransformerConfig
 from transduce.config.origin import Origin
@@ -63,7 +64,7 @@ def _other_architecture(origin: Origin) -> str | None:
     if not isinstance(section, dict) or origin.preset is None or "preset" not in section:
         return None
     own, of_preset = section.get("architecture"), PRESETS[origin.preset].architecture
-    return of_preset if own in [*SECTIONS] and own != of_preset else None
+    return of_preset if own in [*architectures.SECTIONS] and own != of_preset else None
 
 
 def _find_errors(origin: Origin) -> list[ErrorDetails]:
@@ -154,9 +155,9 @@ def _nearest(location: Location, model: type[ModelConfig]) -> str:
     word = _OTHER_WORDS.get(unknown)
     if word is not None and not _is_known(word, model):
         word = None
-    others = [name for name, other in SECTIONS.items() if unknown in other.model_fields]
+    others = [name for name, other in architectures.SECTIONS.items() if unknown in other.model_fields]
     if sections == ["model"] and others and word is None:
-        own = next(name for name, each in SECTIONS.items() if each is model)
+        own = next(name for name, each in architectures.SECTIONS.items() if each is model)
         return f": it is a setting of architecture = {' and '.join(map(repr, others))}, and this model's is {own!r}"
     if homes := [*_homes(unknown, sections, model)]:
         return f": it belongs into {' or '.join(homes)}"
