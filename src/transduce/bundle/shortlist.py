@@ -41,7 +41,8 @@ def load_shortlist(path: Path, config: ModelConfig) -> Shortlist:
     if not file.exists():
         raise BadInputError(f"{file}: no such file: make it with transduce shortlist RUN, or translate without")
     check_place(file)
-    tensors = read_tensors(file)
+    # A copy: one that is written over in place would change what a translator writes, or end it by a signal.
+    tensors = {name: tensor.clone() for name, tensor in read_tensors(file).items()}
     vocabulary, sources = config.vocab_size, config.source_vocab_size or config.vocab_size
     _check(tensors, _TRANSLATIONS, (sources, None), -1, vocabulary, file)
     _check(tensors, _FREQUENT, (None,), 0, vocabulary, file)

@@ -74,14 +74,13 @@ def count_tensors(path: Path) -> int:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a ``.safetensors`` file, which may change from then on.
+    """The tensors of a ``.safetensors`` file, mapped: whoever keeps one copies it, as the file may change.
 
     Raises:
         BadInputError: The file is missing or damaged.
     """
     with _opened(path) as stored:
-        # The library's own are the mapped file: whoever reads one that was cut short in place ends by a signal.
-        return {name: stored.get_tensor(name).clone() for name in stored.keys()}  # noqa: SIM118 - not a mapping
+        return {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 - not a mapping
 
 
 def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:

@@ -50,14 +50,8 @@ def find_changes(began: RunConfig, now: RunConfig) -> list[Change]:
     if "auto" in (began.train.precision, now.train.precision):
         # What it meant, and whether it is the same, only the checkpoint knows.
         before["train.precision"] = after["train.precision"]
-    keys = dict.fromkeys([*after, *before])
-    if before[_ARCHITECTURE] != after[_ARCHITECTURE]:  # all else of the model is another's
-        keys = {key: None for key in keys if key == _ARCHITECTURE or not key.startswith("model.")}
-    return [
-        Change(key, before.get(key), after.get(key), _effect(key, now))
-        for key in keys
-        if before.get(key) != after.get(key)
-    ]
+    different = [key for key in dict.fromkeys([*after, *before]) if before.get(key) != after.get(key)]
+    return [Change(key, before.get(key), after.get(key), _effect(key, now)) for key in _telling(different)]
 
 
 def tell_changes(config: RunConfig, run: RunDirectory) -> None:
@@ -125,9 +119,7 @@ def fix(progress: Progress, config: RunConfig, settings: TrainConfig, run: RunDi
         fixed |= {"data.streaming": True, "data.shuffle_window": config.data.shuffle_window}
     fixed[_TEXT] = text
     began = _read_again({_TEXT: text} | progress.fixed, config) if progress.fixed else fixed
-    different = [key for key, value in fixed.items() if began.get(key) != value]
-    if _ARCHITECTURE in different:
-        different = [_ARCHITECTURE]
+    different = _telling([key for key, value in fixed.items() if began.get(key) != value])
     refuse(run, (Change(key, began.get(key), fixed[key], "refused") for key in different))
     return progress.model_copy(update={"fixed": fixed})
 
@@ -161,6 +153,13 @@ def _read_again(fixed: dict[str, Any], config: RunConfig) -> dict[str, Any]:
         with suppress(ValidationError):  # of another kind of model: all of it differs
             read |= _leaves(name, section.model_validate(known).model_dump())
     return read
+
+
+def _telling(different: list[str]) -> list[str]:
+    """Keys that differ and say something: with another architecture, all else of the model is another's, too."""
+    if _ARCHITECTURE not in different:
+        return different
+    return [key for key in different if key == _ARCHITECTURE or not key.startswith("model.")]
 
 
 def _flatten(config: RunConfig) -> dict[str, Any]:
