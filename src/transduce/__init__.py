@@ -1,6 +1,7 @@
 """Sequence transduction with attention: the Transformer of "Attention Is All You Need", from text to a running model.
 
 >>> import transduce
+>>> transduce.train("multi30k.toml")
 >>> translator = transduce.load("runs/multi30k")
 >>> translator.translate(["A dog runs."])[0].text
 
@@ -10,15 +11,19 @@ Names are loaded when first used, so that ``import transduce`` costs no torch.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from transduce.version import __version__
+
 if TYPE_CHECKING:
     from transduce import config
-    from transduce.config import BadInputError, TransduceError
+    from transduce.config import BadInputError, StoppedError, TransduceError
     from transduce.inference import Translation, Translator, load
     from transduce.models import Transformer
+    from transduce.workflows.trained import Trained, train
 
-__version__ = "0.1.0"
 __all__ = [
     "BadInputError",
+    "StoppedError",
+    "Trained",
     "TransduceError",
     "Transformer",
     "Translation",
@@ -26,15 +31,19 @@ __all__ = [
     "__version__",
     "config",
     "load",
+    "train",
 ]
 
 _HOME = {
     "BadInputError": "transduce.config",
+    "StoppedError": "transduce.config",
+    "Trained": "transduce.workflows.trained",
     "TransduceError": "transduce.config",
     "Transformer": "transduce.models",
     "Translation": "transduce.inference",
     "Translator": "transduce.inference",
     "load": "transduce.inference",
+    "train": "transduce.workflows.trained",
 }
 
 

@@ -12,6 +12,7 @@ import shlex
 import shutil
 import sys
 import tomllib
+from functools import partial
 from itertools import dropwhile, pairwise
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import pytest
 import typer
 from torch.distributed.run import get_args_parser
 
+import transduce
 from docs.hooks.blocks import Block, read_blocks
 from transduce.bundle import Bundle, load_bundle, save_bundle
 from transduce.cli import main
@@ -127,7 +129,7 @@ def folder(trained_run, trained_parser, treebank, tmp_path_factory):
 
 
 @pytest.mark.parametrize(("page", "block"), BLOCKS)
-def test_a_block_of_a_page(page, block, folder, trained_run, monkeypatch, capfd):
+def test_a_block_of_a_page(page, block, folder, trained_run, tmp_path, monkeypatch, capfd):
     if _reason(page, block):
         return
     monkeypatch.chdir(folder)
@@ -139,6 +141,8 @@ def test_a_block_of_a_page(page, block, folder, trained_run, monkeypatch, capfd)
             Path("block.toml").write_text(_run_file(block.text), encoding="utf-8")
             read_run(Path("block.toml"))
         case "python":
+            little = partial(_train_little, transduce.train, tmp_path)
+            monkeypatch.setattr(transduce, "train", little)
             _run_python(block.text, load(trained_run, "float32"))
         case "text" if block.text.startswith("$ "):
             _check_command(block.text.partition("\n")[0].removeprefix("$ "), monkeypatch)
@@ -288,9 +292,17 @@ def _check_extras(what: list[str]) -> None:
     assert [extra for extra in asked if extra not in extras] == []
 
 
+def _train_little(train, out, *arguments, settings=(), **keywords):
+    """What a page says of a training, in an empty folder and for two steps."""
+    sizes = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 16, "d_ff": 16, "heads": 2}
+    little = [f"model.{name}={size}" for name, size in sizes.items()]
+    little += ["train.max_steps=2", "train.log_every=1", "train.batch_tokens=64"]
+    return train(*arguments, out=out, settings=[*settings, *little], **keywords)
+
+
 def _run_python(text: str, translator: object) -> None:
     """Run a block as a notebook would, with the names that pages take for granted."""
     ast.parse(text)
-    names = {"translator": translator, "answers": ["ti sor"], "texts": ["bamo", "dulu"]}
+    names = {"transduce": transduce, "translator": translator, "answers": ["ti sor"], "texts": ["bamo", "dulu"]}
     names |= {"sources": ["bamo dulu"], "targets": ["ti sor"]}
     exec(compile(text, "block", "exec"), names)

@@ -20,18 +20,6 @@ ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 BYTES = 300_000  # of a notebook, the pictures that it keeps included
 DIGITS = list(range(4, 14))
-# A command as a call: a process of its own would load PyTorch a second time.
-COMMANDS_HERE = """
-import subprocess, sys
-from transduce.cli.main import _run
-
-def run_here(command, check):
-    python, *module = command[:3]
-    assert (python, module, check) == (sys.executable, ["-m", "transduce"], True)
-    assert _run([*map(str, command[3:])]) == 0
-
-subprocess.run = run_here
-"""
 
 
 @pytest.fixture(scope="module")
@@ -87,9 +75,7 @@ def test_multi30k_goes_from_text_to_pictures_of_attention(run, captions, tmp_pat
     small += ["train.max_steps=4", "train.warmup_steps=1", "train.cooldown_steps=1", "train.log_every=2"]
     small += ["train.validate_every=4", "train.checkpoint_every=4", "train.batch_tokens=128"]
     small += ["model.encoder_layers=1", "model.decoder_layers=1", "generation.max_extra_length=3"]
-    parameters = (
-        f"{COMMANDS_HERE}\nDATA, MODEL, TEST, CHANGES = {str(captions)!r}, {str(tmp_path / 'run')!r}, 7, {small}"
-    )
+    parameters = f"DATA, MODEL, TEST, CHANGES = {str(captions)!r}, {str(tmp_path / 'run')!r}, 7, {small}"
     outputs, printed = run("multi30k.ipynb", parameters)
     assert "vocab_size = 4000" in printed  # the recipe, as it stands
     assert len(re.findall(r"^ *-?\d+\.\d\d  ", printed, flags=re.M)) == 3  # so many translations of one sentence

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Final, cast
 import typer
 from typer.core import TyperGroup
 
-import transduce
 from transduce.cli.attention import attention
 from transduce.cli.average import average
 from transduce.cli.demo import demo
@@ -36,6 +35,7 @@ from transduce.cli.train import train
 from transduce.cli.translate import translate
 from transduce.cli.verify_resume import verify_resume
 from transduce.config.errors import TransduceError
+from transduce.version import __version__
 
 app = typer.Typer(
     name="transduce",
@@ -91,7 +91,7 @@ def _show_traceback(context: typer.Context, wanted: bool) -> None:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(transduce.__version__)  # noqa: T201 - results go to standard output
+        print(__version__)  # noqa: T201 - results go to standard output
         raise typer.Exit
 
 

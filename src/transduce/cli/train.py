@@ -23,6 +23,7 @@ def train(
     from transduce.workflows.initialize import read_training
     from transduce.workflows.run_directory import RunDirectory, default_out
     from transduce.workflows.train import train_run
+    from transduce.workflows.trained import summarize
 
     use_threads(threads)
     run = RunDirectory(out or default_out(run_file))
@@ -41,11 +42,11 @@ def train(
         )
     if not processes.first:
         return
+    trained = summarize(run, progress)
     best = "nothing was validated yet"
-    if progress.best_score is not None and progress.best_metric is not None:
-        metric = METRICS[progress.best_metric]
-        score = metric.show(metric.rank(progress.best_score))  # a rank's rank is the value again
-        best = f"best at step {progress.best_step} (dev {metric.name} {score})"
-        if progress.best_step == 0:
-            best += f": the model that it began with, {progress.init}; nothing became better"
-    typer.echo(f"{run.root}: step {progress.step}, {best}")
+    if trained.best_score is not None and trained.best_metric is not None:
+        metric = METRICS[trained.best_metric]
+        best = f"best at step {trained.best_step} (dev {metric.name} {metric.show(trained.best_score)})"
+        if trained.best_step == 0:
+            best += f": the model that it began with, {trained.init}; nothing became better"
+    typer.echo(f"{trained.run}: step {trained.step}, {best}")

@@ -13,7 +13,6 @@ from typing import Final, Literal, TypeVar, final
 
 import torch
 
-import transduce
 from transduce.bundle import Bundle
 from transduce.config import BadInputError, GenerationConfig, TransduceError
 from transduce.inference import Translation, Translator
@@ -21,6 +20,7 @@ from transduce.interop.layer_walk import Export, explain_difference
 from transduce.interop.logits import Quantity, compare
 from transduce.interop.reference import Ids, Pair, Reference, Scorer, library_errors
 from transduce.interop.sentences import SENTENCES
+from transduce.version import __version__
 
 CERTIFICATE: Final = "certificate.json"
 _BEAM: Final = 4
@@ -162,7 +162,7 @@ def certify(
         lines_per_second=speeds,
         threads=torch.get_num_threads(),
         machine=platform.processor() or platform.machine(),
-        versions={"transduce": transduce.__version__, "torch": str(torch.__version__)} | dict(reference.versions),
+        versions={"transduce": __version__, "torch": str(torch.__version__)} | dict(reference.versions),
         sha256={"transduce": _hash(weights), reference.name: _hash(reference.weights)},
     )
 

@@ -10,7 +10,6 @@ from typing import Final
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-import transduce
 from transduce.bundle import load_bundle, load_weights
 from transduce.config import BadInputError, read_run
 from transduce.config.disk import write_whole
@@ -19,6 +18,7 @@ from transduce.evaluation import corpus_score
 from transduce.inference import Translator
 from transduce.inference.engine import choose_device
 from transduce.training import MODEL, list_checkpoints, read_progress
+from transduce.version import __version__
 from transduce.workflows.cost import measure_rate, sustained_cost
 from transduce.workflows.evaluate import Measures, evaluate, translate_all
 from transduce.workflows.examples import Examples, group_by_length, read_examples
@@ -105,7 +105,7 @@ def measure(run: RunDirectory, device: torch.device | None = None) -> Measuremen
         precision=precision,
         decoding_precision=translator.precision,
         machine=_name_machine(device),
-        versions={"transduce": transduce.__version__, "python": platform.python_version(), "torch": torch.__version__},
+        versions={"transduce": __version__, "python": platform.python_version(), "torch": torch.__version__},
         flops_counted=float(count_training(bundle.model.config, progress.work)),
         flops_by_time=sustained_cost(progress.seconds, 1, rate),
         decoded_sentences=len(outputs) / seconds,

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-import transduce
+from transduce.version import __version__
 
 Schema = dict[str, Any]
 _JSON: Final = "application/json"
@@ -55,7 +55,7 @@ def describe(operations: Sequence[Operation], choices: Mapping[str, Sequence[str
         "openapi": "3.1.0",
         "info": {
             "title": "transduce",
-            "version": transduce.__version__,
+            "version": __version__,
             "description": "Translations by Transformer models, in LibreTranslate's, DeepL's and an own interface.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },

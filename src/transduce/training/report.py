@@ -38,16 +38,17 @@ class Report:
         step: int,
         unvalidated: bool = False,
         tensorboard: Path | None = None,
+        listener: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> None:
         """Go on after ``step``: measurements beyond it are of steps that are trained again, and are dropped.
 
         With ``unvalidated``, dev is to be measured at ``step`` too, and measurements of it there are dropped.
-        Without a path nothing is written.
+        Without a path nothing is written. ``listener`` hears each measurement.
 
         Raises:
             TransduceError: A folder for TensorBoard is given, but TensorBoard is not installed.
         """
-        self._path, self._folder = path, tensorboard
+        self._path, self._folder, self._listener = path, tensorboard, listener
         self._open = ExitStack()
         self._open.callback(self._close_files)
         self._open_files(step, unvalidated)
@@ -144,6 +145,8 @@ class Report:
         except OSError as error:
             _log.warning(f"TensorBoard gets no more: {error}")
             self._tracking = None
+        if self._listener:
+            self._listener(metrics)
 
 
 def _describe_experts(metrics: Mapping[str, Any]) -> str:

@@ -41,7 +41,7 @@ class Requests:
         """``stop_after`` is a step."""
         self.stopped_by: signal.Signals | None = None
         self._stop_after = stop_after
-        self._checkpoint = False
+        self._checkpoint = self._end = False
         self.in_step = False
 
     def take(self, step: int, processes: Processes = ALONE) -> Asked:
@@ -50,15 +50,21 @@ class Requests:
         A signal may reach one of them only, or each at another step: they do what they agree on here.
         """
         checkpoint, self._checkpoint = self._checkpoint, False
-        checkpoints, *stops = processes.sum([checkpoint, *(self.stopped_by is each for each in _STOPS)])
+        checkpoints, ends, *stops = processes.sum(
+            [checkpoint, self._end, *(self.stopped_by is each for each in _STOPS)]
+        )
         stopped_by = next((each for each, asked in zip(_STOPS, stops, strict=True) if asked), None)
         self.stopped_by = self.stopped_by or stopped_by
         over = self._stop_after is not None and step >= self._stop_after
-        return Asked(checkpoints > 0, stopped_by is not None or over)
+        return Asked(checkpoints > 0, stopped_by is not None or over or ends > 0)
 
     def ask_checkpoint(self) -> None:
         """Have one written after this step."""
         self._checkpoint = True
+
+    def ask_end(self) -> None:
+        """Have the training interrupted after this step, where the program itself wants no more of it."""
+        self._end = True
 
     def ask_stop(self, by: signal.Signals) -> None:
         """Have the training end.

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
-import transduce
 from transduce.bundle import BEST, Bundle, find_model
 from transduce.config import METRICS, BadInputError, MetricKey, RunConfig, read_run
 from transduce.config.files import check_size
+from transduce.version import __version__
 from transduce.viewing import ModelCard, ShownScore
 from transduce.viewing.report import find_best, number
 from transduce.workflows.report import read_metrics
@@ -62,7 +62,7 @@ def make_card(model: Path, bundle: Bundle, sha256: str, options: CardOptions) ->
     size = bundle.config.summary
     return ModelCard(
         name=(model if run is None else run.root).resolve().name,
-        summary=f"A sequence-to-sequence model of {size}, written by transduce {transduce.__version__}",
+        summary=f"A sequence-to-sequence model of {size}, written by transduce {__version__}",
         translates=config is None or config.data.dev.trees is None,
         licence=options.licence,
         facts=facts,

@@ -2,12 +2,12 @@
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from signal import Signals
-from typing import Final
+from typing import Any, Final
 
 import torch
 
@@ -58,6 +58,9 @@ from transduce.workflows.training_corpora import training_corpora
 
 _log = logging.getLogger(__name__)
 
+# Gets each measurement as `metrics.jsonl` has it; True interrupts the training behind a step, with a checkpoint.
+Callback = Callable[[Mapping[str, Any]], object]
+
 _HELD: Final = {"data": "whole weights each", "sharded": "weights divided among them"}
 
 
@@ -72,6 +75,7 @@ def train_run(
     session_only: bool = False,
     processes: Processes | None = None,
     own_process: bool = False,
+    callbacks: Sequence[Callback] = (),
 ) -> Progress:
     """Prepare where needed, then train to ``max_steps``; with ``resume``, go on from the newest checkpoint.
 
@@ -80,9 +84,10 @@ def train_run(
     ``init`` is a finished model whose weights a training begins with; dev is measured before the first step, too. A
     training that is resumed may be given the one that it began with.
     ``stop_after`` is a step behind which it is interrupted, as by a signal. With ``session_only``, ``max_minutes`` ends
-    this call only: the training will go on another time, and nothing is said of its schedule. Torch's generators are
-    put back at the end, and so are handlers of signals; with ``own_process``, which is for programs that do nothing but
-    train, the C library's allocator is set to keep what it frees, which cannot be undone.
+    this call only: the training will go on another time, and nothing is said of its schedule. ``callbacks`` are called
+    in the first process. Torch's generators are put back at the end, and so are handlers of signals; with
+    ``own_process``, which is for programs that do nothing but train, the C library's allocator is set to keep what it
+    frees, which cannot be undone.
 
     Raises:
         BadInputError: The directory already holds a training and ``resume`` was not given, another process trains in
@@ -110,6 +115,7 @@ def train_run(
                 carry_vocabulary=carry_vocabulary,
                 session_only=session_only,
                 own_process=own_process,
+                callbacks=callbacks,
             )
     except Abandoned:
         progress = None
@@ -138,6 +144,7 @@ def _train_run(
     carry_vocabulary: bool,
     session_only: bool,
     own_process: bool,
+    callbacks: Sequence[Callback],
 ) -> Progress:
     check_folders(run)
     checkpoints = list_checkpoints(run.checkpoints)
@@ -174,6 +181,7 @@ def _train_run(
         step=progress.step,
         unvalidated=progress.unvalidated or not checkpoints,  # of an earlier start, nothing stays
         tensorboard=tensorboard,
+        listener=_tell(callbacks, requests) if processes.first else None,
     ) as report:
         for line in prepared.report if prepared.new else ():
             report.say(line)
@@ -211,6 +219,15 @@ def _train_run(
         for line in describe_cost(model.config, progress, training.dtype, device, processes.number, by_score=by_score):
             report.say(line)
         return progress
+
+
+def _tell(callbacks: Sequence[Callback], requests: Requests) -> Callable[[Mapping[str, Any]], None]:
+    def listener(measured: Mapping[str, Any]) -> None:
+        answers = [callback(dict(measured)) for callback in callbacks]  # all of them hear it, whatever one answers
+        if any(answer is True for answer in answers):  # a callback such as file.write answers a number
+            requests.ask_end()
+
+    return listener
 
 
 def _check_start(
