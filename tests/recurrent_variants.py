@@ -57,6 +57,7 @@ VARIANTS: dict[str, dict[str, object]] = {
         **{"feed_forward": "mixture_of_experts", "d_ff": 13, "experts": 3, "expert_places": "all"},
         **{"directions": "interleaved", "fast_forward": True, "expert_balance": "pair"},
     },
+    "bahdanau, linear": {"attention_score": "linear", "decoder_layers": 2},
 }
 
 

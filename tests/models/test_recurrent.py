@@ -10,11 +10,13 @@ from transduce.config import RecurrentConfig
 from transduce.kernels import derive, has_low_precision_products
 from transduce.layers import Dropout, MixtureOfExperts
 from transduce.layers.recurrent import RecurrentLayer
+from transduce.layers.recurrent_attention import RecurrentAttention
 from transduce.layers.recurrent_stack import ExpertsBetween
 from transduce.models import LAST_CROSS, AttentionRequest, build, heads_of
 from transduce.models.contract import choose_counted
 from transduce.models.quantize import quantize
 from transduce.models.recurrent import RecurrentModel
+from transduce.models.recurrent_decoder import RecurrentDecoder
 
 pytest_plugins = ["recurrent_variants"]
 
@@ -69,6 +71,17 @@ def test_any_batches_in_any_order_learn_the_same(recurrent_variant):
         torch.testing.assert_close(others, gradients, rtol=1e-4, atol=1e-6)
     assert abs(learn(model.eval(), [0, 1, 2, 3])[0] - loss) > 1e-2
     assert all(each.any() for each in gradients.values())
+
+
+def test_a_linear_score_takes_no_loop_and_learns_what_one_does(recurrent_cell, monkeypatch):
+    model = make(VARIANTS["bahdanau, linear"], cell=recurrent_cell, dropout=0.3).train()
+    with monkeypatch.context() as without:
+        without.delattr(RecurrentDecoder, "_loop_through_first")
+        loss, gradients = learn(model, [0, 1, 2, 3])
+    monkeypatch.setattr(RecurrentAttention, "is_constant", False)
+    found, others = learn(model, [0, 1, 2, 3])
+    assert found == pytest.approx(loss, rel=1e-12)
+    torch.testing.assert_close(others, gradients)
 
 
 def test_gradients_are_those_of_differences(recurrent_variant):

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from transduce.config.recurrent import RecurrentConfig
 from transduce.kernels import RaggedLayout, Sources, attend_additively, has_additive
 from transduce.layers.attention_windows import TrainableWindow, around_median, normalize
-from transduce.layers.recurrent_scores import HiddenLayerScore, make_score
+from transduce.layers.recurrent_scores import HiddenLayerScore, LinearScore, make_score
 
 
 @final
@@ -115,6 +115,13 @@ class RecurrentAttention(nn.Module):
             return None
         keys = score.keys(values).float().contiguous()
         return Sources.ragged(keys, values.contiguous(), score.vector, layout, self.config.attention_sharpness)
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether every step has the same weights, as the softmax cancels what the state adds to all of its scores."""
+        config = self.config
+        alike = not config.attention_smoothing and config.attention_window == "none"
+        return alike and isinstance(self.score, LinearScore)
 
     @property
     def asking(self) -> Float[Tensor, "units queries"] | None:

@@ -56,7 +56,7 @@ class RecurrentDecoder(nn.Module):
     Layer k begins from tanh(W_k e + b_k), of c in the place of e where there is no attention, or of the mean of the
     encoder's outputs (``decoder_start``); an LSTM's memory begins from W_k e + b_k. A loop over positions is only where
     a context goes back into what asks: with Bahdanau's and in the conditional decoder the first layer is in it, with
-    input feeding all are.
+    input feeding all are. Bahdanau's with the score "linear" has none: it is asked in vain.
     """
 
     def __init__(self, config: RecurrentConfig, numbers: Iterator[int]) -> None:
@@ -106,6 +106,9 @@ class RecurrentDecoder(nn.Module):
         match self.config.attention:
             case "none":
                 raise AssertionError("there is attention")
+            case "bahdanau" if self.attention.is_constant:
+                context, weights = self._look_once(cells[0][0], layout, memory)
+                flow, routings = self._climb(flow, order, cells, context)
             case "bahdanau" | "conditional":
                 flow, context, weights = self._loop_through_first(flow, layout, cells[0], memory)
                 flow, routings = self._climb(flow, order, cells, skip=1)
@@ -252,6 +255,16 @@ class RecurrentDecoder(nn.Module):
         attended = self._attend(memory)
         contexts, weights, _ = self.attention(layout.pad(query), attended, self.attention.start(attended, 1))
         return layout.flatten(contexts), weights
+
+    def _look_once(
+        self, query: Float[Tensor, "batch hidden"], layout: RaggedLayout, memory: Memory
+    ) -> tuple[Float[Tensor, "tokens memory"], Weights]:
+        """The contexts of all positions, where every step has the same weights, whatever asks."""
+        assert self.attention is not None
+        attended = self._attend(memory)
+        context, weights, _ = self.attention(query.unsqueeze(1), attended, self.attention.start(attended, 1))
+        expanded = weights.expand(-1, layout.longest, -1)
+        return context.squeeze(1).index_select(0, layout.indices // layout.longest), expanded
 
     def _ask(
         self, query: Float[Tensor, "rows hidden"], state: RecurrentState
