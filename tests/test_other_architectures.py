@@ -8,6 +8,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.serving.running_server import serving
+from tests.sparing import one_each
 from transduce.bundle import load_bundle, save_bundle
 from transduce.cli.main import _run
 from transduce.config import BadInputError, read_run
@@ -67,9 +69,9 @@ KINDS = {
 TEXTS = ["bamo dulu", "fepi", "gozu kari luso wemo"]
 
 
-@pytest.fixture(params=[*KINDS.values()], ids=[*KINDS], scope="module")
+@pytest.fixture(params=[*KINDS], scope="module")
 def kind(request):
-    return request.param
+    return KINDS[request.param]
 
 
 @pytest.fixture(scope="module")
@@ -162,6 +164,32 @@ def test_it_is_averaged_and_evaluated(run, tmp_path):
     sources.write_text("bamo\n")
     references.write_text("ti\n")
     assert _run(["evaluate", str(tmp_path / "mean"), "--source", str(sources), "--reference", str(references)]) == 0
+
+
+@pytest.mark.parametrize(("kind", "objective"), [*one_each(KINDS, ["minimum_risk", "reinforce"])], indirect=["kind"])
+def test_it_learns_by_the_score_of_what_it_writes(config, run, tmp_path, objective):
+    """From the finished model: its weights move, and what it drew is measured."""
+    on = {"objective": objective, "samples": 3, "max_steps": 2, "checkpoint_every": 2, "log_every": 1}
+    changes = {"train": {**on, "validate_every": 2, "warmup_steps": 1, "cooldown_steps": 0}}
+    changes["model"] = {"label_smoothing": 0.0}
+    sections = config.model_dump(exclude_none=True)
+    changed = type(config).model_validate({name: {**sections[name], **changes.get(name, {})} for name in sections})
+    train_run(changed, RunDirectory(tmp_path / "on"), resume=False, init=run)
+    lines = [json.loads(line) for line in (tmp_path / "on" / "metrics.jsonl").open()]
+    drawn = [line for line in lines if line["split"] == "train"]
+    assert [line["step"] for line in drawn] == [1, 2]
+    assert all(0 <= line["reward"] <= 1 for line in drawn)
+    assert all(0 <= line["risk"] <= 1 for line in drawn if objective == "minimum_risk")
+    before, after = load_bundle(run).model, load_file(tmp_path / "on/checkpoints/step-2/model.safetensors")
+    assert any(not torch.equal(after[name], weight) for name, weight in before.state_dict().items() if name in after)
+
+
+def test_it_is_served(run):
+    with serving(f"en-de={run}", "--precision", "float32") as server:
+        answer = server.call("/translate", {"source": "en", "target": "de", "q": TEXTS, "alternatives": 1}).json
+    offline = load(run, "float32").translate(TEXTS, n_best=2)
+    assert answer["translatedText"] == [each.text for each in offline]
+    assert answer["alternatives"] == [[other.text for other in each.alternatives] for each in offline]
 
 
 def test_learned_positions_end_somewhere(run, config):

@@ -196,6 +196,17 @@ def test_a_feature_keeps_its_rule_in_any_batch_and_its_scores_are_those_of_scori
     assert [each.log_probability for _, each in several] == pytest.approx(exact, abs=1e-3)
 
 
+@pytest.mark.parametrize("name", ALL_FEATURES)
+def test_a_text_beyond_the_longest_source_fails_alone(name):
+    translator = translator_of(name)
+    found = translator.translate(TEXTS, max_source_length=3, errors="return")
+    assert [each.error is None for each in found] == [True, True, False, False, True]
+    assert "at most 3 are read (max_source_length)" in found[2].error
+    within = [text for text, each in zip(TEXTS, found, strict=True) if each.error is None]
+    for one, other in zip(translator.translate(within), [each for each in found if each.error is None], strict=True):
+        assert_same(one, other)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_outputs_differ_from_text_to_text(name):
     """Or the tests here would see little."""
