@@ -95,7 +95,7 @@ def folder(trained_run, trained_parser, treebank, tmp_path_factory):
     """What the pages speak of, by the names that they use."""
     folder = tmp_path_factory.mktemp("pages")
     (folder / "runs").mkdir()
-    runs = ("a", "b", "back", "domain", "reverse", "seed1", "seed2", "seed3", "words")
+    runs = ("a", "b", "back", "domain", "reverse", "seed1", "seed2", "seed3", "student", "words")
     for name in ("en-de", *(f"runs/{run}" for run in runs)):
         (folder / name).symlink_to(trained_run)
     for name in ("runs/mine", "RUN"):  # these are written to

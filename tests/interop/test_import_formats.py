@@ -142,8 +142,12 @@ def test_words_are_cut_by_the_file_that_is_named(tmp_path):
 
 
 def test_what_is_no_model(tmp_path):
-    (tmp_path / "model.bin.txt").write_text("none")
+    for name in ("model.bin.txt", "marian/model.npz", "onnx/encoder_model.onnx"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("none")
     for path, message in (
+        (tmp_path / "marian", r"a folder of Marian: name the model in it, such as \S*/marian/model\.npz"),
+        (tmp_path / "onnx", "graphs of ONNX, .*: import what they were made of"),
         (tmp_path, rf"no model of a format.*\({', '.join(FORMATS_IN)}\)"),
         (tmp_path / "model.bin.txt", "no model of a format"),
         (tmp_path / "missing.pt", "no such model"),

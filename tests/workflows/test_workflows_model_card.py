@@ -69,8 +69,8 @@ class TestOfARun:
         rows = section((handed_on[0] / "README.md").read_text(), "Scores").splitlines()[2:]
         bleu, chrf, *dev = rows
         signature = handed_on[1][0].signature.replace("|", "\\|")
-        assert bleu == f"| BLEU | 100.00 | test, by test.json | {signature.replace('_', chr(92) + '_')} |"
-        assert chrf.startswith(f"| chrF | {handed_on[1][1].value:.2f} | test, by test.json | nrefs:1")
+        assert bleu == f"| BLEU | 100.00 | by test.json | {signature.replace('_', chr(92) + '_')} |"
+        assert chrf.startswith(f"| chrF | {handed_on[1][1].value:.2f} | by test.json | nrefs:1")
         last = json.loads((trained_run / "metrics.jsonl").read_text().splitlines()[-1])
         assert f"| BLEU | {last['bleu']:.2f} | dev, step 400 | none was kept |" in dev
 

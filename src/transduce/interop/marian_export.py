@@ -106,7 +106,9 @@ def _check(model: Transformer) -> None:
         if config.embedding_norm:
             unsayable.append(f"embedding_norm = True ({also})")
     if unsayable:
-        raise BadInputError(f"Marian cannot express {' nor '.join(unsayable)}")
+        raise BadInputError(
+            f"Marian cannot express {' nor '.join(unsayable)}: --to ctranslate2 and --to onnx say more models"
+        )
     tables = [each.table for each in (model.encoder_positions, model.decoder_positions)]
     learned = [each.weight for each in tables if isinstance(each, LearnedPositions)]
     if learned and not torch.equal(learned[0], learned[1]):

@@ -99,7 +99,9 @@ def _check(config: TransformerConfig) -> None:
     if config.norm_epsilon > EPSILON:
         unsayable.append(f"norm_epsilon = {config.norm_epsilon} (more than {EPSILON})")
     if unsayable:
-        raise BadInputError(f"MarianMT cannot express {' nor '.join(unsayable)}")
+        raise BadInputError(
+            f"MarianMT cannot express {' nor '.join(unsayable)}: --to ctranslate2 and --to onnx say more models"
+        )
     if config.norm_epsilon != EPSILON:
         _log.warning(
             f"norm_epsilon = {config.norm_epsilon}: MarianMT's norms add {EPSILON} to the variance, so logits differ a "

@@ -42,6 +42,12 @@ def recognise(path: Path) -> Format:
         raise BadInputError(
             f"{path}: a folder of fairseq: name the checkpoint in it, such as {path}/checkpoint_best.pt"
         )
+    if models := sorted(path.glob("*.npz")):
+        raise BadInputError(f"{path}: a folder of Marian: name the model in it, such as {models[0]}")
+    if any(path.glob("*.onnx")):
+        raise BadInputError(
+            f"{path}: graphs of ONNX, which no longer tell of a model's layers: import what they were made of"
+        )
     raise BadInputError(f"{path}: {_none()}")
 
 

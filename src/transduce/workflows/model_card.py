@@ -138,7 +138,7 @@ def _read_scores(path: Path) -> Iterator[ShownScore]:
         match score:
             case {"metric": str(key), "value": int() | float() as value, "signature": str(signature)} if key in METRICS:
                 metric = METRICS[_key(key)]
-                yield ShownScore(metric.name, metric.show(value), f"test, by {path.name}", signature)
+                yield ShownScore(metric.name, metric.show(value), f"by {path.name}", signature)
             case _:
                 raise BadInputError(
                     f"{path}: is no list of scores, as transduce evaluate --json prints one: keep what it prints"
