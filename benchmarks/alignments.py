@@ -2,13 +2,15 @@
 
     python -m benchmarks.alignments MODEL MODEL --pair SOURCE TARGET [--pair ...] [--name NAME]
 
-A row for each pair, a column for each model, whichever architecture it has: how each word of the target weighs those of
-the source, averaged over the heads of the layer that alignments are read from, the last but one where there are more.
-Targets are given, so that all models write the same. Draws docs/figures/NAME.png; needs the extra ``plot``.
+A matrix for each pair and model, whichever architecture it has, the models of a pair side by side, three a row: how
+each word of the target weighs those of the source, averaged over the heads of the layer that alignments are read from, the
+last but one where there are more. Targets are given, so that all models write the same. Draws docs/figures/NAME.png;
+needs the extra ``plot``.
 """
 
 import argparse
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +29,8 @@ END: Final = "</s>"
 # Pixels: of a word in a matrix, of a letter beside it, and of a title.
 _WORD: Final = 34
 _LETTER: Final = 11
-_TITLE: Final = 60
+_TITLE: Final = 80
+_ABREAST: Final = 3  # matrices a row, which a page can show
 
 
 def weigh_words(maps: AttentionMaps) -> Array:
@@ -66,15 +69,20 @@ def draw_alignments(
     # On each side of a matrix, room for its longest word; those above it are turned.
     beside = _LETTER * (2 + max(len(word) for words in targets for word in words))
     above = _LETTER * max(len(word) for words in sources for word in words)
-    width = len(models) * (_WORD * max(map(len, sources)) + beside)
-    height = sum(_WORD * len(words) + above + _TITLE for words in targets)
+    columns, rows = min(len(models), _ABREAST), -(-len(models) // _ABREAST)
+    width = columns * (_WORD * max(map(len, sources)) + beside)
+    height = rows * sum(_WORD * len(words) + above + _TITLE for words in targets)
     with figure(name, width, height, folder) as canvas:
-        panels = canvas.subplots(len(pairs), len(models), squeeze=False, height_ratios=[*map(len, targets)])
+        heights = [len(words) for words in targets for _ in range(rows)]
+        panels = canvas.subplots(len(heights), columns, squeeze=False, height_ratios=heights)
         for number, matrices in enumerate(drawn):
-            for place, matrix in enumerate(matrices):
-                _draw(panels[number, place], matrix, sources[number], targets[number])
-        for axes, model, maps in zip(panels[0], models, found[0], strict=True):
-            axes.set_title(f"{name_model(model)}\n{name_weights(maps)}")
+            places = panels[number * rows : (number + 1) * rows].flat
+            for axes, matrix, model, maps in zip_longest(places, matrices, models, found[number]):
+                if matrix is None:
+                    axes.set_axis_off()
+                    continue
+                _draw(axes, matrix, sources[number], targets[number])
+                axes.set_title(f"{name_model(model)}\n{name_weights(maps)}")
     return drawn
 
 

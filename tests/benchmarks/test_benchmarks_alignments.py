@@ -68,6 +68,16 @@ def test_matrices_of_both_models_are_drawn_side_by_side(aligned_models, tmp_path
     assert name_model(models[0]) == "recurrent"
 
 
+def test_more_than_three_models_take_more_rows(aligned_models, tmp_path):
+    heights = {}
+    for models in (3, 4):
+        draw_alignments([aligned_models["transformer"]] * models, PAIRS[:1], "found", tmp_path)
+        picture = matplotlib.image.imread(tmp_path / "found.png")
+        heights[models] = picture.shape[0]
+        assert picture.shape[1] == 3 * (4 * 34 + 11 * (2 + len("brintu")))
+    assert heights[4] == 2 * heights[3]
+
+
 def test_a_model_without_attention_is_named(aligned_models, capsys):
     with pytest.raises(SystemExit):
         main([str(aligned_models["none"]), "--pair", *PAIRS[0]])
