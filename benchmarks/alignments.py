@@ -3,9 +3,9 @@
     python -m benchmarks.alignments MODEL MODEL --pair SOURCE TARGET [--pair ...] [--name NAME]
 
 A matrix for each pair and model, whichever architecture it has, the models of a pair side by side, three a row: how
-each word of the target weighs those of the source, averaged over the heads of the layer that alignments are read from, the
-last but one where there are more. Targets are given, so that all models write the same. Draws docs/figures/NAME.png;
-needs the extra ``plot``.
+each word of the target weighs those of the source, averaged over the heads of the layer that alignments are read from,
+the last but one where there are more. Targets are given, so that all models write the same. Draws
+docs/figures/NAME.png; needs the extra ``plot``.
 """
 
 import argparse

@@ -38,17 +38,18 @@ def recognise(path: Path) -> Format:
         return "joeynmt"
     if (path / "config").is_file() and any(path.glob("vocab.src.*.json")):
         return "sockeye"
-    if any(path.glob("dict.*.txt")):
-        raise BadInputError(
-            f"{path}: a folder of fairseq: name the checkpoint in it, such as {path}/checkpoint_best.pt"
-        )
-    if models := sorted(path.glob("*.npz")):
-        raise BadInputError(f"{path}: a folder of Marian: name the model in it, such as {models[0]}")
-    if any(path.glob("*.onnx")):
-        raise BadInputError(
-            f"{path}: graphs of ONNX, which no longer tell of a model's layers: import what they were made of"
-        )
-    raise BadInputError(f"{path}: {_none()}")
+    raise BadInputError(f"{path}: {_explain(path)}")
+
+
+def _explain(folder: Path) -> str:
+    """What a folder is that is no model, and what to do."""
+    if any(folder.glob("dict.*.txt")):
+        return f"a folder of fairseq: name the checkpoint in it, such as {folder}/checkpoint_best.pt"
+    if models := sorted(folder.glob("*.npz")):
+        return f"a folder of Marian: name the model in it, such as {models[0]}"
+    if any(folder.glob("*.onnx")):
+        return "graphs of ONNX, which no longer tell of a model's layers: import what they were made of"
+    return _none()
 
 
 def _recognise_file(path: Path) -> Format:
