@@ -62,10 +62,12 @@ def _public(room: str) -> list[str]:
 
 def _python_page() -> str:
     lines = "\n".join(f"- [transduce.{room}]({room}.md)" for room in rooms())
+    training = "::: transduce.workflows.trained\n    options:\n      members:\n        - train\n        - Trained"
     return (
         "# Python\n\nWhat is public stands in the `__init__` of its room; [architecture](../../architecture.md) tells"
-        " the rooms apart. `import transduce` has what most programs need: `load`, `Translator`, `Translation`."
-        f"\n\n{lines}\n"
+        " the rooms apart. `import transduce` has what most programs need: `train`, `load`, `Translator`,"
+        " `Translation`, and the errors `BadInputError`, `StoppedError` and `TransduceError`."
+        f"\n\n{lines}\n\n{training}\n"
     )
 
 
