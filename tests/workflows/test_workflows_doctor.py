@@ -55,6 +55,18 @@ def test_a_run_that_is_well(tiny_run_file, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_the_steps_that_the_clock_leaves(tiny_run_file, tmp_path):
+    """A step of 256 target tokens takes 0.256 s."""
+    findings = found(tiny_run_file, tmp_path, "train.max_minutes=0.2")
+    assert any(
+        "train.max_minutes = 0.2 ends the training at about step 47 (at most 2 min for train.max_steps = 400)" in text
+        for text in texts(findings, "ok")
+    )
+    assert any(
+        "at about step 47, within the warm-up of train.warmup_steps = 60" in text for text in texts(findings, "warning")
+    )
+
+
 def test_a_prepared_run_says_how_many_epochs_it_is(tiny_run_file, tmp_path):
     run = RunDirectory(tmp_path)
     prepared = prepare(read_run(tiny_run_file), run)

@@ -22,7 +22,7 @@ from transduce.config import (
 from transduce.data import corpus_paths, plan_epoch
 from transduce.kernels import Heads, RaggedLayout, has_native, ragged_way, resolve_precision
 from transduce.models import build_without_storage
-from transduce.training import list_checkpoints
+from transduce.training import Pace, list_checkpoints
 from transduce.workflows.changes import refuse, refused_changes
 from transduce.workflows.corpus_check import examine_corpora
 from transduce.workflows.findings import Finding, judge_epochs
@@ -241,12 +241,14 @@ def _attention(
 
 def _speed(config: RunConfig, trial: Trial) -> Iterator[Finding]:
     train, speed = config.train, trial.speeds[trial.now]
-    seconds = train.max_steps * train.accumulate * train.batch_tokens / speed
-    yield Finding(
-        "ok",
-        f"{speed:,.0f} target tokens a second (threads: {trial.now}): at most {_duration(seconds)} for "
-        f"train.max_steps = {train.max_steps:,}, without validation",
-    )
+    step = train.accumulate * train.batch_tokens / speed  # seconds
+    takes = f"at most {_duration(train.max_steps * step)} for train.max_steps = {train.max_steps:,}"
+    pace = Pace(step=0, seconds=0.0)
+    if (last := pace.last_step(train, 1, step)) is not None:
+        takes = f"train.max_minutes = {train.max_minutes:g} ends the training at about step {last:,} ({takes})"
+    yield Finding("ok", f"{speed:,.0f} target tokens a second (threads: {trial.now}): {takes}, without validation")
+    if (early := pace.cut_short(train, 1, step)) is not None:
+        yield Finding("warning", early)
     if train.objective != "likelihood":
         yield Finding(
             "warning",
