@@ -27,14 +27,15 @@ SENTENCES = [" ".join(words) for words in itertools.permutations(WORDS, 4)]
 def write(tmp_path):
     """Writes the corpora, changed by what is given, and returns what is found."""
 
-    def examine(prepared=None, translated="bdf", tag="", **changes):
+    def examine(prepared=None, translated="bdf", tag="", kind="bpe", **changes):
         whole = dict.fromkeys("ab", SENTENCES) | {name: [f"the {WORDS[0]}"] for name in "cd"}
         whole |= {name: [f"a {WORDS[1]}"] for name in "ef"} | changes
         for name, lines in whole.items():
             # Targets are written backwards: another language, of as many words and of the same characters.
             text = "".join(f"{line[::-1] if name in translated else line}\n" for line in lines)
             (tmp_path / name).write_text(text, encoding="utf-8")
-        (tmp_path / "run.toml").write_text(RUN.replace(" }", f', tag = "{tag}" }}') if tag else RUN)
+        run = RUN.replace("[tokenizer]", f'[tokenizer]\nkind = "{kind}"')
+        (tmp_path / "run.toml").write_text(run.replace(" }", f', tag = "{tag}" }}') if tag else run)
         return list(examine_corpora(read_run(tmp_path / "run.toml"), prepared))
 
     return examine
@@ -122,6 +123,15 @@ def test_a_vocabulary_that_is_too_large(write):
     """400 pairs of 4 + 4 words are 3,200, which is not 20 for each of 300 symbols."""
     (line,) = said(write(a=SENTENCES[:400], b=SENTENCES[:400]), "warning")
     assert "tokenizer.vocab_size = 300 for 3,200 words of training: many symbols will hardly be seen" in line
+
+
+def test_words_that_the_vocabulary_will_not_have(write):
+    """Dev is "the red", and training has no "the"."""
+    (line,) = [text for text in said(write(kind="words"), "warning") if "<unk>" in text]
+    assert line.startswith("dev: 50.0% of source and 50.0% of target tokens are <unk>, words that have no symbol: ")
+    (line,) = [text for text in said(write(kind="words", c=SENTENCES[:9], d=SENTENCES[:9]), "ok") if "<unk>" in text]
+    assert line.startswith("dev: 0.0% of source and 0.0% of target tokens are <unk>")
+    assert not any("<unk>" in finding.text for finding in write())
 
 
 def test_a_problem_is_all_there_is_to_say_of_a_corpus(write):

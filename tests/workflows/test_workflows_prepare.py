@@ -177,6 +177,17 @@ def test_fewer_symbols_than_were_asked_for_are_said(run_file, run, kind, said, c
     assert (words in caplog.text) == said
 
 
+def test_what_a_vocabulary_of_words_has_not_is_said(run_file, run, caplog):
+    """Of z, x and y it has room for two; dev has 12 x and a y, and a y and an x."""
+    prepared = prepare(read_run(run_file, ["tokenizer.kind=words", "tokenizer.vocab_size=6"]), run)
+    assert prepared.report[-1] in caplog.messages
+    text = "dev: 7.7% of source and 50.0% of target tokens are <unk>, words that have no symbol: a model cannot "
+    assert prepared.report[-1].startswith(text)
+    whole = prepare(read_run(run_file, ["tokenizer.kind=words", "tokenizer.vocab_size=7"]), run)
+    assert whole.report[-1] == "dev: 0.0% of source and 0.0% of target tokens are <unk>, words that have no symbol"
+    assert len(caplog.messages) == 1
+
+
 def test_of_two_vocabularies_the_side_is_named(run_file, run, caplog):
     sides = ["tokenizer.source.vocab_size=300", "tokenizer.target.vocab_size=9000"]
     prepare(read_run(run_file, sides), run)

@@ -24,7 +24,7 @@ from transduce.workflows.cluster import Cluster
 from transduce.workflows.encoding import encode_dev, encode_train
 from transduce.workflows.findings import find_same_text
 from transduce.workflows.run_directory import RunDirectory, check_room, corpus_files
-from transduce.workflows.vocabulary import find_small, make_tokenizers, tokenizer_files
+from transduce.workflows.vocabulary import find_small, find_unknown, make_tokenizers, tokenizer_files
 
 _log = logging.getLogger(__name__)
 
@@ -208,6 +208,10 @@ def _prepare_anew(config: RunConfig, run: RunDirectory, origin: dict[str, str], 
             raise BadInputError(f"{tally.name}: no pair in it: an empty file, or one of blank lines alone")
         if not tally.kept:
             raise BadInputError(f"no pair is left of {'; '.join(line.strip() for line in tally.lines())}")
+    if (unknown := find_unknown(tokenizers, Store(run.dev_store))) is not None:
+        report.append(unknown.text)
+        if unknown.kind == "warning":
+            _log.warning(unknown.text)
     run.report.write_text("".join(f"{line}\n" for line in report), encoding="utf-8")
     tokenizers.save(run.root)
     write_run(config, run.config)
