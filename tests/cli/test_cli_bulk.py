@@ -226,6 +226,12 @@ def test_pairs_are_filtered_by_their_scores(random_model, pairs, bulk, tmp_path)
     assert parquet.read_table(tmp_path / "out" / "c.parquet")["page"].to_pylist() == kept
 
 
+def test_a_score_that_no_pair_has_is_said(pairs, bulk):
+    folder, found = pairs
+    _, said = bulk(folder / "a.tsv", *COLUMNS, "--min-score", "0.5", verb="score")
+    assert f"warning: all {len(found)} lines are left out: none has the score that --min-score asks for" in said
+
+
 def test_no_number_is_no_least_score(pairs, bulk):
     status, said = bulk(pairs[0], *COLUMNS, "--min-score", "nan", verb="score")
     assert (status, "--min-score nan: give a finite number" in said) == (2, True)

@@ -13,6 +13,8 @@ from tests.command import complete
 from transduce.cli import main
 from transduce.cli.streams import count_lines
 from transduce.data import read_lines
+from transduce.inference import Translator
+from transduce.inference.translation import EMPTY
 
 pytest_plugins = ["tiny_run"]
 
@@ -214,6 +216,14 @@ def test_lines_without_an_output_fail_alone_and_are_named_at_the_end(translate, 
     assert errors.startswith("error: 2 of 5 lines have no output (an empty one stands for each): line 2: ")
     assert "; line 4: the search found no output" in errors
     assert errors.count("\n") == 1
+
+
+def test_outputs_that_are_all_empty_are_a_warning(translate, monkeypatch):
+    """A blank line's is empty by right."""
+    monkeypatch.setattr(Translator, "translate", lambda _, texts, **__: [EMPTY] * len(texts))
+    status, lines, errors = translate(b"bamo\n\ndulu\n")
+    assert (status, lines) == (0, ["", "", "", ""])
+    assert "warning: 2 of 2 outputs are empty, though their lines are not: the model writes nothing" in errors
 
 
 def test_many_lines_without_an_output_are_counted(translate):

@@ -320,12 +320,13 @@ def translate(
             lines = _scored(answer, failures.lines) if scores else text_lines(answer, format_, n_best)
             target.write(("\n".join(lines) + "\n").encode())
             target.flush()
-            failures.count(answer.translation.error)
+            failures.count_translation(answer.request.text, answer.translation)
             advance()
 
         translate_stream(source, RequestReader(json=format_ == "jsonl").answering(translate_texts), write)
     for file in (prefixes_, must_contain_):
         file.check_end()
+    failures.warn()
     failures.check(_FAILED, _INSTEAD)
 
 

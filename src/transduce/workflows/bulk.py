@@ -154,12 +154,12 @@ def finish(plan: Plan, outcomes: Iterable[Outcome], advance: Callable[[], None],
         now = time.monotonic()
         if now - told > _TOLD_SECONDS or done == len(plan.partitions):
             told = now
-            left_out = f", {failures.left_out:,} of them left out," if failures.left_out else ""
             _log.info(
-                f"{done:,} of {len(plan.partitions):,} partitions: {failures.lines:,} lines{left_out} in "
+                f"{done:,} of {len(plan.partitions):,} partitions: {failures.describe_lines()} in "
                 f"{now - began:,.1f} s ({failures.lines / (now - began):,.1f} lines/s)"
             )
     _remove_unfinished(plan)
+    failures.warn()
     said = [str(error) for error in bad[:_MOST_TOLD]]
     if len(bad) > _MOST_TOLD:
         said.append(f"{len(bad) - _MOST_TOLD:,} more partitions could not be done")
