@@ -42,7 +42,9 @@ def test_as_a_process(trained_run, tmp_path):
     outputs = done.stdout.decode().split("\n")
     assert len(outputs) == 9 + 1  # each line's, and nothing behind the last line feed
     assert (outputs[0], outputs[1], outputs[3], outputs[8], outputs[9]) == ("ti sor mup", "", "", "yob", "")
-    assert done.stderr.decode() == "warning: line 3: invalid UTF-8 was replaced\n"
+    nul, invalid = done.stderr.decode().splitlines()
+    assert nul.startswith("warning: the input line 7: has a NUL, which stays: ")
+    assert invalid.startswith("warning: the input line 3: invalid UTF-8 was replaced by U+FFFD: ")
 
 
 def test_a_missing_model_as_a_process(tmp_path):
@@ -88,6 +90,13 @@ def test_jsonl(translate, translator):
     assert third["score"] == pytest.approx(expected.score, abs=1e-4)
     assert [each["text"] for each in third["alternatives"]] == [each.text for each in expected.alternatives]
     assert (empty["text"], empty["tokens"]) == ("", [])
+
+
+@pytest.mark.parametrize("options", [(), ("--format", "jsonl")])
+def test_objects_that_are_read_as_text_are_said_once(translate, options):
+    errors = translate(b'\n{"text": "bamo"}\n{"text": "bamo"}\n', *options)[2]
+    assert errors.count("line 2: is a JSON object, and translated as it is: --format jsonl") == (not options)
+    assert errors.count("JSON object") == (not options)
 
 
 def test_json_lines_come_with_an_id_and_fields_of_their_own(translate):
@@ -518,7 +527,8 @@ def test_what_a_document_cannot_be_is_named(translate, page, options, message):
 
 def test_invalid_utf8_in_a_page_is_replaced(translate):
     status, lines, errors = translate(b"<p>\xff</p>", "--markup", "html")
-    assert (status, lines, errors) == (0, ["<p>\ufffd</p>"], "warning: the input: invalid UTF-8 was replaced\n")
+    assert (status, lines) == (0, ["<p>\ufffd</p>"])
+    assert errors.startswith("warning: the input line 1: invalid UTF-8 was replaced by U+FFFD: ")
 
 
 @pytest.mark.parametrize(("name", "magic"), [("out.gz", b"\x1f\x8b"), ("out.zst", b"\x28\xb5\x2f\xfd")])

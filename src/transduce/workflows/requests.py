@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, final
 
@@ -63,6 +64,7 @@ class RequestReader:
         self._objects = None if json else False
         self._field = field
         self._first = 0  # the number of the line that has decided
+        self._looks = not json  # for objects that are not asked for
 
     def answering(
         self, translate: Callable[[list[str], int], list[Translation]]
@@ -88,6 +90,8 @@ class RequestReader:
             full = ((number, line) for number, line in enumerate(lines, first_number) if line.strip())
             self._first, line = next(full, (0, ""))
             self._objects = line.lstrip().startswith("{") if line else None
+        if self._looks:
+            self._look(lines, first_number)
         if not self._objects:
             return [_read_text(line, number) for number, line in enumerate(lines, first_number)], None
         requests: list[Request] = []
@@ -97,6 +101,20 @@ class RequestReader:
             except BadInputError as error:
                 return requests, error
         return requests, None
+
+    def _look(self, lines: list[str], first_number: int) -> None:
+        """Warn where the first line that is not blank is an object, though all are read as text."""
+        for number, line in enumerate(lines, first_number):
+            if not line.strip():
+                continue
+            self._looks = False
+            with suppress(BadInputError):
+                _read_object(line, number, number, self._field)
+                _log.warning(
+                    f"line {number:,}: is a JSON object, and translated as it is: --format jsonl translates the text "
+                    f"of objects, and writes objects"
+                )
+            return
 
 
 def _read_text(line: str, number: int) -> Request:
@@ -173,8 +191,8 @@ class Failures:
         """At the end, warn of what is an output for each line and no use."""
         if self.empty > _MANY_EMPTY * self.translated:
             _log.warning(
-                f"{self.empty:,} of {self.translated:,} outputs are empty, though their lines are not: the model writes "
-                f"nothing. Is it trained far enough, and is this its source language? (transduce evaluate measures it)"
+                f"{self.empty:,} of {self.translated:,} outputs are empty, though their lines are not: the model "
+                f"writes nothing. Is it trained far enough, and is this its source language?"
             )
         if self.left_out and self.left_out == self.lines:
             _log.warning(f"all {self.lines:,} lines are left out: none has the score that --min-score asks for")
@@ -196,10 +214,11 @@ class Failures:
         return [f"{self.failed:,} of {self.lines:,} lines {what} ({instead}): {'; '.join(self.named)}{more}"]
 
     def check(self, what: str, instead: str) -> None:
-        """At the end, where all that could be done is done.
+        """At the end, where all that could be done is done; ``warn`` comes first.
 
         Raises:
             TransduceError: Lines failed; they are named.
         """
+        self.warn()
         if self.failed:
             raise TransduceError(*self.describe(what, instead))
