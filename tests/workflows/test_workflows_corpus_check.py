@@ -125,6 +125,19 @@ def test_a_vocabulary_that_is_too_large(write):
     assert "tokenizer.vocab_size = 300 for 3,200 words of training: many symbols will hardly be seen" in line
 
 
+@pytest.mark.parametrize(
+    ("translated", "swapped"), [("bdf", []), ("bcf", ["data.dev"]), ("bce", ["data.dev", "data.test"])]
+)
+def test_dev_or_test_in_the_other_direction(write, translated, swapped):
+    """Dev and test share their words with training, and no sentence."""
+    held_out = dict.fromkeys("cd", SENTENCES[-9:]) | dict.fromkeys("ef", SENTENCES[-19:-10])
+    trained = dict.fromkeys("ab", SENTENCES[:-19])
+    found = [text for text in said(write(translated=translated, **trained, **held_out), "warning") if "swapped" in text]
+    assert [text.split(":")[0] for text in found] == swapped
+    for text in found:
+        assert "100% of the words of its source occur in the targets of data.train, 0% in the sources" in text
+
+
 def test_words_that_the_vocabulary_will_not_have(write):
     """Dev is "the red", and training has no "the"."""
     (line,) = [text for text in said(write(kind="words"), "warning") if "<unk>" in text]

@@ -20,7 +20,7 @@ from transduce.data import (
     text_flaw,
 )
 from transduce.text.tokenizer import SPECIAL_SYMBOLS
-from transduce.workflows.findings import Finding, find_same_text, judge_epochs
+from transduce.workflows.findings import Finding, find_same_text, find_swapped, judge_epochs
 from transduce.workflows.prepare import Prepared, check_files
 from transduce.workflows.vocabulary import find_idle, find_small, find_unknown, judge_unknown
 
@@ -67,6 +67,7 @@ def examine_corpora(config: RunConfig, prepared: Prepared | None) -> Iterator[Fi
         broken = broken or finding.kind == "problem"
         yield finding
     if not broken:
+        yield from (Finding("warning", text) for text in find_swapped(config))
         yield from _examine_characters(config, sample)
         yield from _examine_vocabulary(config, sample, prepared)
         if (unknown := _examine_unknown(config, sample, prepared)) is not None:

@@ -8,6 +8,7 @@ import re
 import shutil
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +23,7 @@ from transduce.data import (
 from transduce.text import TokenizerPair
 from transduce.workflows.cluster import Cluster
 from transduce.workflows.encoding import encode_dev, encode_train
-from transduce.workflows.findings import find_same_text
+from transduce.workflows.findings import find_same_text, find_swapped
 from transduce.workflows.run_directory import RunDirectory, check_room, corpus_files
 from transduce.workflows.vocabulary import find_small, find_unknown, make_tokenizers, tokenizer_files
 
@@ -63,7 +64,7 @@ def prepare(config: RunConfig, run: RunDirectory, cluster: Cluster | None = None
     prepared = load_prepared(run)
     known = _known_tokenizers(config, run, prepared)
     check_files(config, tokenizers=known is None)
-    for text in find_same_text(config):
+    for text in chain(find_same_text(config), find_swapped(config)):
         _log.warning(text)
     origin = _origin(config, known)
     if prepared and all(store.origin == origin for store in (prepared.train, prepared.dev) if store is not None):
