@@ -109,6 +109,17 @@ def test_a_folder_of_something_else_is_left_alone(partitions, bulk, tmp_path):
     assert (read_folder(tmp_path / "out"), list(read_folder(mine))) == (before, ["thesis.txt"])
 
 
+def test_a_folder_with_files_that_are_no_text_is_refused(bulk, tmp_path):
+    for name in ("a.txt", "config.json", "tokenizer.json", ".hidden", "_SUCCESS"):
+        (tmp_path / "in" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "in" / name).write_text("w5\n")
+    status, said = bulk(tmp_path / "in")
+    assert (status, (tmp_path / "out").exists()) == (2, False)
+    assert "holds files that are neither text nor .jsonl nor .parquet (config.json, and 1 more): give a pattern" in said
+    assert bulk(f"{tmp_path}/in/*.txt")[0] == 0
+    assert list(read_folder(tmp_path / "out")) == ["a.txt"]
+
+
 def test_a_partition_that_has_changed_is_named(bulk, tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.txt").write_text("w5\n")
