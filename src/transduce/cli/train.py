@@ -1,11 +1,14 @@
 """The verb ``train``."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from transduce.cli.log import keep_to_warnings
 from transduce.cli.options import CarryVocabulary, Init, Out, RunFile, Settings, Threads, use_threads
+
+if TYPE_CHECKING:
+    from transduce.training import Progress
 
 
 def train(
@@ -18,7 +21,6 @@ def train(
     threads: Threads = None,
 ) -> None:
     """Train a model; prepares the data first, where needed."""
-    from transduce.config import METRICS
     from transduce.training import join_processes
     from transduce.workflows.initialize import read_training
     from transduce.workflows.run_directory import RunDirectory, default_out
@@ -41,11 +43,20 @@ def train(
         )
     if not processes.first:
         return
-    best = "nothing was validated yet"
-    if progress.best_score is not None and progress.best_metric is not None:
-        metric = METRICS[progress.best_metric]
-        score = metric.show(metric.rank(progress.best_score))  # a rank's rank is the value again
-        best = f"best at step {progress.best_step} (dev {metric.name} {score})"
-        if progress.best_step == 0:
-            best += f": the model that it began with, {progress.init}; nothing became better"
-    typer.echo(f"{run.root}: step {progress.step}, {best}")
+    typer.echo(f"{run.root}: step {progress.step}, {_describe_best(progress)}")
+
+
+def _describe_best(progress: "Progress") -> str:
+    """Which step the best model is of, and how good it is, for people."""
+    from transduce.config import METRICS
+
+    if progress.best_score is None or progress.best_metric is None:
+        return "nothing was validated yet"
+    metric = METRICS[progress.best_metric]
+    score = metric.show(metric.rank(progress.best_score))  # a rank's rank is the value again
+    best = f"best at step {progress.best_step} (dev {metric.name} {score})"
+    if progress.best_step != 0:
+        return best
+    # A stream may end, or a clock, before there is a step.
+    began = "new weights" if progress.init is None else f"the model that it began with, {progress.init}"
+    return f"{best}: {began}; nothing became better"

@@ -209,6 +209,8 @@ def _prepare_anew(config: RunConfig, run: RunDirectory, origin: dict[str, str], 
             raise BadInputError(f"{tally.name}: no pair in it: an empty file, or one of blank lines alone")
         if not tally.kept:
             raise BadInputError(f"no pair is left of {'; '.join(line.strip() for line in tally.lines())}")
+        if (complaint := tally.complaint()) is not None:
+            _log.warning(complaint)
     if (unknown := find_unknown(tokenizers, Store(run.dev_store))) is not None:
         report.append(unknown.text)
         if unknown.kind == "warning":
