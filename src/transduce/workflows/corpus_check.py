@@ -29,6 +29,7 @@ _MANY: Final = 0.1  # of which, so many left out make one wonder
 _ODD: Final = 0.01  # and so many of odd lengths
 _RATIO: Final = 4  # one side so many times as long as the other, in characters, is hardly a translation
 _SHORT: Final = 40  # characters, up to which that says little
+_SMALLEST: Final = 300  # symbols: bytes and little more
 _FEW: Final = 20  # occurrences of a symbol on average that it is hardly learned from
 _RARE: Final = 0.001  # share of dev's characters that may be new
 _SHOWN: Final = 10
@@ -240,7 +241,8 @@ def _examine_characters(config: RunConfig, sample: _Sample) -> Iterator[Finding]
     where = "training" if sample.complete else f"the first {_LINES:,} pairs of training"
     yield Finding(
         "warning" if new.total() > _RARE * text.total() else "ok",
-        f"{len(new):,} characters of dev ({new.total() / text.total():.2%} of its text) are not in {where}: {shown}",
+        f"dev has {len(new):,} character{'s' if len(new) > 1 else ''} ({new.total() / text.total():.2%} of its text) "
+        f"not in {where}: {shown}",
     )
 
 
@@ -281,7 +283,8 @@ def _examine_vocabulary(config: RunConfig, sample: _Sample, prepared: Prepared |
         return
     text = f"tokenizer.vocab_size = {wanted:,} for {sample.words:,} words of training"
     if sample.words < _FEW * wanted:
-        few = max(300, sample.words // _FEW)
-        yield Finding("warning", f"{text}: many symbols will hardly be seen; {few:,} or fewer would be")
+        few = max(_SMALLEST, sample.words // _FEW)
+        cure = f"take {few:,} or fewer" if few < wanted else "that is little text to learn a language from"
+        yield Finding("warning", f"{text}: many symbols will hardly be seen: {cure}")
     else:
         yield Finding("ok", f"{text}: {sample.words / wanted:,.0f} for each symbol")
