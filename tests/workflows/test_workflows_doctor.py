@@ -260,7 +260,7 @@ def test_a_batch_size_that_is_as_fast_as_others_is_left(tiny_run_file, tmp_path)
     [
         ({256: 1000.0, 128: 1200.0}, 3, "warning", "128 is 1.2 times as fast as 256: with train.accumulate = 6 each"),
         ({256: 1000.0, 512: 1200.0}, 4, "warning", "512 is 1.2 times as fast as 256: with train.accumulate = 2 each"),
-        ({256: 1000.0, 512: 1200.0}, 3, "ok", "512 is 1.2 times as fast as 256, but with no train.accumulate does"),
+        ({256: 1000.0, 512: 1200.0}, 3, "ok", "512 is 1.2 times as fast as 256, but no train.accumulate gives a"),
         ({256: 1000.0}, 1, "ok", "256 is the only size tried"),
     ],
 )

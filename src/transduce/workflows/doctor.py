@@ -280,7 +280,7 @@ def _batch_size(train: TrainConfig, speeds: dict[int, float]) -> Finding:
     text = f"train.batch_tokens = {best:,} is {speeds[best] / speeds[now]:.1f} times as fast as {now:,}"
     accumulate, rest = divmod(now * train.accumulate, best)
     if rest:
-        return Finding("ok", f"{text}, but with no train.accumulate does a step learn from as many tokens as now")
+        return Finding("ok", f"{text}, but no train.accumulate gives a step as many tokens as now")
     return Finding("warning", f"{text}: with train.accumulate = {accumulate} each step learns from as many tokens")
 
 
