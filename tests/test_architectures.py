@@ -55,7 +55,7 @@ def weights(run, step=20):
 
 def test_it_is_trained_resumed_searched_scored_and_evaluated(config, tmp_path, caplog):
     run = tmp_path / "run"
-    caplog.set_level("INFO")
+    caplog.set_level("DEBUG", "transduce")
     train_run(config, RunDirectory(run), resume=False)
     assert isinstance(config.model, BagConfig)
     assert "training cost, counted: " in caplog.text
@@ -164,7 +164,7 @@ def test_files_without_the_field_are_of_a_transformer(trained_run, tiny_run_file
     assert 'architecture = "transformer"\n' in text
     (run / "run.toml").write_text(text.replace('architecture = "transformer"\n', ""))
     assert isinstance(load_bundle(run).model, Transformer)
-    caplog.set_level("INFO")
+    caplog.set_level("DEBUG", "transduce")
     train_run(read_run(tiny_run_file), RunDirectory(run), resume=True)
     assert "nothing to do" in caplog.text
     assert "architecture" not in caplog.text

@@ -109,6 +109,17 @@ def test_a_folder_of_something_else_is_left_alone(partitions, bulk, tmp_path):
     assert (read_folder(tmp_path / "out"), list(read_folder(mine))) == (before, ["thesis.txt"])
 
 
+def test_a_folder_with_files_that_are_no_text_is_refused(bulk, tmp_path):
+    for name in ("a.txt", "config.json", "tokenizer.json", ".hidden", "_SUCCESS"):
+        (tmp_path / "in" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "in" / name).write_text("w5\n")
+    status, said = bulk(tmp_path / "in")
+    assert (status, (tmp_path / "out").exists()) == (2, False)
+    assert "holds files that are neither text nor .jsonl nor .parquet (config.json, and 1 more): give a pattern" in said
+    assert bulk(f"{tmp_path}/in/*.txt")[0] == 0
+    assert list(read_folder(tmp_path / "out")) == ["a.txt"]
+
+
 def test_a_partition_that_has_changed_is_named(bulk, tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.txt").write_text("w5\n")
@@ -133,11 +144,11 @@ def test_bad_partitions_are_named_and_the_others_done(bulk, tmp_path):
     (folder / "h.txt").write_text("w5\n" + "w6 " * 3000 + "\n")
     status, said = bulk(folder)
     assert status == 2
-    warnings = [line for line in said.splitlines() if line.startswith("warning: ")]
+    [warning] = warnings = [line for line in said.splitlines() if line.startswith("warning: ")]
     errors = [
         line.removeprefix("error: ").replace(f"{folder}/", "") for line in said.splitlines() if line not in warnings
     ]
-    assert warnings == ["warning: a.txt line 2: invalid UTF-8 was replaced"]
+    assert warning.startswith(f"warning: {folder}/a.txt line 2: invalid UTF-8 was replaced by U+FFFD: ")
     assert [error.split(": ")[0] for error in errors] == [
         *("b.jsonl line 2", "c.txt.gz", "d.parquet", "e.parquet", "f.parquet row 2", "g.zst", "i.parquet"),
         "1 of 5 lines have no output (an empty one stands for each)",
@@ -224,6 +235,12 @@ def test_pairs_are_filtered_by_their_scores(random_model, pairs, bulk, tmp_path)
     assert (tmp_path / "out" / "a.tsv").read_text().splitlines() == [lines[index] for index in kept]
     assert len((tmp_path / "out" / "b.jsonl").read_text().splitlines()) == 3
     assert parquet.read_table(tmp_path / "out" / "c.parquet")["page"].to_pylist() == kept
+
+
+def test_a_score_that_no_pair_has_is_said(pairs, bulk):
+    folder, found = pairs
+    _, said = bulk(folder / "a.tsv", *COLUMNS, "--min-score", "0.5", verb="score")
+    assert f"warning: all {len(found)} lines are left out: none has the score that --min-score asks for" in said
 
 
 def test_no_number_is_no_least_score(pairs, bulk):

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from transduce.cli import main
+from transduce.cli.train import _describe_best
+from transduce.training import Progress
 from transduce.workflows.run_directory import hold
 
 pytest_plugins = ["tiny_run"]
@@ -111,6 +113,12 @@ def test_bad_input_is_named(tiny_run_file, tmp_path, capsys, arguments, named):
     assert shown.err.splitlines()[-1].startswith("error: ")
     assert named in shown.err.splitlines()[-1]
     assert "Traceback" not in shown.err
+
+
+def test_a_training_that_ended_before_its_first_step_began_with_no_model():
+    """As where a stream had nothing for it until the clock ended it."""
+    progress = Progress(best_score=0.0, best_step=0, best_metric="bleu")
+    assert _describe_best(progress) == "best at step 0 (dev BLEU 0.00): new weights; nothing became better"
 
 
 def test_nothing_is_prepared_under_a_training(tiny_run_file, tmp_path, capsys):

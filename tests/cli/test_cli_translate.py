@@ -13,6 +13,8 @@ from tests.command import complete
 from transduce.cli import main
 from transduce.cli.streams import count_lines
 from transduce.data import read_lines
+from transduce.inference import Translator
+from transduce.inference.translation import EMPTY
 
 pytest_plugins = ["tiny_run"]
 
@@ -40,7 +42,9 @@ def test_as_a_process(trained_run, tmp_path):
     outputs = done.stdout.decode().split("\n")
     assert len(outputs) == 9 + 1  # each line's, and nothing behind the last line feed
     assert (outputs[0], outputs[1], outputs[3], outputs[8], outputs[9]) == ("ti sor mup", "", "", "yob", "")
-    assert done.stderr.decode() == "warning: line 3: invalid UTF-8 was replaced\n"
+    nul, invalid = done.stderr.decode().splitlines()
+    assert nul.startswith("warning: the input line 7: has a NUL, which stays: ")
+    assert invalid.startswith("warning: the input line 3: invalid UTF-8 was replaced by U+FFFD: ")
 
 
 def test_a_missing_model_as_a_process(tmp_path):
@@ -86,6 +90,13 @@ def test_jsonl(translate, translator):
     assert third["score"] == pytest.approx(expected.score, abs=1e-4)
     assert [each["text"] for each in third["alternatives"]] == [each.text for each in expected.alternatives]
     assert (empty["text"], empty["tokens"]) == ("", [])
+
+
+@pytest.mark.parametrize("options", [(), ("--format", "jsonl")])
+def test_objects_that_are_read_as_text_are_said_once(translate, options):
+    errors = translate(b'\n{"text": "bamo"}\n{"text": "bamo"}\n', *options)[2]
+    assert errors.count("line 2: is a JSON object, and translated as it is: --format jsonl") == (not options)
+    assert errors.count("JSON object") == (not options)
 
 
 def test_json_lines_come_with_an_id_and_fields_of_their_own(translate):
@@ -214,6 +225,14 @@ def test_lines_without_an_output_fail_alone_and_are_named_at_the_end(translate, 
     assert errors.startswith("error: 2 of 5 lines have no output (an empty one stands for each): line 2: ")
     assert "; line 4: the search found no output" in errors
     assert errors.count("\n") == 1
+
+
+def test_outputs_that_are_all_empty_are_a_warning(translate, monkeypatch):
+    """A blank line's is empty by right."""
+    monkeypatch.setattr(Translator, "translate", lambda _, texts, **__: [EMPTY] * len(texts))
+    status, lines, errors = translate(b"bamo\n\ndulu\n")
+    assert (status, lines) == (0, ["", "", "", ""])
+    assert "warning: 2 of 2 outputs are empty, though their lines are not: the model writes nothing" in errors
 
 
 def test_many_lines_without_an_output_are_counted(translate):
@@ -508,7 +527,8 @@ def test_what_a_document_cannot_be_is_named(translate, page, options, message):
 
 def test_invalid_utf8_in_a_page_is_replaced(translate):
     status, lines, errors = translate(b"<p>\xff</p>", "--markup", "html")
-    assert (status, lines, errors) == (0, ["<p>\ufffd</p>"], "warning: the input: invalid UTF-8 was replaced\n")
+    assert (status, lines) == (0, ["<p>\ufffd</p>"])
+    assert errors.startswith("warning: the input line 1: invalid UTF-8 was replaced by U+FFFD: ")
 
 
 @pytest.mark.parametrize(("name", "magic"), [("out.gz", b"\x1f\x8b"), ("out.zst", b"\x28\xb5\x2f\xfd")])

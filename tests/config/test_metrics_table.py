@@ -4,6 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from transduce.config import METRICS, MetricKey, TrainConfig
+from transduce.config.metrics import perplexity
 
 
 def test_every_metric_has_a_row():
@@ -22,6 +23,12 @@ def test_decimals():
     assert METRICS["bleu"].show(37.456) == "37.46"
     assert METRICS["comet"].show(0.81237) == "0.8124"
     assert METRICS["loss"].show(1.6277) == "1.628"
+
+
+def test_a_large_perplexity_is_not_cut():
+    """e^25 is 72,004,899,337."""
+    shown = [METRICS["perplexity"].show(perplexity(loss)) for loss in (2.0, 25.0, 1e3, float("inf"), float("nan"))]
+    assert shown == ["7.39", "7.2e+10", "inf", "inf", "nan"]
 
 
 @pytest.mark.parametrize("key", METRICS)

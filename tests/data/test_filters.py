@@ -1,4 +1,5 @@
 import sqlite3
+from collections import Counter
 
 import pytest
 
@@ -39,6 +40,14 @@ class TestTextFlaw:
         kept, tally = accepted(pairs, duplicates=choice, dev_overlap=choice)
         assert kept == [False, False, True]
         assert tally.dropped == {"empty side": 1, "invalid UTF-8": 1}
+
+
+def test_much_that_is_dropped_for_what_is_wrong_with_it_is_said():
+    """Of duplicates there may be any number."""
+    assert Tally("a", kept=90, dropped=Counter({"duplicate": 900, "too long": 10})).complaint() is None
+    complaint = Tally("a", kept=50, dropped=Counter({"duplicate": 30, "too long": 9, "no tree": 11})).complaint()
+    assert complaint == "a: 20 of 100 pairs are left out (no tree 11, too long 9): is that meant?"
+    assert Tally("a").complaint() is None
 
 
 class TestDuplicates:

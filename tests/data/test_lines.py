@@ -65,6 +65,19 @@ class TestPlainAndGzip:
         message = complaint(read_lines(path, keep_invalid=keep_invalid))
         assert message.startswith(f"{path} line 1: begins with the byte-order mark of {encoding}: convert it to UTF-8")
 
+    @pytest.mark.parametrize("encoding", ["UTF-16LE", "UTF-16BE", "UTF-32LE", "UTF-32BE"])
+    @pytest.mark.parametrize("text", ["one\n", "Ein schlafender Hund, ein B\u00e4r\nzwei\n"])
+    def test_other_encodings_without_a_mark_are_known_by_their_nuls(self, tmp_path, name, encoding, text):
+        message = complaint(read_lines(write(tmp_path / name, text.encode(encoding))))
+        assert message.startswith(f"{tmp_path / name} line 1: has NULs as {encoding} has them, and no byte-order mark")
+        assert message.endswith(f"(iconv -f {encoding} -t UTF-8)")
+
+    def test_the_first_nul_in_a_text_is_said(self, tmp_path, name, caplog):
+        path = write(tmp_path / name, b"one\ntw\0o\n\0\n")
+        assert list(read_lines(path)) == ["one", "tw\0o", "\0"]
+        [said] = caplog.messages
+        assert said.startswith(f"{path} line 2: has a NUL, which stays: ")
+
     @pytest.mark.parametrize(
         ("content", "lines"),
         [

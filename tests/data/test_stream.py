@@ -237,7 +237,8 @@ def test_a_file_that_comes_too_late_for_its_name_is_an_error(tmp_path, growing):
             queue.take()
 
 
-def test_of_parallel_files_that_grow_both_sides_are_waited_for(tmp_path, monkeypatch):
+def test_of_parallel_files_that_grow_both_sides_are_waited_for(tmp_path, monkeypatch, caplog):
+    caplog.set_level("INFO")
     monkeypatch.setattr(stream, "_LOOK_SECONDS", 0.005)
     write_sides(tmp_path, "1", sentences(100, 2))
     write_sides(tmp_path, "2", sentences(200, 3))
@@ -246,6 +247,8 @@ def test_of_parallel_files_that_grow_both_sides_are_waited_for(tmp_path, monkeyp
     made = make(tmp_path, {"source": "en/*.en", "target": "de/*.de"}, at_end="wait", window=5)
     with made.open(0, 0, None) as queue:
         assert not queue.is_ready(0.05)
+        awaited = f"a file of {tmp_path}/de/*.de that belongs to {tmp_path}/en/2.en"
+        assert caplog.messages == [f"{tmp_path}/en/*.en: waiting for {awaited}"]
         (tmp_path / "de" / ".2.de").rename(target)
         assert len(texts(queue.take())) == 5
         for side in ("en", "de"):

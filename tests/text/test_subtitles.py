@@ -79,6 +79,21 @@ def test_files_as_they_come(film):
     assert written(film, "C d") == film.replace("A b", "C d")
 
 
+@pytest.mark.parametrize(
+    "times", ["00:00:05,000 -> 00:00:06,500", "00:00:05,000 --> 00:00:06", "0O:00:05,000 --> 00:00:06"]
+)
+def test_damaged_times_are_told_and_never_translated(times, caplog):
+    film = FILM.replace("00:00:05,000 --> 00:00:06,500", times)
+    assert texts(film) == texts(FILM)
+    assert written(film, "one", "two", "three").splitlines()[5] == times
+    assert caplog.messages[0].startswith(f"line 7: {times!r} is no line of times such as 00:00:01,000 --> ")
+
+
+def test_an_arrow_in_a_text_is_text(caplog):
+    assert texts("00:00:01,000 --> 00:00:02,000\nA --> b, 10:30 - 11:30\n") == ["A --> b, 10:30 - 11:30"]
+    assert not caplog.messages
+
+
 def test_texts_with_empty_lines():
     assert texts("00:01,0 --> 00:02,0\nA\nb\n\nC\n\n\n2\n00:03,0 --> 00:04,0\nD\n") == ["A b", "C", "D"]
 

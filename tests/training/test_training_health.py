@@ -70,13 +70,28 @@ def test_a_leap_is_reported_once_and_what_lasts_becomes_usual():
     assert [bool(message) for message in messages] == [True, False, False, True]
     assert messages[0] == (
         "step 0 (epoch 0 window 0 batch 0, epoch 0 window 0 batch 1): loss spike: 4.900 nats per target token, "
-        "where 4.100 is usual; the gradient's norm is 1"
+        "where 4.100 is usual; the gradient's norm is 1. Harmless where the loss falls again; else the "
+        "learning rate is too high"
     )
     leapt, _ = judged([400.0], health)
     assert leapt.usual < health.usual + 0.02  # one leap, however high, is not usual at once
     health, messages = judged([6.0] * 300, health)
     assert not health.leaping
     assert health.usual > 5.9
+
+
+def test_a_loss_that_stays_above_a_uniform_guess_is_told_once():
+    """Among 55 symbols, a uniform guess has ln(55) = 4.007 nats."""
+    assert judged([5.1] * 299)[0].compare(55)[1] is None  # it may not have begun to learn
+    assert judged([4.9] * 400)[0].compare(55)[1] is None
+    health, message = judged([5.1] * 300)[0].compare(55)
+    assert message is not None
+    assert message.startswith(
+        "the loss is about 5.1 nats per target token, and stays there: a uniform guess among all 55"
+    )
+    assert health.compare(55) == (health, None)
+    health, message = judged([3.0] * 300, health)[0].compare(55)
+    assert (health.diverged, message) == (False, None)
 
 
 def test_small_leaps_and_early_ones_are_none():

@@ -3,7 +3,7 @@
 import pytest
 
 from transduce.config import TrainConfig
-from transduce.training.progress import Pace
+from transduce.training.progress import Pace, Progress, ended_within_warmup
 
 PACE = Pace(step=10, seconds=30.0)
 STEP, SECONDS = 20, 70.0
@@ -39,7 +39,8 @@ def test_before_the_first_step_nothing_is_known():
     ],
 )
 def test_a_cooldown_that_the_clock_cuts_short(minutes, cooldown, says):
-    said = PACE.cut_short(TrainConfig(max_steps=100, max_minutes=minutes, cooldown_steps=cooldown), STEP, SECONDS)
+    config = TrainConfig(max_steps=100, max_minutes=minutes, cooldown_steps=cooldown, warmup_steps=5)
+    said = PACE.cut_short(config, STEP, SECONDS)
     assert (said is None) == (says is None)
     if said and says:
         assert says in said
@@ -51,3 +52,33 @@ def test_a_speed_is_known_after_a_minute_or_a_twentieth_of_the_time():
     assert [PACE.is_known(long, seconds) for seconds in (89.0, 91.0)] == [False, True]  # since 30 s
     assert [PACE.is_known(short, seconds) for seconds in (59.0, 61.0)] == [False, True]
     assert not PACE.is_known(TrainConfig(), 1e6)
+
+
+@pytest.mark.parametrize(
+    ("minutes", "warmup", "says"),
+    [(5.0, 79, "at about step 78, within the warm-up of train.warmup_steps = 79"), (5.0, 78, None), (100.0, 79, None)],
+)
+def test_a_warm_up_that_the_clock_cuts_short(minutes, warmup, says):
+    said = PACE.cut_short(TrainConfig(max_steps=100, max_minutes=minutes, warmup_steps=warmup), STEP, SECONDS)
+    assert (said is None) == (says is None)
+    if said and says:
+        assert says in said
+        assert "Raise train.max_minutes (--resume goes on), or begin anew with fewer train.warmup_steps" in said
+
+
+@pytest.mark.parametrize(
+    ("settings", "step", "says"),
+    [
+        ({}, 59, "at step 59 of train.warmup_steps = 60"),
+        ({}, 60, None),
+        ({"max_steps": 59}, 59, None),  # which was said before it began
+        ({"max_minutes": 2.0}, 59, None),  # something else has ended it
+    ],
+)
+def test_a_training_that_the_clock_ended_within_its_warm_up(settings, step, says):
+    config = TrainConfig(**{"max_steps": 100, "warmup_steps": 60, "max_minutes": 1.0, **settings})
+    said = ended_within_warmup(config, Progress(step=step, seconds=60.0))
+    assert (said is None) == (says is None)
+    if said and says:
+        assert says in said
+        assert "(a tenth of the steps is usual: 5)" in said

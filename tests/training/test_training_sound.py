@@ -322,3 +322,13 @@ def test_other_errors_of_measuring_dev_are_raised(tmp_path, corpora, little_memo
     little_memory_for_dev([], RuntimeError("shapes differ"))
     with pytest.raises(RuntimeError, match="shapes differ"):
         _train(tmp_path / "run", corpora, SOUND)
+
+
+def test_a_training_that_has_diverged_says_what_to_lower(tmp_path, corpora, monkeypatch, caplog):  # noqa: F811
+    """Of two steps and more whose loss is no ten nats below a uniform guess, for want of a real divergence."""
+    monkeypatch.setattr("transduce.training.health._LEARNED", 2)
+    monkeypatch.setattr("transduce.training.health._WORSE", -10.0)
+    _train(tmp_path, corpora, CONFIG.model_copy(update={"max_steps": 4}))
+    [said] = [message for message in caplog.messages if "diverged" in message]
+    assert said.startswith("step 2: the loss is about ")
+    assert said.endswith("with a lower train.learning_rate_factor, or with more train.warmup_steps")

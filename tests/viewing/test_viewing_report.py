@@ -48,7 +48,7 @@ def test_what_one_looks_for_first():
         "Best BLEU on dev": "7.00 at step 20 (loss 3.000, perplexity 20.09)",
         "Trained": "20 steps, 2,000 target tokens, 10 s without validation",
         "Throughput": "200 target tokens per second",
-        "Gradient norm": "0.25 at the end, largest 0.25 (to step 20)",
+        "Gradient norm": "0.25 at the end, largest 0.25 (the steps up to 20)",
         "Skipped updates": "none",
     }
 

@@ -27,14 +27,15 @@ SENTENCES = [" ".join(words) for words in itertools.permutations(WORDS, 4)]
 def write(tmp_path):
     """Writes the corpora, changed by what is given, and returns what is found."""
 
-    def examine(prepared=None, translated="bdf", tag="", **changes):
+    def examine(prepared=None, translated="bdf", tag="", kind="bpe", **changes):
         whole = dict.fromkeys("ab", SENTENCES) | {name: [f"the {WORDS[0]}"] for name in "cd"}
         whole |= {name: [f"a {WORDS[1]}"] for name in "ef"} | changes
         for name, lines in whole.items():
             # Targets are written backwards: another language, of as many words and of the same characters.
             text = "".join(f"{line[::-1] if name in translated else line}\n" for line in lines)
             (tmp_path / name).write_text(text, encoding="utf-8")
-        (tmp_path / "run.toml").write_text(RUN.replace(" }", f', tag = "{tag}" }}') if tag else RUN)
+        run = RUN.replace("[tokenizer]", f'[tokenizer]\nkind = "{kind}"')
+        (tmp_path / "run.toml").write_text(run.replace(" }", f', tag = "{tag}" }}') if tag else run)
         return list(examine_corpora(read_run(tmp_path / "run.toml"), prepared))
 
     return examine
@@ -109,7 +110,9 @@ def test_a_dev_of_blank_lines_alone(write):
 def test_characters_that_training_does_not_have(write):
     (line,) = said(write(c=["the \u0436\u0436 \u0444"], d=["the red"]), "warning")
     # 8 of the source's characters and 7 of the target's, of which three are new.
-    assert "2 characters of dev (20.00% of its text) are not in training: \u0436 \u0444" in line
+    assert line == "dev has 2 characters (20.00% of its text) not in training: \u0436 \u0444"
+    (line,) = said(write(c=["the \u0436"], d=["the red"]), "warning")
+    assert line.startswith("dev has 1 character (")
 
 
 def test_tags_are_in_no_text(write):
@@ -121,14 +124,37 @@ def test_tags_are_in_no_text(write):
 def test_a_vocabulary_that_is_too_large(write):
     """400 pairs of 4 + 4 words are 3,200, which is not 20 for each of 300 symbols."""
     (line,) = said(write(a=SENTENCES[:400], b=SENTENCES[:400]), "warning")
-    assert "tokenizer.vocab_size = 300 for 3,200 words of training: many symbols will hardly be seen" in line
+    text = "tokenizer.vocab_size = 300 for 3,200 words of training: many symbols will hardly be seen: "
+    assert line == f"{text}that is little text to learn a language from"
+
+
+@pytest.mark.parametrize(
+    ("translated", "swapped"), [("bdf", []), ("bcf", ["data.dev"]), ("bce", ["data.dev", "data.test"])]
+)
+def test_dev_or_test_in_the_other_direction(write, translated, swapped):
+    """Dev and test share their words with training, and no sentence."""
+    held_out = dict.fromkeys("cd", SENTENCES[-9:]) | dict.fromkeys("ef", SENTENCES[-19:-10])
+    trained = dict.fromkeys("ab", SENTENCES[:-19])
+    found = [text for text in said(write(translated=translated, **trained, **held_out), "warning") if "swapped" in text]
+    assert [text.split(":")[0] for text in found] == swapped
+    for text in found:
+        assert "100% of the words of its source occur in the targets of data.train, 0% in the sources" in text
+
+
+def test_words_that_the_vocabulary_will_not_have(write):
+    """Dev is "the red", and training has no "the"."""
+    (line,) = [text for text in said(write(kind="words"), "warning") if "<unk>" in text]
+    assert line.startswith("dev: 50.0% of source and 50.0% of target tokens are <unk>, words that have no symbol: ")
+    (line,) = [text for text in said(write(kind="words", c=SENTENCES[:9], d=SENTENCES[:9]), "ok") if "<unk>" in text]
+    assert line.startswith("dev: 0.0% of source and 0.0% of target tokens are <unk>")
+    assert not any("<unk>" in finding.text for finding in write())
 
 
 def test_a_problem_is_all_there_is_to_say_of_a_corpus(write):
     findings = write(c=["one", "two"])
     (problem,) = said(findings, "problem")
     assert "has 2 lines but" in problem
-    assert not any("characters of dev" in finding.text for finding in findings)
+    assert not any("not in training" in finding.text or "character of dev" in finding.text for finding in findings)
 
 
 def test_pairs_that_are_not_translated(write):

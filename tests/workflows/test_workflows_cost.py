@@ -84,7 +84,7 @@ def _expected(run, config, steps):
 
 def test_a_training_ends_with_its_cost(tiny_run_file, tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(cost, "measure_rate", lambda *_: 2.5e12)
-    caplog.set_level("INFO", "transduce")
+    caplog.set_level("DEBUG", "transduce")
     config, run = read_run(tiny_run_file, SHORT), RunDirectory(tmp_path)
     progress = train_run(config, run, resume=False)
     work = _expected(run, config, range(4))
@@ -104,7 +104,7 @@ def test_a_training_ends_with_its_cost(tiny_run_file, tmp_path, caplog, monkeypa
 
 
 def test_restricted_attention_is_counted_about(tiny_run_file, tmp_path, caplog):
-    caplog.set_level("INFO", "transduce")
+    caplog.set_level("DEBUG", "transduce")
     train_run(read_run(tiny_run_file, [*SHORT, "model.attention_window=4"]), RunDirectory(tmp_path), resume=False)
     assert "training cost, counted: about " in caplog.text
 
@@ -114,7 +114,7 @@ def _vocabulary(root):
 
 
 def test_the_cost_of_a_resumed_training_is_of_all_of_it(tiny_run_file, tmp_path, caplog):
-    caplog.set_level("INFO", "transduce")
+    caplog.set_level("DEBUG", "transduce")
     whole = train_run(read_run(tiny_run_file, SHORT), RunDirectory(tmp_path / "whole"), resume=False)
     halves = RunDirectory(tmp_path / "halves")
     train_run(read_run(tiny_run_file, [*SHORT, "train.max_steps=2"]), halves, resume=False)
@@ -124,7 +124,7 @@ def test_the_cost_of_a_resumed_training_is_of_all_of_it(tiny_run_file, tmp_path,
 
 
 def test_what_an_older_version_trained_is_left_out_and_said_to_be(tiny_run_file, tmp_path, caplog):
-    caplog.set_level("INFO", "transduce")
+    caplog.set_level("DEBUG", "transduce")
     config, run = read_run(tiny_run_file, SHORT), RunDirectory(tmp_path)
     train_run(read_run(tiny_run_file, [*SHORT, "train.max_steps=2"]), run, resume=False)
     state = run.checkpoints / "step-2" / "state.json"

@@ -52,7 +52,9 @@ def test_the_demo_goes_the_whole_path(tmp_path, monkeypatch):
     told = "\n".join(said)
     assert "exact match" in told
     assert f"transduce translate {tmp_path / 'demo'}" in told
+    said.clear()
     demo(RunDirectory(tmp_path / "demo"), said.append, minutes=0.001)  # in the place of the earlier one
+    assert said[0] == f"{tmp_path / 'demo'}: an earlier demo, which is deleted"
 
 
 def test_the_demo_never_takes_the_place_of_somebodys_run(trained_run, tmp_path, monkeypatch):

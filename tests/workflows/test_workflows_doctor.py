@@ -55,6 +55,18 @@ def test_a_run_that_is_well(tiny_run_file, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_the_steps_that_the_clock_leaves(tiny_run_file, tmp_path):
+    """A step of 256 target tokens takes 0.256 s."""
+    findings = found(tiny_run_file, tmp_path, "train.max_minutes=0.2")
+    assert any(
+        "train.max_minutes = 0.2 ends the training at about step 47 (at most 2 min for train.max_steps = 400)" in text
+        for text in texts(findings, "ok")
+    )
+    assert any(
+        "at about step 47, within the warm-up of train.warmup_steps = 60" in text for text in texts(findings, "warning")
+    )
+
+
 def test_a_prepared_run_says_how_many_epochs_it_is(tiny_run_file, tmp_path):
     run = RunDirectory(tmp_path)
     prepared = prepare(read_run(tiny_run_file), run)
@@ -96,7 +108,7 @@ def test_a_prepared_vocabulary_that_came_out_small(tiny_run_file, tmp_path):
     prepare(read_run(tiny_run_file, settings), RunDirectory(tmp_path))
     warnings = texts(found(tiny_run_file, tmp_path, *settings), "warning")
     assert any("tokenizer: only " in text for text in warnings)
-    assert any("many symbols will hardly be seen; 300 or fewer would be" in text for text in warnings)
+    assert any("many symbols will hardly be seen: take 300 or fewer" in text for text in warnings)
 
 
 def test_every_problem_is_named_and_not_the_first_alone(copied, tmp_path):
@@ -222,9 +234,9 @@ def test_too_little_memory(tiny_run_file, tmp_path, monkeypatch):
         raise OutOfMemoryError("tried to allocate 7 GiB")
 
     monkeypatch.setattr(doctor, "try_training", fail)
-    (problem,) = texts(found(tiny_run_file, tmp_path), "problem")
-    assert "train.batch_tokens = 256 needs more memory than there is" in problem
-    assert "7 GiB" in problem
+    (warning,) = [text for text in texts(found(tiny_run_file, tmp_path), "warning") if "memory" in text]
+    assert "train.batch_tokens = 256 needs more memory than there is: a training in one process splits it" in warning
+    assert "7 GiB" in warning
 
 
 def test_memory_that_is_nearly_all_there_is(tiny_run_file, tmp_path, monkeypatch):
@@ -235,7 +247,7 @@ def test_memory_that_is_nearly_all_there_is(tiny_run_file, tmp_path, monkeypatch
 def test_threads_that_are_faster_are_advised(tiny_run_file, tmp_path, monkeypatch):
     monkeypatch.setattr(doctor, "try_training", lambda *_: Trial({4: 1000.0, 2: 1500.0, 1: 1505.0}, 0))
     (warning,) = [text for text in texts(found(tiny_run_file, tmp_path), "warning") if "threads" in text]
-    assert warning.startswith("1 threads are 1.5 times as fast: train with --threads 1 (or OMP_NUM_THREADS=1)")
+    assert warning == "--threads 1 (or OMP_NUM_THREADS=1) is 1.5 times as fast"
 
 
 def test_a_batch_size_that_is_as_fast_as_others_is_left(tiny_run_file, tmp_path):
@@ -248,7 +260,7 @@ def test_a_batch_size_that_is_as_fast_as_others_is_left(tiny_run_file, tmp_path)
     [
         ({256: 1000.0, 128: 1200.0}, 3, "warning", "128 is 1.2 times as fast as 256: with train.accumulate = 6 each"),
         ({256: 1000.0, 512: 1200.0}, 4, "warning", "512 is 1.2 times as fast as 256: with train.accumulate = 2 each"),
-        ({256: 1000.0, 512: 1200.0}, 3, "ok", "512 is 1.2 times as fast as 256, but each step would learn from other"),
+        ({256: 1000.0, 512: 1200.0}, 3, "ok", "512 is 1.2 times as fast as 256, but no train.accumulate gives a"),
         ({256: 1000.0}, 1, "ok", "256 is the only size tried"),
     ],
 )
@@ -277,12 +289,12 @@ def test_half_and_twice_the_batch_are_tried_where_they_fit(monkeypatch):
 
 @pytest.mark.parametrize(
     ("setting", "words"),
-    [("model.dropout=0.1", "in one pass, by C++"), ("model.positions=relative", "over padding")],
+    [("model.dropout=0.1", "a C++ kernel"), ("model.positions=relative", "PyTorch's operations on padded sentences")],
 )
 def test_how_attention_is_computed(setting, words, tiny_run_file, tmp_path, monkeypatch):
     monkeypatch.setattr("transduce.kernels.ragged_attention.has_native", lambda *_: True)
     said = texts(found(tiny_run_file, tmp_path, setting), "ok")
-    assert f"attention over 25 tokens a sentence {words}" in said
+    assert f"attention over 25 tokens a sentence: {words}" in said
 
 
 def test_the_chosen_format_is_the_one_that_a_training_uses(tiny_run_file, tmp_path, monkeypatch):
@@ -301,7 +313,7 @@ def test_the_chosen_format_is_the_one_that_a_training_uses(tiny_run_file, tmp_pa
     ("fast", "gain", "kind", "words"),
     [
         (True, 2.5, "ok", "measured now, products in bfloat16 are 2.5 times as fast as in float32"),
-        (False, 0.3, "ok", "measured now, products in bfloat16 are 0.3 times as fast as in float32"),
+        (False, 0.3, "ok", "measured now, products in bfloat16 are 3.3 times as slow as in float32"),
         (True, 0.5, "warning", 'if it stays so set train.precision = "float32"'),
         (False, 2.5, "warning", 'train.precision = "bfloat16" makes use of it'),
     ],

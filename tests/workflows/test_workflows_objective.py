@@ -39,7 +39,9 @@ def settings(trained_run):
 
 def test_a_finished_model_learns_from_what_it_writes(trained_run, run_file, settings, tmp_path, capsys):
     root = tmp_path / "on"
-    assert _run(["train", str(run_file), "--out", str(root), "--init", str(trained_run), *options(*settings)]) == 0
+    assert (
+        _run(["train", "-v", str(run_file), "--out", str(root), "--init", str(trained_run), *options(*settings)]) == 0
+    )
     said = capsys.readouterr().err
     lines = [json.loads(line) for line in (root / "metrics.jsonl").read_text().splitlines()]
     trained = [line for line in lines if line["split"] == "train"]

@@ -3,6 +3,8 @@ import os
 import pytest
 
 from transduce.config import BadInputError, Corpus, read_run
+from transduce.data import Record
+from transduce.workflows.encoding import StreamEncoder
 from transduce.workflows.prepare import load_prepared, prepare
 from transduce.workflows.run_directory import RunDirectory, default_out
 
@@ -38,9 +40,11 @@ def run(tmp_path):
     return RunDirectory(tmp_path / "out")
 
 
-def test_what_cannot_be_learned_from_is_dropped_and_counted(run_file, run):
+def test_what_cannot_be_learned_from_is_dropped_and_counted(run_file, run, caplog):
     prepared = prepare(read_run(run_file), run)
     folder = run_file.parent
+    many = "3 of 5 pairs are left out (empty side 2, too long 1): is that meant?"
+    assert caplog.messages[-1] == f"train {folder / 'a.src'}: {many}"
     assert prepared.report[1:] == (
         f"train {folder / 'a.src'}: 2 of 5 pairs kept; 1.5 source and 1.5 target tokens each",
         "  2 dropped: empty side",
@@ -55,6 +59,16 @@ def test_what_cannot_be_learned_from_is_dropped_and_counted(run_file, run):
     assert (len(prepared.train), len(prepared.dev)) == (2, 2)
     texts = [prepared.tokenizers.target.decode([side.tolist()])[0] for side in prepared.train.pair(0)]
     assert texts == ["x y", "y x"]
+
+
+def test_many_pairs_of_a_stream_that_are_dropped_are_a_warning_once(run_file, run, caplog):
+    config = read_run(run_file)
+    encoder = StreamEncoder(config, prepare(config, run).tokenizers)
+    caplog.clear()
+    for _ in range(2):
+        encoder.encode([Record(1, 0, ("x", "")), Record(2, 0, ("x", "y"))])
+        encoder.report()
+    assert caplog.messages == [f"{run_file.parent / 'a.src'}: 1 of 2 pairs are left out (empty side 1): is that meant?"]
 
 
 def test_the_longest_pair_that_fits_stays(run_file, run):
@@ -175,6 +189,17 @@ def test_fewer_symbols_than_were_asked_for_are_said(run_file, run, kind, said, c
     size = prepare(config, run).tokenizers.target.vocab_size
     words = f"tokenizer: only {size:,} symbols could be learned where vocab_size = 500,000 were asked for"
     assert (words in caplog.text) == said
+
+
+def test_what_a_vocabulary_of_words_has_not_is_said(run_file, run, caplog):
+    """Of z, x and y it has room for two; dev has 12 x and a y, and a y and an x."""
+    prepared = prepare(read_run(run_file, ["tokenizer.kind=words", "tokenizer.vocab_size=6"]), run)
+    assert prepared.report[-1] in caplog.messages
+    text = "dev: 7.7% of source and 50.0% of target tokens are <unk>, words that have no symbol: a model cannot "
+    assert prepared.report[-1].startswith(text)
+    whole = prepare(read_run(run_file, ["tokenizer.kind=words", "tokenizer.vocab_size=7"]), run)
+    assert whole.report[-1] == "dev: 0.0% of source and 0.0% of target tokens are <unk>, words that have no symbol"
+    assert sum("<unk>" in message for message in caplog.messages) == 1
 
 
 def test_of_two_vocabularies_the_side_is_named(run_file, run, caplog):

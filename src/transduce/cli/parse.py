@@ -24,7 +24,7 @@ from transduce.cli.options import (
     use_threads,
 )
 from transduce.cli.progress import line_bar
-from transduce.cli.streams import count_lines, read_lines_of, write_lines_to
+from transduce.cli.streams import count_lines, name_of, read_lines_of, write_lines_to
 
 if TYPE_CHECKING:
     from transduce.inference import Parse
@@ -131,7 +131,7 @@ def parse(
                 max_source_length=max_source_length,
             )
 
-        translate_stream(source, parse_texts, write)
+        translate_stream(source, parse_texts, write, name_of(input_))
     if min_confidence is not None:
         typer.echo(f"{unsure:,} of {trees:,} trees were left out: their confidence is below {min_confidence}", err=True)
     if repaired:

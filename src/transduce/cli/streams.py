@@ -17,6 +17,11 @@ def read_lines_of(input_: str) -> AbstractContextManager[BinaryIO]:
     return nullcontext(_standard(sys.stdin, "input")) if input_ == "-" else open_binary(Path(input_))
 
 
+def name_of(input_: str) -> str:
+    """What errors and warnings call an input."""
+    return "the input" if input_ == "-" else input_
+
+
 def write_lines_to(output: str, input_: str) -> AbstractContextManager[BinaryIO]:
     """Open a file for the results of ``input_``, compressed where its name ends in ``.gz`` or ``.zst``.
 

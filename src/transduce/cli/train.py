@@ -1,11 +1,14 @@
 """The verb ``train``."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from transduce.cli.log import keep_to_warnings
 from transduce.cli.options import CarryVocabulary, Init, Out, RunFile, Settings, Threads, use_threads
+
+if TYPE_CHECKING:
+    from transduce.workflows.trained import Trained
 
 
 def train(
@@ -18,7 +21,6 @@ def train(
     threads: Threads = None,
 ) -> None:
     """Train a model; prepares the data first, where needed."""
-    from transduce.config import METRICS
     from transduce.training import join_processes
     from transduce.workflows.initialize import read_training
     from transduce.workflows.run_directory import RunDirectory, default_out
@@ -43,10 +45,19 @@ def train(
     if not processes.first:
         return
     trained = summarize(run, progress)
-    best = "nothing was validated yet"
-    if trained.best_score is not None and trained.best_metric is not None:
-        metric = METRICS[trained.best_metric]
-        best = f"best at step {trained.best_step} (dev {metric.name} {metric.show(trained.best_score)})"
-        if trained.best_step == 0:
-            best += f": the model that it began with, {trained.init}; nothing became better"
-    typer.echo(f"{trained.run}: step {trained.step}, {best}")
+    typer.echo(f"{trained.run}: step {trained.step}, {_describe_best(trained)}")
+
+
+def _describe_best(trained: "Trained") -> str:
+    """Which step the best model is of, and how good it is, for people."""
+    from transduce.config import METRICS
+
+    if trained.best_score is None or trained.best_metric is None:
+        return "nothing was validated yet"
+    metric = METRICS[trained.best_metric]
+    best = f"best at step {trained.best_step} (dev {metric.name} {metric.show(trained.best_score)})"
+    if trained.best_step != 0:
+        return best
+    # A stream may end, or a clock, before there is a step.
+    began = "new weights" if trained.init is None else f"the model that it began with, {trained.init}"
+    return f"{best}: {began}; nothing became better"

@@ -30,7 +30,7 @@ from transduce.cli.options import (
     use_threads,
 )
 from transduce.cli.progress import line_bar
-from transduce.cli.streams import count_lines, read_lines_of, write_lines_to
+from transduce.cli.streams import count_lines, name_of, read_lines_of, write_lines_to
 
 if TYPE_CHECKING:
     from transduce.inference import Translation
@@ -307,7 +307,9 @@ def translate(
 
         if markup is not None:
             options["return_alignment"] = translator.has_alignments
-            found = translate_document(source, markup, language or "en", lambda texts: translate_texts(texts, 1))
+            found = translate_document(
+                source, markup, language or "en", lambda texts: translate_texts(texts, 1), name_of(input_)
+            )
             target.write(found.text.encode())
             target.flush()
             found.check()
@@ -320,10 +322,11 @@ def translate(
             lines = _scored(answer, failures.lines) if scores else text_lines(answer, format_, n_best)
             target.write(("\n".join(lines) + "\n").encode())
             target.flush()
-            failures.count(answer.translation.error)
+            failures.count_translation(answer.request.text, answer.translation)
             advance()
 
-        translate_stream(source, RequestReader(json=format_ == "jsonl").answering(translate_texts), write)
+        answer = RequestReader(json=format_ == "jsonl").answering(translate_texts)
+        translate_stream(source, answer, write, name_of(input_))
     for file in (prefixes_, must_contain_):
         file.check_end()
     failures.check(_FAILED, _INSTEAD)

@@ -8,6 +8,8 @@ from typing import Final, Literal, final
 
 MetricKey = Literal["bleu", "chrf", "ter", "exact", "comet", "brackets", "loss", "perplexity"]
 
+_LARGE: Final = 1e6  # from here on, decimals say nothing
+
 
 @final
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Metric:
 
     def show(self, value: float) -> str:
         """A value for people."""
-        return f"{value:.{self.decimals}f}"
+        return f"{value:.{self.decimals}f}" if abs(value) < _LARGE else f"{value:.3g}"
 
 
 METRICS: Final[Mapping[MetricKey, Metric]] = MappingProxyType(
@@ -48,5 +50,8 @@ METRICS: Final[Mapping[MetricKey, Metric]] = MappingProxyType(
 
 
 def perplexity(loss: float) -> float:
-    """Perplexity of a loss in nats per target token; the first steps' are cut off, to stay readable."""
-    return math.exp(min(loss, 20))
+    """Perplexity of a loss in nats per target token; infinite where no number is as large."""
+    try:
+        return math.exp(loss)
+    except OverflowError:
+        return math.inf

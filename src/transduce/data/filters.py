@@ -18,6 +18,9 @@ Reason = Literal["no tree", "invalid UTF-8", "empty side", "duplicate", "in dev"
 
 _EXAMPLES: Final = 3
 _SHOWN: Final = 60
+_MANY: Final = 0.1  # share of the pairs that are hardly meant to be dropped
+# How many of these there are says nothing of how well a corpus can be read.
+_MEANT: Final[frozenset[Reason]] = frozenset({"duplicate", "in dev"})
 # What is said of pairs with a flaw that is a reason to drop them only where a setting, named here, makes it one.
 _NOTICED: Final[dict[Reason, tuple[str, str]]] = {
     "duplicate": ("occurred before", "data.duplicates"),
@@ -54,6 +57,16 @@ class Tally:
         self.dropped["no tree"] += 1
         if len(self.examples["no tree"]) < _EXAMPLES:
             self.examples["no tree"].append(message)
+
+    def complaint(self) -> str | None:
+        """What to warn of, where many pairs were dropped for what is wrong with them."""
+        total = self.kept + self.dropped.total()
+        wrong = _most_first(Counter({reason: n for reason, n in self.dropped.items() if reason not in _MEANT}))
+        count = sum(n for _, n in wrong)
+        if count <= _MANY * total:
+            return None
+        why = ", ".join(f"{reason} {n:,}" for reason, n in wrong)
+        return f"{self.name}: {count:,} of {total:,} pairs are left out ({why}): is that meant?"
 
     def lines(self) -> list[str]:
         """The report, for people: what occurs most first, whatever was met first."""

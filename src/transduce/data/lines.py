@@ -29,6 +29,11 @@ _OTHERS: Final = {
     codecs.BOM_UTF16_LE: "UTF-16",
     codecs.BOM_UTF16_BE: "UTF-16",
 }
+# Of four bytes of ASCII, those that are NUL.
+_WIDE: Final = {(1, 3): "UTF-16LE", (0, 2): "UTF-16BE", (1, 2, 3): "UTF-32LE", (0, 1, 2): "UTF-32BE"}
+_MOST: Final = 0.8  # of the characters
+_LEAST_WIDE: Final = 6  # bytes that are enough to guess by
+_LOOKED_AT: Final = 1024  # bytes of a file, to guess its encoding
 _TOLD: Final = 1024  # messages that are remembered, to be said once
 _log = logging.getLogger(__name__)
 
@@ -44,14 +49,23 @@ def bare(text: str) -> str:
 
 @final
 class Bare:
-    """``bare`` for the texts of one file; of the first that has a mark, or line ends, is said what was left out."""
+    """``bare`` for the texts of one file; of the first that has a mark, or line ends, is said what was left out.
+
+    Of the first with a NUL, which stays, is said that it is hardly text.
+    """
 
     def __init__(self, tell: Callable[[str], None] = _log.warning) -> None:
         self._tell = tell
-        self._mark_told = self._end_told = False
+        self._mark_told = self._end_told = self._nul_told = False
 
     def text(self, text: str, place: str) -> str:
         """The text itself; ``place`` is where it stands, for people."""
+        if not self._nul_told and "\0" in text:
+            self._nul_told = True
+            self._tell(
+                f"{place}: has a NUL, which stays: text of another encoding (iconv -f UTF-16LE -t UTF-8 converts one), "
+                f"or damaged (tr -d '\\000' takes them out)?"
+            )
         found = bare(text)
         if len(found) == len(text):
             return found
@@ -83,7 +97,7 @@ def refuse_other_encodings(beginning: bytes, name: object) -> None:
     """Look at how a file begins.
 
     Raises:
-        BadInputError: It says itself that it is no UTF-8.
+        BadInputError: It says itself that it is no UTF-8, or has a NUL in every character.
     """
     for mark, encoding in _OTHERS.items():
         if beginning.startswith(mark):
@@ -91,6 +105,18 @@ def refuse_other_encodings(beginning: bytes, name: object) -> None:
                 f"{name} line 1: begins with the byte-order mark of {encoding}: convert it to UTF-8 "
                 f"(iconv -f {encoding} -t UTF-8)"
             )
+    if (guess := _guess_wide(beginning[:_LOOKED_AT])) is not None:
+        raise BadInputError(
+            f"{name} line 1: has NULs as {guess} has them, and no byte-order mark: convert it to UTF-8 "
+            f"(iconv -f {guess} -t UTF-8)"
+        )
+
+
+def _guess_wide(beginning: bytes) -> str | None:
+    """The encoding of text that is mostly ASCII, where it takes several bytes for each character."""
+    parts = [beginning[i::4] for i in range(4)]
+    empty = tuple(i for i, part in enumerate(parts) if part.count(0) > _MOST * len(part))
+    return _WIDE.get(empty) if len(beginning) >= _LEAST_WIDE else None
 
 
 def open_binary(path: Path) -> BinaryIO:

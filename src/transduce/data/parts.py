@@ -71,12 +71,18 @@ class PartReader:
         """
         self._corpus, self._root, self._waits, self._keep_invalid = corpus, root, waits, keep_invalid
         self.cursor, self.sizes = cursor, dict(sizes)
+        self._alone: str | None = None
         self._parts, self._whole = self._list()
         self._check_sizes()
         self._check_order()
         if listed:
             self._keep(set(listed))
         self.listed = () if waits else tuple(part.name for part in self._parts)
+
+    @property
+    def missing(self) -> str:
+        """What it waits for, where nothing is there yet, for people."""
+        return self._alone or f"its next file, or {SUCCESS}"
 
     def records(self) -> Iterator[tuple[str, str] | None]:
         """The pairs; None where more may come and nothing is there yet.
@@ -134,7 +140,15 @@ class PartReader:
             find_files(patterns[0])  # which says what is wrong
         if corpus.pairs is not None:
             return [Part(file.name, (file.place,), (file.size,)) for file in listings[0].files], whole
-        return _join(listings, patterns, whole=whole), whole
+        parts, alone = _join(listings)
+        self._alone = None if alone is None else f"a file of {patterns[1 - alone[0]]} that belongs to {alone[1]}"
+        if alone is not None and whole:
+            raise BadInputError(
+                f"{alone[1]}: no file of {patterns[1 - alone[0]]} belongs to it: parallel files differ in nothing but "
+                f'what is no wild card (source = "en/*.en.gz", target = "de/*.de.gz"); each needs its other side'
+                + ("" if not any(listing.whole for listing in listings) else f" before {SUCCESS} is written")
+            )
+        return parts, whole
 
     def _check_sizes(self) -> None:
         known = {part.name: part for part in self._parts}
@@ -176,22 +190,17 @@ def _bytes(sizes: tuple[int, ...]) -> str:
     return f"{' and '.join(f'{size:,}' for size in sizes)} bytes"
 
 
-def _join(listings: list[Listing], patterns: list[str], *, whole: bool) -> list[Part]:
-    """Parallel files by what their names have in common; of a folder that grows, as far as both sides are there."""
+def _join(listings: list[Listing]) -> tuple[list[Part], tuple[int, str] | None]:
+    """Parallel files by what their names have in common, as far as both sides are there; and the first without one.
+
+    That is its side, 0 for the source, and its place.
+    """
     sides = [{file.stem: file for file in listing.files} for listing in listings]
-    parts = []
+    parts: list[Part] = []
     for stem in sorted({*sides[0], *sides[1]}, key=lambda stem: stem.split("/")):
-        missing = next((side for side in (0, 1) if stem not in sides[side]), None)
-        if missing is None:
-            source, target = sides[0][stem], sides[1][stem]
-            parts.append(Part(stem or source.name, (source.place, target.place), (source.size, target.size)))
-        elif whole:
-            there = sides[1 - missing][stem].place
-            raise BadInputError(
-                f"{there}: no file of {patterns[missing]} belongs to it: parallel files differ in nothing but what is "
-                f'no wild card (source = "en/*.en.gz", target = "de/*.de.gz"); each needs its other side'
-                + ("" if not any(listing.whole for listing in listings) else f" before {SUCCESS} is written")
-            )
-        else:
-            break
-    return parts
+        there = [side for side in (0, 1) if stem in sides[side]]
+        if len(there) == 1:
+            return parts, (there[0], sides[there[0]][stem].place)
+        source, target = sides[0][stem], sides[1][stem]
+        parts.append(Part(stem or source.name, (source.place, target.place), (source.size, target.size)))
+    return parts, None

@@ -105,6 +105,11 @@ class Store:
         """Tokens of all sources and all targets."""
         return _each(sum, [known.tokens for known in self.facts])
 
+    def count_symbol(self, symbol: int) -> tuple[int, int]:
+        """How often a symbol stands in all sources, and in all targets; every pair is read."""
+        sides = ((block.source.values, block.target.values) for block in self.blocks)
+        return _each(sum, [(int(np.sum(source == symbol)), int(np.sum(target == symbol))) for source, target in sides])
+
     def count(self, corpus: int) -> int:
         """How many pairs are of a corpus."""
         return sum(facts.corpora.get(corpus, 0) for facts in self.facts)

@@ -21,7 +21,6 @@ from transduce.config import BadInputError, DataConfig
 from transduce.data.block import Block, EncodedPair, Ids
 from transduce.data.corpus import name_corpus
 from transduce.data.parts import Cursor, PartReader
-from transduce.data.places import SUCCESS
 from transduce.data.plan import Rows, Window, padding_share, plan_window
 
 _log = logging.getLogger(__name__)
@@ -252,15 +251,15 @@ class _Pass:
 
     def _wait(self, corpus: int) -> tuple[str, str] | None:
         """The next pair of a corpus, as soon as it is there; None at its end."""
-        told = False
+        told = None
         for pair in self._pairs[corpus]:
             if pair is not None:
                 return pair
             if self._patience == "never" or (self._patience == "first" and self._records):
                 self._over.set()
-            elif not told:
-                told = True
-                _log.info(f"{self._names[corpus]}: waiting for its next file, or for {SUCCESS}")
+            elif told != (missing := self._readers[corpus].missing):
+                told = missing
+                _log.info(f"{self._names[corpus]}: waiting for {missing}")
             if self._over.wait(_LOOK_SECONDS):
                 break
         return None

@@ -1,5 +1,6 @@
 """Subtitles in SubRip's format (.srt): their texts out, and translations back at the same times."""
 
+import logging
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,12 +15,16 @@ from transduce.text.projection import Segment, check_count, find_segments, write
 
 _TIME: Final = r"(?:\d+:)?\d+:\d+[,.]\d+"
 _TIMES: Final = re.compile(rf"[^\S\n]*{_TIME}[^\S\n]*-->[^\S\n]*{_TIME}[^\n]*")
+_ARROW: Final = "-->"
+_CLOCK: Final = re.compile(r"\d[:.,]\d")
+_OF_TIMES: Final = frozenset("0123456789:., \t-\u2013\u2014=>")
 _NUMBER: Final = re.compile(r"\s*\d+\s*")
 # Tags that players know, and orders such as {\an8}.
 _TAG: Final = re.compile(r"</?(?:b|i|u|s|font)(?:\s[^<>]*)?>|\{\\[^{}]*\}", re.IGNORECASE)
 _WORDS: Final = re.compile(rf"(?:{_TAG.pattern}|\S)+", re.IGNORECASE)
 _LINES: Final = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
 _NAME: Final = re.compile(r"</?(\w+)")
+_log = logging.getLogger(__name__)
 _DASH: Final = re.compile(r"\s*[-‐‑‒–—]\s*")  # another one speaks
 
 
@@ -50,7 +55,8 @@ class Subtitles:
     def read(cls, text: str, language: str | None = None) -> "Subtitles":
         """Read the text of a file.
 
-        Numbers may be missing, lines may end as in files from Windows, and texts may have empty lines.
+        Numbers may be missing, lines may end as in files from Windows, and texts may have empty lines. A damaged line
+        of times stays as it is, with a warning, and what follows it is a cue.
 
         Args:
             text: All of it.
@@ -62,9 +68,17 @@ class Subtitles:
             TransduceError: With a language, the extra ``paragraphs`` is not installed.
         """
         lines = _LINES.findall(text)
-        times = [number for number, line in enumerate(lines) if _TIMES.fullmatch(line.rstrip().removeprefix("\ufeff"))]
+        bare = [line.rstrip().removeprefix("\ufeff") for line in lines]
+        times = [number for number, line in enumerate(bare) if _TIMES.fullmatch(line)]
         if not times and text.strip("\ufeff \t\r\n"):
             raise BadInputError("no subtitles: a line of times belongs here, such as 00:00:01,000 --> 00:00:02,500")
+        if damaged := [n for n, line in enumerate(bare) if _is_damaged(line)]:
+            more = f" ({len(damaged):,} such lines in all)" if len(damaged) > 1 else ""
+            _log.warning(
+                f"line {damaged[0] + 1:,}: {bare[damaged[0]]!r} is no line of times such as 00:00:01,000 --> "
+                f"00:00:02,500, and stays as it is{more}: players may leave the subtitle out"
+            )
+            times = sorted([*times, *damaged])
         begins = [number - bool(number and _NUMBER.fullmatch(lines[number - 1])) for number in times]
         cues = [_Cue("".join(lines[: begins[0]] if times else lines), (), "")]
         for time, (begin, end) in zip(times, pairwise([*begins, len(lines)]), strict=True):
@@ -86,6 +100,15 @@ class Subtitles:
         check_count(outputs, self._segments)
         waiting = iter(outputs)
         return "".join(part for cue in self._cues for part in _write_cue(cue, waiting))
+
+
+def _is_damaged(line: str) -> bool:
+    """Whether a line is meant as one of times: an arrow between times, or behind one and nothing that is no time."""
+    if ">" not in line or _TIMES.fullmatch(line):
+        return False
+    before, _, after = line.partition(_ARROW) if _ARROW in line else line.partition(">")
+    between = _ARROW in line and _CLOCK.search(after) is not None
+    return _CLOCK.search(before) is not None and (between or _OF_TIMES.issuperset(line))
 
 
 def _read_cue(head: str, rest: str, language: str | None) -> _Cue:

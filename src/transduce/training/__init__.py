@@ -15,7 +15,15 @@ from transduce.training.loop import train
 from transduce.training.parallel import connect, gather_model, place_model
 from transduce.training.process import circumstances, put_back
 from transduce.training.processes import Processes, join_processes
-from transduce.training.progress import Progress, is_finished, is_over, is_stale, why_finished
+from transduce.training.progress import (
+    Pace,
+    Progress,
+    ended_within_warmup,
+    is_finished,
+    is_over,
+    is_stale,
+    why_finished,
+)
 from transduce.training.report import Report
 from transduce.training.requests import Abandoned, Requests, listen
 from transduce.training.session import Corpora, DevOutputs, Hooks, Sample, Training
@@ -41,6 +49,7 @@ __all__ = [
     "Corpora",
     "DevOutputs",
     "Hooks",
+    "Pace",
     "Processes",
     "Progress",
     "Report",
@@ -56,6 +65,7 @@ __all__ = [
     "connect",
     "constant_rate",
     "cooldown",
+    "ended_within_warmup",
     "gather_model",
     "is_finished",
     "is_over",

@@ -16,6 +16,9 @@ _MEMORY: Final = 0.98  # of the usual loss for what it was a step ago: about fif
 _BEGINNING: Final = 50  # steps before anything is usual
 _SPIKE: Final = 6.0  # times as far from the usual loss as is usual ...
 _LEAST_SPIKE: Final = 0.5  # ... and at least so many nats
+# A model that knows nothing but how frequent each symbol is, as any does soon, is better than a uniform guess.
+_LEARNED: Final = 300  # steps after which a model has learned that
+_WORSE: Final = 1.0  # nats above a uniform guess that are no chance
 
 
 class Place(NamedTuple):
@@ -86,6 +89,7 @@ class Health(BaseModel):
     usual: float = 0.0  # loss
     spread: float = 0.0  # the usual distance from the usual loss
     leaping: bool = False  # the last loss was a spike, far above the usual one
+    diverged: bool = False  # the usual loss is far above that of a uniform guess
 
     @property
     def lost(self) -> bool:
@@ -99,6 +103,16 @@ class Health(BaseModel):
     def judge(self, examined: Examined) -> tuple["Health", str | None]:
         """After one step more; and what is to be said of it."""
         return self._go_on(examined) if examined.finite else self._skip(examined)
+
+    def compare(self, symbols: int) -> tuple["Health", str | None]:
+        """With the loss of a uniform guess among so many symbols; and what is to be said where it has become worse."""
+        guess = math.log(symbols)
+        if self.diverged or self.judged < _LEARNED or self.usual < guess + _WORSE:
+            return (self.model_copy(update={"diverged": False}) if self.usual < guess else self), None
+        return self.model_copy(update={"diverged": True}), (
+            f"the loss is about {self.usual:.1f} nats per target token, and stays there: a uniform guess among all "
+            f"{symbols:,} symbols has {guess:.1f}. The training has diverged"
+        )
 
     def go_back(self, then: "Health", step: int) -> "Health":
         """After going back to a step, when it was as it was then; what made it fail is left out from now on."""
@@ -136,6 +150,7 @@ class Health(BaseModel):
         }
         message = (
             f"{examined}: loss spike: {examined.loss:.3f} nats per target token, where {self.usual:.3f} is "
-            f"usual; the gradient's norm is {examined.gradient_norm:.3g}"
+            f"usual; the gradient's norm is {examined.gradient_norm:.3g}. Harmless where the loss "
+            f"falls again; else the learning rate is too high"
         )
         return self.model_copy(update=changes), message if spikes and not self.leaping else None

@@ -294,6 +294,14 @@ def _judge(
         interval = interval.examine(each)
         health, message = health.judge(each)
         _warn(training, message)
+        health, worse = health.compare(training.model.config.vocab_size)
+        if worse is not None:
+            rate = "learning_rate_factor" if training.config.learning_rate is None else "learning_rate"
+            _warn(
+                training,
+                f"step {each.step:,}: {worse}: train anew (--out DIR) with a lower train.{rate}, or with more "
+                f"train.warmup_steps",
+            )
     return interval, health
 
 

@@ -89,22 +89,51 @@ class Pace:
             return False
         return seconds - self.seconds >= min(_SURE_SECONDS, _SURE * 60 * config.max_minutes)
 
-    def cut_short(self, config: TrainConfig, step: int, seconds: float) -> str | None:
-        """What to say of a cooldown that ``max_minutes`` does not let come to its end, if that is so."""
-        if config.max_minutes is None or not config.cooldown_steps or step <= self.step or seconds <= self.seconds:
+    def last_step(self, config: TrainConfig, step: int, seconds: float) -> int | None:
+        """About where the clock ends the training at this speed; None where its steps are over before, or unknown."""
+        if config.max_minutes is None or step <= self.step or seconds <= self.seconds:
             return None
         speed = (step - self.step) / (seconds - self.seconds)
         last = round(step + speed * max(0.0, 60 * config.max_minutes - seconds))
-        if last >= (1 - _VARIES) * config.max_steps:
+        return None if last >= (1 - _VARIES) * config.max_steps else last
+
+    def cut_short(self, config: TrainConfig, step: int, seconds: float) -> str | None:
+        """What to say where ``max_minutes`` ends a training within its warm-up, or before its cooldown is over."""
+        if (last := self.last_step(config, step, seconds)) is None:
+            return None
+        ends = f"at this speed train.max_minutes = {config.max_minutes:g} ends the training at about step {last:,}"
+        if last < config.warmup_steps:
+            return (
+                f"{ends}, within the warm-up of train.warmup_steps = {config.warmup_steps:,}: the learning rate will "
+                f"not have come to its peak. {_advise_warmup(last)}"
+            )
+        if not config.cooldown_steps:
             return None
         before = last <= config.max_steps - config.cooldown_steps
         return (
-            f"at this speed train.max_minutes = {config.max_minutes:g} ends the training at about step {last:,}, "
-            f"{'before the cooldown begins' if before else 'within the cooldown'}, the last "
+            f"{ends}, {'before the cooldown begins' if before else 'within the cooldown'}, the last "
             f"{config.cooldown_steps:,} of train.max_steps = {config.max_steps:,}: the learning rate will not fall to "
             f"nothing. Raise train.max_minutes, or stop and --resume with fewer train.max_steps (about "
             f"{max(step, round((1 - 2 * _VARIES) * last)):,})"
         )
+
+
+def ended_within_warmup(config: TrainConfig, progress: Progress) -> str | None:
+    """What to say of a training that the clock has ended before its learning rate came to its peak, if that is so."""
+    step = progress.step
+    if step >= min(config.warmup_steps, config.max_steps) or not is_over(config, step, progress.seconds):
+        return None
+    return (
+        f"ended within the warm-up, at step {step:,} of train.warmup_steps = {config.warmup_steps:,}: the learning "
+        f"rate was still rising, and the model has hardly begun to learn. {_advise_warmup(step)}"
+    )
+
+
+def _advise_warmup(steps: int) -> str:
+    return (
+        f"Raise train.max_minutes (--resume goes on), or begin anew with fewer train.warmup_steps (a tenth of the "
+        f"steps is usual: {max(1, steps // 10):,})"
+    )
 
 
 def is_over(config: TrainConfig, step: int, seconds: float) -> bool:

@@ -93,7 +93,7 @@ class Report:
         if "loss" in metrics:
             loss = float(metrics["loss"])
             short = f"loss {loss:.3f} ppl {perplexity(loss):.4g}"
-            shown = f"loss {loss:.3f}  perplexity {perplexity(loss):.2f}"
+            shown = f"loss {loss:.3f}  perplexity {METRICS['perplexity'].show(perplexity(loss))}"
         scores = "".join(f"{name} {metrics[name]:.4f}  " for name in ("reward", "risk") if name in metrics)
         self._bar.update(self._task, note=f"{short} {tokens_per_second:,.0f} tok/s rate {rate:.1e}")
         _log.log(

@@ -190,7 +190,7 @@ def _figures(lines: Sequence[Line], best: Line | None, best_metric: MetricKey) -
     norms = [(value, line["step"]) for line in training if (value := number(line, "gradient_norm")) is not None]
     skipped = [value for line in training if (value := _count(line, "skipped")) is not None]
     figures["Gradient norm"] = (
-        f"{_short(norms[-1][0])} at the end, largest {_short(max(norms)[0])} (to step {max(norms)[1]:,})"
+        f"{_short(norms[-1][0])} at the end, largest {_short(max(norms)[0])} (the steps up to {max(norms)[1]:,})"
         if norms
         else _UNRECORDED
     )

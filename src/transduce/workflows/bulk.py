@@ -59,17 +59,22 @@ def do_partition(do: Callable[[Partition], Failures], partition: Partition) -> O
         try:
             outcome.failures = do(partition)
         except TransduceError as error:
-            named = str(error).startswith((partition.source, partition.target))
-            said = str(error) if named else f"{partition.source} {error}"
+            said = _of(partition, str(error))
             outcome.error = (BadInputError if isinstance(error, BadInputError) else TransduceError)(said)
         except OSError as error:
             outcome.error = TransduceError(f"{partition.target}: {error}")
+    outcome.warnings = [_of(partition, warning) for warning in outcome.warnings]
     return outcome
+
+
+def _of(partition: Partition, message: str) -> str:
+    """A message that names the partition: lines are named by their numbers, which say nothing alone."""
+    return message if message.startswith((partition.source, partition.target)) else f"{partition.source} {message}"
 
 
 @contextmanager
 def _warnings(into: list[str]) -> Iterator[None]:
-    """Collect what the package warns of meanwhile: lines are named by their numbers, which say nothing alone."""
+    """Collect what the package warns of meanwhile."""
     package = logging.getLogger("transduce")
     handlers, propagate = package.handlers, package.propagate
     package.handlers, package.propagate = [_Collector(into)], False
@@ -149,17 +154,17 @@ def finish(plan: Plan, outcomes: Iterable[Outcome], advance: Callable[[], None],
         if outcome.error is not None:
             bad.append(outcome.error)
         for warning in outcome.warnings:
-            _log.warning(f"{outcome.name} {warning}")
+            _log.warning(warning)
         advance()
         now = time.monotonic()
         if now - told > _TOLD_SECONDS or done == len(plan.partitions):
             told = now
-            left_out = f", {failures.left_out:,} of them left out," if failures.left_out else ""
             _log.info(
-                f"{done:,} of {len(plan.partitions):,} partitions: {failures.lines:,} lines{left_out} in "
+                f"{done:,} of {len(plan.partitions):,} partitions: {failures.describe_lines()} in "
                 f"{now - began:,.1f} s ({failures.lines / (now - began):,.1f} lines/s)"
             )
     _remove_unfinished(plan)
+    failures.warn()
     said = [str(error) for error in bad[:_MOST_TOLD]]
     if len(bad) > _MOST_TOLD:
         said.append(f"{len(bad) - _MOST_TOLD:,} more partitions could not be done")

@@ -66,7 +66,7 @@ class BulkTranslation:
         def write(answer: Answer) -> None:
             lines = text_lines(answer, written, self.options.get("n_best", 1))
             target.write("".join(f"{line}\n" for line in lines).encode())
-            failures.count(answer.translation.error)
+            failures.count_translation(answer.request.text, answer.translation)
 
         reader = RequestReader(json=written == "jsonl", field=self.column)
         with open_text(partition.source) as source:
@@ -85,6 +85,6 @@ class BulkTranslation:
                     translations = translate(texts, failures.lines + 1)
                     described = zip(texts, map(describe, translations), strict=True)
                     writer.write_table(wider.rows(batch, [{SOURCE: text, **each} for text, each in described]))
-                    for each in translations:
-                        failures.count(each.error)
+                    for text, each in zip(texts, translations, strict=True):
+                        failures.count_translation(text, each)
         return failures

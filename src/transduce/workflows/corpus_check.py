@@ -19,15 +19,17 @@ from transduce.data import (
     read_numbered,
     text_flaw,
 )
-from transduce.workflows.findings import Finding, find_same_text, judge_epochs
+from transduce.text.tokenizer import SPECIAL_SYMBOLS
+from transduce.workflows.findings import Finding, find_same_text, find_swapped, judge_epochs
 from transduce.workflows.prepare import Prepared, check_files
-from transduce.workflows.vocabulary import find_idle, find_small
+from transduce.workflows.vocabulary import find_idle, find_small, find_unknown, judge_unknown
 
 _LINES: Final = 100_000  # of each corpus are read
 _MANY: Final = 0.1  # of which, so many left out make one wonder
 _ODD: Final = 0.01  # and so many of odd lengths
 _RATIO: Final = 4  # one side so many times as long as the other, in characters, is hardly a translation
 _SHORT: Final = 40  # characters, up to which that says little
+_SMALLEST: Final = 300  # symbols: bytes and little more
 _FEW: Final = 20  # occurrences of a symbol on average that it is hardly learned from
 _RARE: Final = 0.001  # share of dev's characters that may be new
 _SHOWN: Final = 10
@@ -46,6 +48,7 @@ class _Sample:
     words: int = 0
     tokens: list[float] = field(default_factory=lambda: [0.0, 0.0])  # of each side in an epoch, roughly
     characters: Counter[str] = field(default_factory=Counter)
+    vocabularies: tuple[Counter[str], ...] = ()  # words and how often they occur, of each vocabulary of words
 
 
 def examine_corpora(config: RunConfig, prepared: Prepared | None) -> Iterator[Finding]:
@@ -59,12 +62,17 @@ def examine_corpora(config: RunConfig, prepared: Prepared | None) -> Iterator[Fi
         yield from (Finding("warning", text) for text in find_idle(config.tokenizer))
     yield from (Finding("warning", text) for text in find_same_text(config))
     sample, broken = _Sample(), False
+    if prepared is None and any(side.kind == "words" for side in config.tokenizer.sides):
+        sample.vocabularies = tuple(Counter() for _ in config.tokenizer.sides)
     for finding in chain(_examine_training(config, sample), _examine_held_out(config)):
         broken = broken or finding.kind == "problem"
         yield finding
     if not broken:
+        yield from (Finding("warning", text) for text in find_swapped(config))
         yield from _examine_characters(config, sample)
         yield from _examine_vocabulary(config, sample, prepared)
+        if (unknown := _examine_unknown(config, sample, prepared)) is not None:
+            yield unknown
         if prepared is None and sample.complete and sample.pairs:  # what is prepared is counted, not estimated
             train = config.train
             steps = max(1.0, max(sample.tokens) / train.batch_tokens) / train.accumulate
@@ -111,6 +119,8 @@ def _examine_one(
             same += source == target
             sample.characters.update(source)
             sample.characters.update(target)
+            for i, text in enumerate((source, target) if sample.vocabularies else ()):
+                sample.vocabularies[i % len(kinds)].update(text.split())
     except BadInputError as error:
         yield Finding("problem", str(error))
         return
@@ -231,8 +241,27 @@ def _examine_characters(config: RunConfig, sample: _Sample) -> Iterator[Finding]
     where = "training" if sample.complete else f"the first {_LINES:,} pairs of training"
     yield Finding(
         "warning" if new.total() > _RARE * text.total() else "ok",
-        f"{len(new):,} characters of dev ({new.total() / text.total():.2%} of its text) are not in {where}: {shown}",
+        f"dev has {len(new):,} character{'s' if len(new) > 1 else ''} ({new.total() / text.total():.2%} of its text) "
+        f"not in {where}: {shown}",
     )
+
+
+def _examine_unknown(config: RunConfig, sample: _Sample, prepared: Prepared | None) -> Finding | None:
+    """Words of dev that the vocabulary has not: of a learned one of words, by what it will be learned from."""
+    if prepared is not None:
+        return find_unknown(prepared.tokenizers, prepared.dev)
+    if not sample.vocabularies:
+        return None
+    sides, shares = config.tokenizer.sides, []
+    known = [
+        {word for word, _ in words.most_common(side.vocab_size - len(SPECIAL_SYMBOLS) - len(config.tokenizer.symbols))}
+        for side, words in zip(sides, sample.vocabularies, strict=True)
+    ]
+    for i, lines in enumerate(zip(*_without_tags(config.data.dev, config.data), strict=True)):
+        words = [word for line in lines for word in line.split()]
+        unknown = sum(word not in known[i % len(sides)] for word in words)
+        shares.append(unknown / max(1, len(words)) if sides[i % len(sides)].kind == "words" else 0.0)
+    return judge_unknown(shares)
 
 
 def _visible(character: str) -> str:
@@ -254,7 +283,8 @@ def _examine_vocabulary(config: RunConfig, sample: _Sample, prepared: Prepared |
         return
     text = f"tokenizer.vocab_size = {wanted:,} for {sample.words:,} words of training"
     if sample.words < _FEW * wanted:
-        few = max(300, sample.words // _FEW)
-        yield Finding("warning", f"{text}: many symbols will hardly be seen; {few:,} or fewer would be")
+        few = max(_SMALLEST, sample.words // _FEW)
+        cure = f"take {few:,} or fewer" if few < wanted else "that is little text to learn a language from"
+        yield Finding("warning", f"{text}: many symbols will hardly be seen: {cure}")
     else:
         yield Finding("ok", f"{text}: {sample.words / wanted:,.0f} for each symbol")

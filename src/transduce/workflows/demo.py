@@ -58,7 +58,7 @@ def demo(
         raise TransduceError("the demo writes its text with Babel: pip install 'transduce[demo]'") from error
     corpus = make_phrases(_TRAIN_PAIRS, _TEST_PAIRS, _SEED)
     tests = {"unseen values": corpus.unseen_values, "unseen combinations": corpus.unseen_combinations}
-    text = _make_room(run)
+    text = _make_room(run, say)
     parts = {"train": corpus.train, "dev": corpus.dev, "test": corpus.unseen_values + corpus.unseen_combinations}
     for name, pairs in parts.items():
         for side, language in enumerate(("en", "de")):
@@ -74,12 +74,13 @@ def demo(
     return scores
 
 
-def _make_room(run: RunDirectory) -> Path:
-    """An empty folder for the text. An earlier demo goes; anything else stays, and is an error."""
+def _make_room(run: RunDirectory, say: Callable[[str], None]) -> Path:
+    """An empty folder for the text. An earlier demo goes, which is said; anything else stays, and is an error."""
     text = run.root / DEMO_TEXT
     if run.root.is_file():
         raise BadInputError(f"{run.root}: is a file, a run directory cannot take its place: give another --out")
     if text.is_dir():
+        say(f"{run.root}: an earlier demo, which is deleted")
         shutil.rmtree(run.root)
     elif run.root.exists() and any(run.root.iterdir()):
         raise BadInputError(f"{run.root}: holds something else than an earlier demo: give --out DIR")

@@ -22,7 +22,7 @@ from transduce.config import (
 from transduce.data import corpus_paths, plan_epoch
 from transduce.kernels import Heads, RaggedLayout, has_native, ragged_way, resolve_precision
 from transduce.models import build_without_storage
-from transduce.training import list_checkpoints
+from transduce.training import Pace, list_checkpoints
 from transduce.workflows.changes import refuse, refused_changes
 from transduce.workflows.corpus_check import examine_corpora
 from transduce.workflows.findings import Finding, judge_epochs
@@ -196,9 +196,10 @@ def _training(
         widest = try_training(model, train, batches[1:], device) if len(batches) > 1 else speed
     except OutOfMemoryError as error:
         yield Finding(
-            "problem",
-            f"a step on train.batch_tokens = {train.batch_tokens:,} needs more memory than there is: lower that, and "
-            f"raise train.accumulate as much ({error})",
+            "warning",
+            f"a batch of train.batch_tokens = {train.batch_tokens:,} needs more memory than there is: a training in "
+            f"one process splits it, and ends only where a single pair is too large. To have it fit, lower "
+            f"train.batch_tokens and raise train.accumulate as much, or lower data.max_length ({error})",
         )
         return
     yield from _speed(config, speed)
@@ -215,7 +216,8 @@ def _precision(train: TrainConfig, device: torch.device) -> Iterator[Finding]:
         return
     yield Finding("ok", f"matrix products in {name}, which auto means on this machine")
     gain = bfloat16_gain(device)
-    text = f"measured now, products in bfloat16 are {gain:.1f} times as fast as in float32"
+    than = f"{gain:.1f} times as fast" if gain >= 1 else f"{1 / gain:.1f} times as slow"
+    text = f"measured now, products in bfloat16 are {than} as in float32"
     if format_ == torch.float32 and gain > _WORTH:
         yield Finding("warning", f'{text}: train.precision = "bfloat16" makes use of it')
     elif format_ == torch.bfloat16 and gain < 1:
@@ -235,18 +237,24 @@ def _attention(
     keys = RaggedLayout.of(torch.from_numpy(lengths), int(lengths.max()), device)
     plain = model.compatibility not in ("additive", "multiplicative") and model.positions != "relative"
     way = ragged_way(sums, keys, heads, model.attention_window, model.attention_dropout, plain=plain)
-    words = {"C++": "in one pass, by C++", "variable length": "by variable-length kernels", "padded": "over padding"}
-    return Finding("ok", f"attention over {lengths.max():,} tokens a sentence {words[way]}")
+    words = {
+        "C++": "a C++ kernel",
+        "variable length": "PyTorch's kernel for variable lengths",
+        "padded": "PyTorch's operations on padded sentences",
+    }
+    return Finding("ok", f"attention over {lengths.max():,} tokens a sentence: {words[way]}")
 
 
 def _speed(config: RunConfig, trial: Trial) -> Iterator[Finding]:
     train, speed = config.train, trial.speeds[trial.now]
-    seconds = train.max_steps * train.accumulate * train.batch_tokens / speed
-    yield Finding(
-        "ok",
-        f"{speed:,.0f} target tokens a second (threads: {trial.now}): at most {_duration(seconds)} for "
-        f"train.max_steps = {train.max_steps:,}, without validation",
-    )
+    step = train.accumulate * train.batch_tokens / speed  # seconds
+    takes = f"at most {_duration(train.max_steps * step)} for train.max_steps = {train.max_steps:,}"
+    pace = Pace(step=0, seconds=0.0)
+    if (last := pace.last_step(train, 1, step)) is not None:
+        takes = f"train.max_minutes = {train.max_minutes:g} ends the training at about step {last:,} ({takes})"
+    yield Finding("ok", f"{speed:,.0f} target tokens a second (threads: {trial.now}): {takes}, without validation")
+    if (early := pace.cut_short(train, 1, step)) is not None:
+        yield Finding("warning", early)
     if train.objective != "likelihood":
         yield Finding(
             "warning",
@@ -257,8 +265,8 @@ def _speed(config: RunConfig, trial: Trial) -> Iterator[Finding]:
     if trial.best != trial.now:
         yield Finding(
             "warning",
-            f"{trial.best} threads are {trial.speeds[trial.best] / speed:.1f} times as fast: train with "
-            f"--threads {trial.best} (or OMP_NUM_THREADS={trial.best})",
+            f"--threads {trial.best} (or OMP_NUM_THREADS={trial.best}) is {trial.speeds[trial.best] / speed:.1f} times "
+            f"as fast",
         )
 
 
@@ -272,7 +280,7 @@ def _batch_size(train: TrainConfig, speeds: dict[int, float]) -> Finding:
     text = f"train.batch_tokens = {best:,} is {speeds[best] / speeds[now]:.1f} times as fast as {now:,}"
     accumulate, rest = divmod(now * train.accumulate, best)
     if rest:
-        return Finding("ok", f"{text}, but each step would learn from other numbers of tokens")
+        return Finding("ok", f"{text}, but no train.accumulate gives a step as many tokens as now")
     return Finding("warning", f"{text}: with train.accumulate = {accumulate} each step learns from as many tokens")
 
 

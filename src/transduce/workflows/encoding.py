@@ -1,5 +1,6 @@
 """From the lines of corpora to pairs of ids, in this process or by the workers of a cluster."""
 
+import logging
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -20,6 +21,8 @@ from transduce.data import (
 )
 from transduce.text import TokenizerPair
 from transduce.workflows.cluster import Cluster, run_on_cluster
+
+_log = logging.getLogger(__name__)
 
 _LINES_AT_A_TIME: Final = 10_000
 _Line = tuple[int, tuple[str, str]]
@@ -107,6 +110,7 @@ class StreamEncoder:
         dev = ((source, target) for _, source, target in read_numbered(data.dev, data.folder))
         self._corpora, self._tokenizers, self._accepted = data.train, tokenizers, PairFilter(data, dev, None)
         self._tallies = [Tally(name_corpus(corpus, data.folder)) for corpus in data.train]
+        self._told = False
 
     def encode(self, records: Sequence[Record]) -> list[EncodedPair]:
         """Those that are learned from, in order."""
@@ -116,6 +120,10 @@ class StreamEncoder:
     def report(self) -> list[str]:
         """What was kept and dropped since the last report."""
         lines = [line for tally in self._tallies for line in tally.lines()]
+        if not self._told:  # of later passes it is the same
+            self._told = True
+            for complaint in filter(None, (tally.complaint() for tally in self._tallies)):
+                _log.warning(complaint)
         self._tallies = [Tally(tally.name) for tally in self._tallies]
         return lines
 

@@ -1,12 +1,14 @@
-"""What is found before a training: how often it would go through its text, and the same text in two places of a run."""
+"""What is found before a training: how often it would go through its text, one text in two places, swapped sides."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Final, Literal, final
 
-from transduce.config import Corpus, RunConfig, TrainConfig
-from transduce.data import corpus_paths
+from transduce.config import BadInputError, Corpus, DataConfig, RunConfig, TrainConfig
+from transduce.data import corpus_paths, read_beginning, read_numbered
 
 
 @final
@@ -23,6 +25,9 @@ class Finding:
 # paper's, for 4.5 million pairs) have met a small corpus.
 _MANY: Final = 300
 _ENOUGH: Final = 100
+_LOOKED_AT: Final = 2_000  # pairs of each corpus, to see which side is which
+_LEAST_WORDS: Final = 20
+_MORE: Final = 0.2  # of a side's words that the other side of training knows, beyond chance and words of both languages
 
 
 def judge_epochs(train: TrainConfig, steps: float, pairs: str) -> Finding:
@@ -94,3 +99,48 @@ def _shared(corpus: Corpus, other: Corpus, root: Path) -> str | None:
         return f"what seed = {corpus.seed} makes up" if same else None
     paths, others = ([path.resolve() for path in corpus_paths(each, root)] for each in (corpus, other))
     return next((str(path) for path in paths if path in others), None)
+
+
+def find_swapped(config: RunConfig) -> Iterator[str]:
+    """Dev or test whose sides are those of training the other way round, by their words. Their files are there."""
+    data = config.data
+    try:
+        known = _words_of_sides(chain.from_iterable(_beginning(data, corpus) for corpus in data.train))
+        for name, corpus in (("data.dev", data.dev), ("data.test", data.test)):
+            words = [] if corpus is None else _words_of_sides(_read_pairs(corpus, data))
+            if not words or min(map(Counter.total, words)) < _LEAST_WORDS:
+                continue
+            own, other = ([_share(words[i], known[i ^ swap]) for i in (0, 1)] for swap in (0, 1))
+            if all(b - a > _MORE for a, b in zip(own, other, strict=True)):
+                yield (
+                    f"{name}: source and target seem to be swapped: {other[0]:.0%} of the words of its source occur in "
+                    f"the targets of data.train, {own[0]:.0%} in the sources: a model would be measured in the other "
+                    f"direction than it learns: swap the two sides of one of them"
+                )
+    except BadInputError:  # which whoever reads all of it says
+        return
+
+
+def _beginning(data: DataConfig, corpus: Corpus) -> Iterator[tuple[str, str]]:
+    if not data.streaming:
+        return _read_pairs(corpus, data)
+    alone = data.model_copy(update={"train": (corpus,)})
+    return islice((record.pair for record in read_beginning(alone, waits=False)), _LOOKED_AT)
+
+
+def _read_pairs(corpus: Corpus, data: DataConfig) -> Iterator[tuple[str, str]]:
+    numbered = read_numbered(corpus, data.folder, keep_invalid=data.invalid_utf8 == "drop")
+    return ((source, target) for _, source, target in islice(numbered, _LOOKED_AT))
+
+
+def _words_of_sides(pairs: Iterable[tuple[str, str]]) -> tuple[Counter[str], Counter[str]]:
+    """How often words occur in sources and in targets; characters, of lines without spaces."""
+    words = Counter[str](), Counter[str]()
+    for pair in pairs:
+        for counter, line in zip(words, pair, strict=True):
+            counter.update(line.split() if " " in line.strip() else line)
+    return words
+
+
+def _share(words: Counter[str], known: Counter[str]) -> float:
+    return sum(count for word, count in words.items() if word in known) / words.total()

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, final
 from transduce.bundle import find_model
 from transduce.config import BadInputError
 from transduce.data.places import (
+    FoundFile,
     compression,
     find_files,
     is_address,
@@ -24,6 +25,7 @@ from transduce.data.places import (
 Format = Literal["text", "jsonl", "parquet"]
 RECORD: Final = "_transduce.json"
 _FORMATS: Final[dict[str, Format]] = {".jsonl": "jsonl", ".parquet": "parquet"}
+_NO_LINES: Final = (".json", ".safetensors", ".toml")  # what models, runs and their settings are made of
 _LONGEST_VALUE: Final = 100  # characters, that the record has as they are
 
 
@@ -69,7 +71,8 @@ def make_plan(input_: str, output: str, text_as: Literal["text", "jsonl"], setti
         settings: All that results follow from.
 
     Raises:
-        BadInputError: Nothing matches, two results would have one name, or the folder holds something else.
+        BadInputError: Nothing matches, two results would have one name, the output folder holds something else, or
+            the input folder files that are no text.
     """
     if input_ == "-":
         raise BadInputError("--input: a cluster reads files: give a folder, or a pattern such as 'DIR/*.parquet'")
@@ -77,7 +80,9 @@ def make_plan(input_: str, output: str, text_as: Literal["text", "jsonl"], setti
         raise BadInputError("--output: partitions go to a folder: give --output DIR")
     partitions: dict[str, Partition] = {}
     sizes: dict[str, int] = {}
-    for file in find_files(input_):
+    files = find_files(input_)
+    _check_kinds(input_, files)
+    for file in files:
         name = _result_name(file.name, text_as)
         target = join(output, name)
         if name in partitions:
@@ -91,6 +96,19 @@ def make_plan(input_: str, output: str, text_as: Literal["text", "jsonl"], setti
     standing = _check_folder(output, partitions, sizes, {key: _brief(value) for key, value in known.items()})
     left = tuple(partition for name, partition in partitions.items() if name not in standing)
     return Plan(left, len(standing), output)
+
+
+def _check_kinds(input_: str, files: Iterable[FoundFile]) -> None:
+    """Of a folder everything is read: what lies there by chance must not be. Whoever gives a pattern means it."""
+    if any(each in input_ for each in "*?["):
+        return
+    others = [file.name for file in files if file.place != input_ and file.name.endswith(_NO_LINES)]
+    if others:
+        more = f", and {len(others) - 1:,} more" if len(others) > 1 else ""
+        raise BadInputError(
+            f"{input_}: holds files that are neither text nor .jsonl nor .parquet ({others[0]}{more}): give a pattern "
+            f"that means the partitions alone, such as '{input_.rstrip('/')}/*.txt'"
+        )
 
 
 def _resolved(place: str) -> str:

@@ -8,6 +8,7 @@ import re
 import shutil
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -22,9 +23,9 @@ from transduce.data import (
 from transduce.text import TokenizerPair
 from transduce.workflows.cluster import Cluster
 from transduce.workflows.encoding import encode_dev, encode_train
-from transduce.workflows.findings import find_same_text
+from transduce.workflows.findings import find_same_text, find_swapped
 from transduce.workflows.run_directory import RunDirectory, check_room, corpus_files
-from transduce.workflows.vocabulary import find_small, make_tokenizers, tokenizer_files
+from transduce.workflows.vocabulary import find_small, find_unknown, make_tokenizers, tokenizer_files
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ def prepare(config: RunConfig, run: RunDirectory, cluster: Cluster | None = None
     prepared = load_prepared(run)
     known = _known_tokenizers(config, run, prepared)
     check_files(config, tokenizers=known is None)
-    for text in find_same_text(config):
+    for text in chain(find_same_text(config), find_swapped(config)):
         _log.warning(text)
     origin = _origin(config, known)
     if prepared and all(store.origin == origin for store in (prepared.train, prepared.dev) if store is not None):
@@ -208,6 +209,12 @@ def _prepare_anew(config: RunConfig, run: RunDirectory, origin: dict[str, str], 
             raise BadInputError(f"{tally.name}: no pair in it: an empty file, or one of blank lines alone")
         if not tally.kept:
             raise BadInputError(f"no pair is left of {'; '.join(line.strip() for line in tally.lines())}")
+        if (complaint := tally.complaint()) is not None:
+            _log.warning(complaint)
+    if (unknown := find_unknown(tokenizers, Store(run.dev_store))) is not None:
+        report.append(unknown.text)
+        if unknown.kind == "warning":
+            _log.warning(unknown.text)
     run.report.write_text("".join(f"{line}\n" for line in report), encoding="utf-8")
     tokenizers.save(run.root)
     write_run(config, run.config)

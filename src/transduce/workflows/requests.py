@@ -1,7 +1,9 @@
 """What lines ask for: a text, or a JSON object with a text, an id and fields of its owner's; and which lines failed."""
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, final
 
@@ -62,6 +64,7 @@ class RequestReader:
         self._objects = None if json else False
         self._field = field
         self._first = 0  # the number of the line that has decided
+        self._looks = not json  # for objects that are not asked for
 
     def answering(
         self, translate: Callable[[list[str], int], list[Translation]]
@@ -87,6 +90,8 @@ class RequestReader:
             full = ((number, line) for number, line in enumerate(lines, first_number) if line.strip())
             self._first, line = next(full, (0, ""))
             self._objects = line.lstrip().startswith("{") if line else None
+        if self._looks:
+            self._look(lines, first_number)
         if not self._objects:
             return [_read_text(line, number) for number, line in enumerate(lines, first_number)], None
         requests: list[Request] = []
@@ -96,6 +101,20 @@ class RequestReader:
             except BadInputError as error:
                 return requests, error
         return requests, None
+
+    def _look(self, lines: list[str], first_number: int) -> None:
+        """Warn where the first line that is not blank is an object, though all are read as text."""
+        for number, line in enumerate(lines, first_number):
+            if not line.strip():
+                continue
+            self._looks = False
+            with suppress(BadInputError):
+                _read_object(line, number, number, self._field)
+                _log.warning(
+                    f"line {number:,}: is a JSON object, and translated as it is: --format jsonl translates the text "
+                    f"of objects, and writes objects"
+                )
+            return
 
 
 def _read_text(line: str, number: int) -> Request:
@@ -127,6 +146,8 @@ def _refuse(constant: str) -> NoReturn:
 
 
 _MOST_NAMED: Final = 10
+_MANY_EMPTY: Final = 0.5  # share of empty outputs that is no chance
+_log = logging.getLogger(__name__)
 
 
 @final
@@ -134,12 +155,15 @@ _MOST_NAMED: Final = 10
 class Failures:
     """How many lines there were, and what is said of those that failed: no more than can be named.
 
-    ``left_out`` are those that were not wanted.
+    ``left_out`` are those that were not wanted; of the ``translated`` ones, which have text, the output of ``empty``
+    is empty.
     """
 
     lines: int = 0
     failed: int = 0
     left_out: int = 0
+    translated: int = 0
+    empty: int = 0
     named: list[str] = field(default_factory=list)
 
     def count(self, error: str | None) -> None:
@@ -150,11 +174,36 @@ class Failures:
             if len(self.named) < _MOST_NAMED:
                 self.named.append(f"line {self.lines:,}" + (error and f": {error}"))
 
+    def count_translation(self, source: str, translation: Translation) -> None:
+        """The next line, with its output."""
+        self.count(translation.error)
+        if translation.error is None and source.strip():
+            self.translated += 1
+            self.empty += not translation.text.strip()
+
+    def describe_lines(self) -> str:
+        """How many there were, and how many of them failed or were left out."""
+        others = {"failed": self.failed, "left out": self.left_out}
+        which = " and ".join(f"{count:,} {name}" for name, count in others.items() if count)
+        return f"{self.lines:,} lines" + (f" ({which})" if which else "")
+
+    def warn(self) -> None:
+        """At the end, warn of what is an output for each line and no use."""
+        if self.empty > _MANY_EMPTY * self.translated:
+            _log.warning(
+                f"{self.empty:,} of {self.translated:,} outputs are empty, though their lines are not: the model "
+                f"writes nothing. Is it trained far enough, and is this its source language?"
+            )
+        if self.left_out and self.left_out == self.lines:
+            _log.warning(f"all {self.lines:,} lines are left out: none has the score that --min-score asks for")
+
     def add(self, name: str, others: "Failures") -> None:
         """Those of a file of this name."""
         self.lines += others.lines
         self.failed += others.failed
         self.left_out += others.left_out
+        self.translated += others.translated
+        self.empty += others.empty
         self.named += [f"{name} {each}" for each in others.named[: _MOST_NAMED - len(self.named)]]
 
     def describe(self, what: str, instead: str) -> list[str]:
@@ -165,10 +214,11 @@ class Failures:
         return [f"{self.failed:,} of {self.lines:,} lines {what} ({instead}): {'; '.join(self.named)}{more}"]
 
     def check(self, what: str, instead: str) -> None:
-        """At the end, where all that could be done is done.
+        """At the end, where all that could be done is done; ``warn`` comes first.
 
         Raises:
             TransduceError: Lines failed; they are named.
         """
+        self.warn()
         if self.failed:
             raise TransduceError(*self.describe(what, instead))

@@ -14,6 +14,7 @@ import torch
 from transduce.bundle import Bundle, save_bundle
 from transduce.bundle.directory import GENERATION
 from transduce.config import (
+    PRESETS,
     BadInputError,
     Precision,
     RunConfig,
@@ -25,6 +26,7 @@ from transduce.config import (
     write_run,
 )
 from transduce.config.disk import SameFolder, write_whole
+from transduce.config.model import VOCABULARY_SIZES
 from transduce.inference import check_unknown_words
 from transduce.kernels import resolve_precision
 from transduce.models import TrainableModel, build
@@ -37,6 +39,7 @@ from transduce.training import (
     Requests,
     Training,
     circumstances,
+    ended_within_warmup,
     is_finished,
     list_checkpoints,
     listen,
@@ -195,9 +198,8 @@ def _train_run(
         beginning = "going on from" if checkpoints else "starting at"
         together = "" if processes.alone else f", {processes.number} processes, {_HELD[settings.parallel]}"
         report.say(f"{beginning} step {progress.step:,} on {device} in {settings.precision}{together}")
-        parameters = sum(weight.numel() for weight in model.parameters())
         pairs = "a stream of" if prepared.train is None else f"{len(prepared.train):,}"
-        _log.debug(f"{parameters:,} parameters; {pairs} training pairs, {len(prepared.dev):,} of dev")
+        report.say(f"{_describe_model(model)}; {pairs} training pairs, {len(prepared.dev):,} of dev")
         training = Training(
             model=model,
             optimizer=optimizer,
@@ -212,12 +214,9 @@ def _train_run(
             own_process=own_process,
         )
         progress = train(training, progress)
-        if (why := why_finished(settings, progress)) is None:
-            return progress
-        report.say(f"ended at step {progress.step:,} by {why}")
-        by_score = settings.objective != "likelihood"
-        for line in describe_cost(model.config, progress, training.dtype, device, processes.number, by_score=by_score):
-            report.say(line)
+        if (why := why_finished(settings, progress)) is not None:
+            report.say(f"ended at step {progress.step:,} by {why}")
+            _tell_end(training, progress)
         return progress
 
 
@@ -228,6 +227,27 @@ def _tell(callbacks: Sequence[Callback], requests: Requests) -> Callable[[Mappin
             requests.ask_end()
 
     return listener
+
+
+def _tell_end(training: Training, progress: Progress) -> None:
+    """What is to be said of a training that is over: that it was too early, and what it has cost."""
+    config, processes = training.config, training.processes
+    if processes.first and not training.session_only and (early := ended_within_warmup(config, progress)) is not None:
+        _log.warning(early)
+    if not _log.isEnabledFor(logging.DEBUG):  # counting and measuring take a moment
+        return
+    model, by_score = training.model.config, config.objective != "likelihood"
+    for line in describe_cost(model, progress, training.dtype, training.device, processes.number, by_score=by_score):
+        _log.debug(line)
+
+
+def _describe_model(model: TrainableModel) -> str:
+    """Its preset, vocabularies aside, or its architecture; and its size: who has left [model] out should see it."""
+    config = model.config
+    sizes = {name: getattr(config, name) for name in VOCABULARY_SIZES}
+    same = next((name for name, each in PRESETS.items() if each.model_copy(update=sizes) == config), None)
+    name = config.architecture if same is None else f"{config.architecture}, preset {same}"
+    return f"model: {name}, {sum(weight.numel() for weight in model.parameters()):,} parameters"
 
 
 def _check_start(

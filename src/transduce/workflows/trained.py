@@ -20,7 +20,7 @@ class Trained:
 
     run: Path  # the run directory; `transduce.load` takes it for its best model
     step: int
-    best_step: int | None  # None while nothing was validated; 0: the model that it began with, `init`
+    best_step: int | None  # None while nothing was validated; 0: what it began with
     best_metric: MetricKey | None  # train.best_metric
     best_score: float | None  # in that metric's own units
     init: str | None  # the finished model that it began with

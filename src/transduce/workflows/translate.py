@@ -6,6 +6,7 @@ import select
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Final, TypeVar, final
@@ -72,42 +73,69 @@ def translate_stream(
     stream: BinaryIO,
     translate: Callable[[list[str], int], Iterable[T]],
     write: Callable[[T], None],
-    name: object = None,
+    name: str = "the input",
 ) -> int:
     """Translate every line of a stream in order and return their number; ``name`` is what errors call it.
 
     ``translate`` takes lines and the number of the first of them, and gives what ``write`` takes of each. No more than
-    a group of lines is kept, however long the stream is. Only a line feed ends a line. Invalid UTF-8 is
-    replaced, and its line named in a warning; so is the first line with more than a line feed at its end, or with a
+    a group of lines is kept, however long the stream is. Only a line feed ends a line. Invalid UTF-8 is replaced, and a
+    warning names the first such line; so does one the first line with more than a line feed at its end, or with a
     byte-order mark, which are left out (``data.bare``).
 
     Raises:
         BadInputError: The stream is damaged, begins as UTF-16 does, or has a line of more than 16 MiB.
     """
     count, bare = 0, Bare()
-    name = name or getattr(stream, "name", "the input")
-    for arrived in _arrivals(stream, name):
-        if count == 0:
-            refuse_other_encodings(arrived[0], name)
-        texts = []
-        for number, raw in enumerate(arrived, start=count + 1):
-            line = raw.removesuffix(b"\n")
-            try:
-                text = line.decode("utf-8")
-            except UnicodeDecodeError:
-                _log.warning(f"line {number}: invalid UTF-8 was replaced")
-                text = line.decode("utf-8", errors="replace")
-            texts.append(bare.text(text, f"line {number}"))
-        began = time.perf_counter()
-        for result in translate(texts, count + 1):
-            write(result)
-        count += len(texts)
-        _log.debug(f"lines to {count:,}: {len(texts):,} in {time.perf_counter() - began:.2f} s")
+    with closing(_Replaced(name)) as replaced:
+        for arrived in _arrivals(stream, name):
+            if count == 0:
+                refuse_other_encodings(arrived[0], name)
+            texts = []
+            for number, raw in enumerate(arrived, start=count + 1):
+                texts.append(bare.text(replaced.decode(raw.removesuffix(b"\n"), number), f"{name} line {number:,}"))
+            began = time.perf_counter()
+            for result in translate(texts, count + 1):
+                write(result)
+            count += len(texts)
+            _log.debug(f"lines to {count:,}: {len(texts):,} in {time.perf_counter() - began:.2f} s")
     return count
 
 
+@final
+class _Replaced:
+    """Decodes the lines of one input, and says of the first with bytes that are no UTF-8 that they were replaced.
+
+    At its end is said how many such lines there were, where it was not the only one.
+    """
+
+    def __init__(self, name: object) -> None:
+        self._name, self._lines = name, 0
+
+    def decode(self, line: bytes, number: int) -> str:
+        """The text of a line."""
+        try:
+            return line.decode("utf-8")
+        except UnicodeDecodeError:
+            self._lines += 1
+            if self._lines == 1:
+                _log.warning(
+                    f"{self._name} line {number:,}: invalid UTF-8 was replaced by U+FFFD: convert the text to UTF-8 "
+                    f"(of Latin-1: iconv -f ISO-8859-1 -t UTF-8) and translate it anew"
+                )
+            return line.decode("utf-8", errors="replace")
+
+    def close(self) -> None:
+        """Say how many lines there were."""
+        if self._lines > 1:
+            _log.warning(f"{self._name}: invalid UTF-8 was replaced in {self._lines:,} lines")
+
+
 def translate_document(
-    stream: BinaryIO, kind: DocumentKind, language: str, translate: Callable[[list[str]], Sequence[Translation]]
+    stream: BinaryIO,
+    kind: DocumentKind,
+    language: str,
+    translate: Callable[[list[str]], Sequence[Translation]],
+    name: str = "the input",
 ) -> DocumentTranslation:
     """Translate all of a stream as one document in this language, its sentences by one call of ``translate``.
 
@@ -117,10 +145,8 @@ def translate_document(
         BadInputError: The stream is damaged, begins as UTF-16 does, or is no such document.
         TransduceError: An extra is not installed.
     """
-    raw = b"".join(raw_lines(stream, getattr(stream, "name", "the input")))
-    text = raw.decode("utf-8", errors="replace")
-    if text.encode() != raw:
-        _log.warning("the input: invalid UTF-8 was replaced")
+    with closing(_Replaced(name)) as replaced:
+        text = "".join(replaced.decode(line, number) for number, line in enumerate(raw_lines(stream, name), start=1))
     (found,) = translate_documents([read_document(kind, text, language)], translate)
     return found
 

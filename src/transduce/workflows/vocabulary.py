@@ -1,7 +1,7 @@
 """The tokenizers of a run: learned from its training text, or read from a file."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,8 +11,9 @@ from typing import Final
 
 from transduce.bundle import find_model
 from transduce.config import PUBLISHED, BadInputError, RunConfig, TokenizerConfig, VocabularyConfig
-from transduce.data import read_beginning, read_corpus, read_treebank, text_flaw
+from transduce.data import Store, read_beginning, read_corpus, read_treebank, text_flaw
 from transduce.text import Linearization, Tokenizer, TokenizerPair, check_symbols, import_sentencepiece, learn_tokenizer
+from transduce.workflows.findings import Finding
 
 _log = logging.getLogger(__name__)
 
@@ -20,6 +21,7 @@ _VOCAB_SIZE: Final = VocabularyConfig.model_fields["vocab_size"].default
 _LEARN_FROM: Final = TokenizerConfig.model_fields["learn_from"].default
 # A preset's is there whatever the kind.
 _OF_PRESETS: Final = frozenset(each.regime.get("tokenizer", {}).get("vocab_size") for each in PUBLISHED.values())
+_UNKNOWN: Final = 0.1  # share of the tokens, beyond which a vocabulary is too small for its text
 _FULL: Final = 0.5  # share of the symbols asked for, below which hardly anybody meant so many
 
 
@@ -105,6 +107,27 @@ def find_small(config: RunConfig, tokenizers: TokenizerPair) -> Iterator[str]:
                 f"are one symbol each. New words need smaller pieces: lower vocab_size (transduce doctor says how "
                 f"far), or train on more text"
             )
+
+
+def judge_unknown(shares: Sequence[float]) -> Finding:
+    """Of dev's source and target tokens, which part a vocabulary has no symbol for."""
+    source, target = shares
+    text = f"dev: {source:.1%} of source and {target:.1%} of target tokens are <unk>, words that have no symbol"
+    if max(shares) <= _UNKNOWN:
+        return Finding("ok", text)
+    return Finding(
+        "warning",
+        f"{text}: a model cannot read them, and writes <unk> for them: pieces of words know all text "
+        f'(tokenizer.kind = "bpe"), or raise tokenizer.vocab_size',
+    )
+
+
+def find_unknown(tokenizers: TokenizerPair, dev: Store) -> Finding | None:
+    """``judge_unknown`` of what is prepared; None where the tokenizers can spell all text."""
+    if tokenizers.source.knows_all and tokenizers.target.knows_all:
+        return None
+    counts = zip(dev.count_symbol(tokenizers.special.unknown), dev.tokens, strict=True)
+    return judge_unknown([unknown / max(1, tokens) for unknown, tokens in counts])
 
 
 def asked_sizes(config: RunConfig) -> dict[str, int | None]:
