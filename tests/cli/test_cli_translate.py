@@ -42,7 +42,7 @@ def test_as_a_process(trained_run, tmp_path):
     outputs = done.stdout.decode().split("\n")
     assert len(outputs) == 9 + 1  # each line's, and nothing behind the last line feed
     assert (outputs[0], outputs[1], outputs[3], outputs[8], outputs[9]) == ("ti sor mup", "", "", "yob", "")
-    nul, invalid = done.stderr.decode().splitlines()
+    invalid, nul = done.stderr.decode().splitlines()
     assert nul.startswith("warning: the input line 7: has a NUL, which stays: ")
     assert invalid.startswith("warning: the input line 3: invalid UTF-8 was replaced by U+FFFD: ")
 
