@@ -121,11 +121,11 @@ def test_wrong_use_is_named(trained_run, corpus, tmp_path, monkeypatch, capfd, s
     assert not [*tmp_path.glob("a.*")]
 
 
-def test_a_picture_of_an_unknown_format_costs_no_figure(trained_run, corpus, tmp_path, capfd):
+def test_a_picture_of_another_format_is_refused_before_anything_is_measured(trained_run, corpus, tmp_path, capfd):
     assert run(trained_run, *corpus(), "--no-mute", "--png", tmp_path / "a.xyz") == 2
     output = capfd.readouterr()
-    assert "give a name that ends with .png or .svg" in output.err
-    assert output.out.startswith("kind")
+    assert "a.xyz: give a name that ends with .png" in output.err
+    assert output.out == ""
 
 
 def test_what_is_no_model_is_named(corpus, tmp_path, capfd):

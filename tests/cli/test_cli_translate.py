@@ -518,6 +518,33 @@ def test_an_output_is_compressed_where_its_name_says_so(translate, tmp_path, nam
     assert list(read_lines(tmp_path / name)) == ["yob", "mup ti"]
 
 
+@pytest.mark.parametrize("name", ["out.txt", "out.gz"])
+def test_what_fails_midway_keeps_an_older_output_and_what_was_written(translate, tmp_path, name):
+    output, part = tmp_path / name, tmp_path / f"{name}.unfinished"
+    output.write_bytes(b"older")
+    lines = b'{"text": "wemo"}\n{"text": 3}\n'
+    status, _, errors = translate(lines, "--format", "jsonl", "--output", str(output))
+    assert (status, output.read_bytes()) == (2, b"older")
+    assert errors.startswith(
+        f"warning: {output}: is not finished: what was written so far is in {part}\nerror: line 2:"
+    )
+    written = gzip.decompress(part.read_bytes()) if name.endswith(".gz") else part.read_bytes()
+    assert json.loads(written)["text"] == "yob"
+    assert translate(b"wemo\n", "--output", str(output))[0] == 0
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+def test_where_nothing_was_written_nothing_stays(translate, tmp_path):
+    assert translate(b'{"text": 3}\n', "--format", "jsonl", "--output", str(tmp_path / "out"))[0] == 2
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has none")
+def test_an_output_that_takes_no_more_is_named(translate):
+    status, _, errors = translate(b"wemo\n", "--output", "/dev/full")
+    assert (status, errors) == (1, "error: /dev/full: No space left on device: make room on this disk\n")
+
+
 def test_a_bar_reads_no_pipe_and_says_nothing_of_damage(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     assert count_lines(str(tmp_path / "pipe")) is None

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from transduce.bundle.weights import check_weights, count_tensors, load_weights, save_tensors
 from transduce.config import BadInputError, GenerationConfig, ModelConfig
 from transduce.config.architectures import model_section
-from transduce.config.disk import flush_folder, name_beside, replace_directory
+from transduce.config.disk import flush_folder, name_beside, name_errors, replace_directory
 from transduce.config.files import check_place, check_size
 from transduce.config.section import Section
 from transduce.config.values import shorten, what_is_wrong
@@ -52,6 +52,7 @@ def save_bundle(bundle: Bundle, path: Path) -> None:
 
     Raises:
         BadInputError: A file of that name stands in the way.
+        OSError: The disk does not take it; the error names ``path``, and an older one stays.
     """
     if path.is_file():
         raise BadInputError(f"{path}: is a file, a model directory cannot take its place")
@@ -60,13 +61,14 @@ def save_bundle(bundle: Bundle, path: Path) -> None:
     unfinished = path.with_name(f"{path.name}.unfinished") if own else name_beside(path, "unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     try:
-        unfinished.mkdir(parents=True)
-        (unfinished / CONFIG).write_text(bundle.config.model_dump_json(indent=2) + "\n", encoding="utf-8")
-        (unfinished / GENERATION).write_text(bundle.generation.model_dump_json(indent=2) + "\n", encoding="utf-8")
-        bundle.tokenizers.save(unfinished)
-        save_tensors(dict(bundle.model.state_dict()), unfinished / WEIGHTS)
-        flush_folder(unfinished)
-        replace_directory(unfinished, path, None if own else name_beside(path, "older"))
+        with name_errors(path, unfinished):
+            unfinished.mkdir(parents=True)
+            (unfinished / CONFIG).write_text(bundle.config.model_dump_json(indent=2) + "\n", encoding="utf-8")
+            (unfinished / GENERATION).write_text(bundle.generation.model_dump_json(indent=2) + "\n", encoding="utf-8")
+            bundle.tokenizers.save(unfinished)
+            save_tensors(dict(bundle.model.state_dict()), unfinished / WEIGHTS)
+            flush_folder(unfinished)
+            replace_directory(unfinished, path, None if own else name_beside(path, "older"))
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)  # it may be what fills the disk
         raise

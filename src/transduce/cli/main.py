@@ -35,7 +35,7 @@ from transduce.cli.shortlist import shortlist
 from transduce.cli.train import train
 from transduce.cli.translate import translate
 from transduce.cli.verify_resume import verify_resume
-from transduce.config.errors import TransduceError
+from transduce.config.errors import TransduceError, explain
 
 app = typer.Typer(
     name="transduce",
@@ -162,7 +162,8 @@ def _outcome(error: BaseException) -> tuple[list[str], int]:
         case TransduceError():
             return [*map(str, error.args)] or [type(error).__name__], error.status
         case OSError():
-            return [f"{error.filename}: {error.strerror}" if error.filename else str(error)], 1
+            explained = explain(error)
+            return [str(explained)], explained.status
         case typer.Abort() | KeyboardInterrupt():
             return ["interrupted"], _INTERRUPTED
         case _:

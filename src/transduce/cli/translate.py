@@ -30,7 +30,7 @@ from transduce.cli.options import (
     use_threads,
 )
 from transduce.cli.progress import line_bar
-from transduce.cli.streams import count_lines, read_lines_of, write_lines_to
+from transduce.cli.streams import count_lines, read_lines_of, write_text_to
 
 if TYPE_CHECKING:
     from transduce.inference import Translation
@@ -225,6 +225,7 @@ def translate(
     A line that has no output (too long, or what is asked of it cannot be) gives an empty one and is named at the end.
     """
     from transduce.config import BadInputError
+    from transduce.config.files import check_file_place
     from transduce.data import read_dictionary, read_lines
     from transduce.inference import load
     from transduce.workflows.answers import text_lines
@@ -287,12 +288,13 @@ def translate(
         work = BulkTranslation(tuple(model), precision, shortlist, cache, column or "text", options)
         run_bulk(work, input_, output, format_, device=device, cluster=cluster, what=_FAILED, instead=_INSTEAD)
         return
-    failures = Failures()
+    failures, document = Failures(), None
+    check_file_place(output)
     translator = load(model, precision, device, shortlist=shortlist, cache=cache)
     prefixes_, must_contain_ = Beside.open(prefixes), Beside.open(must_contain)
     with ExitStack() as files:
         source = files.enter_context(read_lines_of(input_))
-        target = files.enter_context(write_lines_to(output, input_))
+        put = files.enter_context(write_text_to(output, input_))
 
         def translate_texts(texts: list[str], first_number: int) -> "list[Translation]":
             phrases = must_contain_.take(len(texts))
@@ -307,26 +309,27 @@ def translate(
 
         if markup is not None:
             options["return_alignment"] = translator.has_alignments
-            found = translate_document(source, markup, language or "en", lambda texts: translate_texts(texts, 1))
-            target.write(found.text.encode())
-            target.flush()
-            found.check()
-            return
+            document = translate_document(source, markup, language or "en", lambda texts: translate_texts(texts, 1))
+            put(document.text)
+        else:
+            typed = (input_ == "-" and sys.stdin.isatty()) or (output == "-" and sys.stdout.isatty())
+            advance = files.enter_context(line_bar(lambda: count_lines(input_), beside_terminal=typed))
 
-        typed = (input_ == "-" and sys.stdin.isatty()) or (output == "-" and sys.stdout.isatty())
-        advance = files.enter_context(line_bar(lambda: count_lines(input_), beside_terminal=typed))
+            def write(answer: "Answer") -> None:
+                put(_joined(_scored(answer, failures.lines) if scores else text_lines(answer, format_, n_best)))
+                failures.count(answer.translation.error)
+                advance()
 
-        def write(answer: "Answer") -> None:
-            lines = _scored(answer, failures.lines) if scores else text_lines(answer, format_, n_best)
-            target.write(("\n".join(lines) + "\n").encode())
-            target.flush()
-            failures.count(answer.translation.error)
-            advance()
-
-        translate_stream(source, RequestReader(json=format_ == "jsonl").answering(translate_texts), write)
+            translate_stream(source, RequestReader(json=format_ == "jsonl").answering(translate_texts), write)
+    if document is not None:
+        document.check()
     for file in (prefixes_, must_contain_):
         file.check_end()
     failures.check(_FAILED, _INSTEAD)
+
+
+def _joined(lines: list[str]) -> str:
+    return "\n".join(lines) + "\n"
 
 
 def _scored(answer: "Answer", number: int) -> list[str]:

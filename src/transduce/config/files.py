@@ -43,6 +43,23 @@ def check_vacant(path: Path) -> None:
         raise BadInputError(f"{path}: {there} is a file, where a folder belongs: choose another place")
 
 
+def check_file_place(*paths: Path | str | None) -> None:
+    """Before work that takes long: let pass the names that files can be written under; None and ``-`` are none.
+
+    Raises:
+        BadInputError: It is a folder, or its folder is missing or may not be written to.
+    """
+    for path in (Path(each) for each in paths if each not in (None, "-")):
+        folder = path.absolute().parent
+        if path.is_dir():
+            raise BadInputError(f"{path}: is a folder: give the name of a file")
+        if not folder.is_dir():
+            what = "is a file" if folder.exists() else "is missing: make it first"
+            raise BadInputError(f"{path}: the folder {folder} {what}, or choose another place")
+        if not os.access(path if path.exists() else folder, os.W_OK):
+            raise BadInputError(f"{path}: cannot be written: let this user write to {folder}, or choose another place")
+
+
 def check_place(path: Path) -> None:
     """Let pass what lies in the folder that it is looked for in, or does not exist.
 

@@ -115,22 +115,19 @@ def open_binary(path: Path) -> BinaryIO:
         raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error
 
 
-def create_binary(path: Path) -> BinaryIO:
-    """Open a plain, ``.gz`` or ``.zst`` file for writing bytes.
+def create_binary(path: Path, suffix: str) -> BinaryIO:
+    """Open a file for writing bytes, compressed as names are that end in ``suffix``: ``.gz`` or ``.zst``.
 
     Raises:
-        BadInputError: It cannot be written.
+        OSError: It cannot be written.
     """
-    try:
-        match path.suffix:
-            case ".gz":  # what is asked to be flushed waits here: compressed line by line it would hardly be smaller
-                return io.BufferedWriter(cast(io.RawIOBase, gzip.open(path, "wb")))
-            case ".zst":
-                return io.BufferedWriter(pa.output_stream(str(path), compression="zstd"))
-            case _:
-                return path.open("wb")
-    except OSError as error:
-        raise BadInputError(f"{path}: cannot be written: {error.strerror}") from error
+    match suffix:
+        case ".gz":  # what is asked to be flushed waits here: compressed line by line it would hardly be smaller
+            return io.BufferedWriter(cast(io.RawIOBase, gzip.open(path, "wb")))
+        case ".zst":
+            return io.BufferedWriter(pa.output_stream(str(path), compression="zstd"))
+        case _:
+            return path.open("wb")
 
 
 def check_length(length: int, name: object, number: int) -> None:
