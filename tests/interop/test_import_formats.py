@@ -150,3 +150,19 @@ def test_what_is_no_model(tmp_path):
     ):
         with pytest.raises(BadInputError, match=message):
             recognise(path)
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("best/config.json", "which every verb takes as it is"),
+        ("checkpoints/step-3/state.json", "transduce average .* makes a model of the newest one"),
+        ("model/best/config.json", "there are some in it: .*model"),
+        ("model.npz", r"transduce import .*model\.npz --out MODEL"),
+    ],
+)
+def test_a_folder_of_another_kind_is_told_what_it_is(tmp_path, file, message):
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).touch()
+    with pytest.raises(BadInputError, match=message):
+        recognise(tmp_path)

@@ -3,8 +3,12 @@
 import os
 import stat
 from pathlib import Path
+from typing import Final
 
 from transduce.config.errors import BadInputError
+
+# What to do about a folder, of a model say, of which a file is missing or damaged.
+ANEW: Final = "copy all of the folder again, or make it anew"
 
 
 def check_size(path: Path, most: int) -> None:
