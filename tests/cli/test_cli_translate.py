@@ -11,7 +11,7 @@ import pytest
 
 from tests.command import complete
 from transduce.cli import main
-from transduce.cli.streams import count_lines
+from transduce.cli.streams import count_lines, read_lines_of
 from transduce.data import read_lines
 
 pytest_plugins = ["tiny_run"]
@@ -121,7 +121,7 @@ def test_the_text_that_was_translated_is_kept(translate):
 @pytest.mark.parametrize(
     ("line", "named"),
     [
-        (b'{"text": "wemo"', "line 2: not readable JSON: "),
+        (b'{"text": "wemo"', "line 2: not readable JSON: Expecting ',' delimiter at column 16"),
         (b" {wemo}", "line 2: not readable JSON: "),
         (b'{"text": 3}', 'line 2: no JSON object with a string "text": write {"text": "..."}'),
         (b"{}", 'line 2: no JSON object with a string "text": write'),
@@ -327,6 +327,16 @@ def test_bad_input_is_named(translate, tmp_path, options, named):
     assert errors.count("\n") == 1
 
 
+def test_a_pattern_without_quotes_is_told(translate, tmp_path):
+    for name in ("a.en", "b.en"):
+        (tmp_path / name).touch()
+    status, _, errors = translate(b"", "--input", *(str(tmp_path / name) for name in ("a.en", "b.en")))
+    assert status == 2
+    assert errors.startswith(
+        f"error: {tmp_path / 'b.en'}: is a file, and what stands without an option is a model: put"
+    )
+
+
 def test_writing_over_the_input_is_refused(translate, tmp_path):
     path = tmp_path / "text"
     path.write_text("wemo\n")
@@ -455,6 +465,29 @@ def test_an_output_that_was_cut_is_named_by_its_line(translate):
     assert (status, len(lines)) == (0, 3001)
     assert errors.startswith("warning: text 3000: the output reached the length limit")
     assert errors.count("\n") == 1
+
+
+def test_limits_are_told_once_and_counted(translate, tmp_path):
+    (tmp_path / "in").write_bytes(b"bamo dulu kari\n" * 70)  # 64 lines are the first group
+    _, _, errors = translate(b"", "--input", str(tmp_path / "in"), "--max-length", "1", "--beam-size", "1")
+    first, last = errors.splitlines()
+    assert first.startswith(
+        "warning: text 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 54 more: the output reached the length limit"
+    )
+    assert last.startswith("warning: 70 outputs reached the length limit in all")
+
+
+@pytest.mark.parametrize("typed", [True, False])
+def test_who_sees_nothing_happen_is_told_what_is_read(monkeypatch, caplog, typed):
+    class Given(io.TextIOWrapper):
+        def isatty(self):
+            return typed
+
+    monkeypatch.setattr(sys, "stdin", Given(io.BytesIO(b"wemo\n")))
+    caplog.set_level("INFO")
+    with read_lines_of("-") as stream:
+        assert stream.read() == b"wemo\n"
+    assert caplog.messages == ["reading lines from the keyboard: --input F reads a file, Ctrl+D ends"] * typed
 
 
 def test_a_page_keeps_its_tags(translate):

@@ -227,11 +227,12 @@ def translate(
     from transduce.config import BadInputError
     from transduce.config.files import check_file_place
     from transduce.data import read_dictionary, read_lines
-    from transduce.inference import load
+    from transduce.inference import limits_told_once, load
     from transduce.workflows.answers import text_lines
     from transduce.workflows.requests import Failures, RequestReader
     from transduce.workflows.translate import Beside, translate_document, translate_stream
 
+    _check_models(model, input_)
     cluster = read_cluster(engine, address, workers, threads, device)
     bulk = markup is None and (cluster is not None or is_bulk(input_))
     beside = {
@@ -255,8 +256,7 @@ def translate(
         raise BadInputError("--column: is for partitions, and --input is one stream of lines: leave it out")
     if scores and format_ == "jsonl":
         raise BadInputError("--scores: is for --format text: objects of --format jsonl have their scores anyway")
-    if cluster is None:
-        use_threads(threads)
+    use_threads(threads if cluster is None else None)
     options: dict[str, Any] = {
         "beam_size": beam_size,
         "length_penalty": length_penalty,
@@ -292,7 +292,7 @@ def translate(
     check_file_place(output)
     translator = load(model, precision, device, shortlist=shortlist, cache=cache)
     prefixes_, must_contain_ = Beside.open(prefixes), Beside.open(must_contain)
-    with ExitStack() as files:
+    with ExitStack() as files, limits_told_once():
         source = files.enter_context(read_lines_of(input_))
         put = files.enter_context(write_text_to(output, input_))
 
@@ -326,6 +326,17 @@ def translate(
     for file in (prefixes_, must_contain_):
         file.check_end()
     failures.check(_FAILED, _INSTEAD)
+
+
+def _check_models(models: list[Path], input_: str) -> None:
+    """Refuse what a shell makes of a pattern: the first file is the input, and the others stand beside the model."""
+    from transduce.config import BadInputError
+
+    if input_ != "-" and (files := [each for each in models[1:] if each.is_file()]):
+        raise BadInputError(
+            f"{files[0]}: is a file, and what stands without an option is a model: put a pattern in quotes, as in "
+            f"--input 'DIR/*.en', so that the shell leaves it alone"
+        )
 
 
 def _joined(lines: list[str]) -> str:
