@@ -567,6 +567,14 @@ def test_what_fails_midway_keeps_an_older_output_and_what_was_written(translate,
     assert [file.name for file in tmp_path.iterdir()] == [name]
 
 
+def test_what_an_earlier_call_left_is_not_written_over_while_it_is_read(translate, tmp_path):
+    part = tmp_path / "out.unfinished"
+    part.write_text("wemo\n")
+    status, _, errors = translate(b"", "--input", str(part), "--output", str(tmp_path / "out"))
+    assert (status, part.read_text()) == (2, "wemo\n")
+    assert errors.startswith(f"error: {part}: is where {tmp_path / 'out'} is written first")
+
+
 def test_where_nothing_was_written_nothing_stays(translate, tmp_path):
     assert translate(b'{"text": 3}\n', "--format", "jsonl", "--output", str(tmp_path / "out"))[0] == 2
     assert [*tmp_path.iterdir()] == []

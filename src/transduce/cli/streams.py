@@ -3,7 +3,7 @@
 import logging
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
@@ -44,18 +44,29 @@ def write_text_to(output: str, input_: str) -> Iterator[Callable[[str], None]]:
         yield _writer(_standard(sys.stdout, "output"), Path("standard output"))
         return
     path = Path(output)
-    if input_ != "-" and path.exists() and path.samefile(input_):
+    if _is_input(path, input_):
         raise BadInputError(f"{output}: is the input too: give --output another name")
     unfinished = begin_file(path)
+    if unfinished is not None and _is_input(unfinished, input_):
+        raise BadInputError(f"{input_}: is where {output} is written first: rename it, or give --output another name")
     try:
-        with name_errors(path, unfinished), closing(create_binary(unfinished or path, path.suffix)) as stream:
+        with name_errors(path, unfinished):
+            stream = create_binary(unfinished or path, path.suffix)
+        try:
             yield _writer(stream, path)
+        finally:
+            with name_errors(path, unfinished):
+                stream.close()
         if unfinished is not None:
             finish_file(path, unfinished)
     except BaseException:
         if unfinished is not None:
             _keep_what_there_is(path, unfinished)
         raise
+
+
+def _is_input(path: Path, input_: str) -> bool:
+    return input_ != "-" and path.exists() and path.samefile(input_)
 
 
 def _writer(stream: BinaryIO, path: Path) -> Callable[[str], None]:
