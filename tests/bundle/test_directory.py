@@ -16,6 +16,7 @@ from transduce.bundle import (
     save_tensors,
 )
 from transduce.config import BadInputError, GenerationConfig, TransformerConfig
+from transduce.config.files import ANEW
 from transduce.models import Tokens, build
 from transduce.text import Tokenizer, TokenizerPair, learn_bpe
 
@@ -153,7 +154,7 @@ class TestTwoVocabularies:
         (there / name).write_bytes((there / name).read_bytes()[:-7])
         assert complaint(there).startswith(f"{there / name}: ")
         (there / name).unlink()
-        assert complaint(there) == f"{there / name}: no such tokenizer file"
+        assert complaint(there) == f"{there / name}: no such tokenizer file: {ANEW}"
 
     @pytest.mark.parametrize(("name", "who"), [(SIDES[0], "source's tokenizer"), (SIDES[1], "tokenizer")])
     def test_one_of_another_size_is_named(self, two, there, name, who):
@@ -257,6 +258,54 @@ class TestFindModel:
         assert complaint(tmp_path).endswith(f": there are some in it: {', '.join(map(str, runs))}")
         save_bundle(bundle, places[3])
         assert complaint(tmp_path).endswith(f"{runs[2]}, ...")
+
+
+def of_another_library(folder, files):
+    folder.mkdir()
+    for name, content in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(content)
+    return folder
+
+
+class TestWhatIsNone:
+    """Each is told what it is, and what to do with it."""
+
+    @pytest.mark.parametrize(
+        ("files", "what", "imported"),
+        [
+            ({"model.bin": "", "config.json": '{"add_source_bos": false}'}, "a model of CTranslate2", "m"),
+            ({"config.json": '{"model_type": "marian"}'}, "a model of transformers", "m"),
+            ({"config.yaml": "", "best.ckpt": ""}, "a model of JoeyNMT", "m"),
+            ({"model.npz": "", "vocab.yml": ""}, "a folder with a model of Marian", "m/model.npz"),
+            (
+                {"checkpoint_best.pt": "", "dict.en.txt": ""},
+                "a folder with a checkpoint of PyTorch",
+                "m/checkpoint_best.pt",
+            ),
+        ],
+    )
+    def test_a_model_of_another_library(self, tmp_path, files, what, imported):
+        message = complaint(of_another_library(tmp_path / "m", files))
+        assert f"is {what}: transduce import {tmp_path / imported} --out MODEL" in message
+
+    def test_what_was_exported_for_onnx(self, tmp_path):
+        files = {"config.json": '{"model_type": "marian"}', "onnx/encoder_model.onnx": ""}
+        assert "a model for ONNX Runtime, which no verb reads" in complaint(of_another_library(tmp_path / "m", files))
+
+    def test_a_file(self, directory, tmp_path):
+        assert complaint(directory / "model.safetensors").endswith(f": give the folder that it is in, {directory}")
+        for name, said in (("r.toml", f"transduce train {tmp_path}/r.toml"), ("m.npz", "it is a model of Marian")):
+            (tmp_path / name).touch()
+            assert said in complaint(tmp_path / name)
+
+    def test_a_run_without_a_checkpoint(self, tmp_path):
+        (tmp_path / "run.toml").touch()
+        assert complaint(tmp_path).endswith(f": transduce train {tmp_path / 'run.toml'} --resume trains it")
+
+    def test_a_model_directory_whose_settings_are_lost(self, directory):
+        (directory / "config.json").unlink()
+        assert complaint(directory).endswith(ANEW)
 
 
 class TestDamage:

@@ -25,7 +25,7 @@ def test_a_page_and_pictures(trained_run, tmp_path, capfd):
     assert len(one["muted"]) == 2 * 3  # heads of three kinds, one layer each
     assert png.read_bytes().startswith(b"\x89PNG")
     assert "<svg" in svg.read_text(encoding="utf-8")
-    assert capfd.readouterr().err == ""
+    assert capfd.readouterr() == (f"{page}\n{png}\n{svg}\n", "")
 
 
 def test_a_target_of_ones_own(trained_run, tmp_path):
@@ -43,6 +43,8 @@ def test_a_target_of_ones_own(trained_run, tmp_path):
         (["--text", "bamo"], "nowhere to put it"),
         (["--text", "bamo", "--target", "a", "--target", "b", "--out", "F"], "1 texts and 2 targets"),
         (["--text", " ", "--out", "F"], "the source is empty"),
+        (["--text", "bamo", "--svg", "F.jpg"], "--svg F.jpg: give a name that ends with .svg"),
+        (["--text", "bamo", "--out", "no/F"], "no is missing: make it first"),
         (["--text", "bamo", "--png", "F.png", "--head", "3"], "cross layer 1, head 3: there are 1 layers of 2 heads"),
     ],
 )

@@ -103,8 +103,8 @@ def test_pairs_that_cannot_be_measured_are_named_and_left_out(trained_run, corpu
         ({"source": [], "target": []}, [], "is empty"),
         ({"source": [" "], "target": ["ti"]}, [], "no pair can be measured: pair 1: a side is empty"),
         ({"alignment": DIAGONAL[:2]}, [], "corpus.alignment: has 2 lines for 4 pairs"),
-        ({"alignment": [*DIAGONAL[:3], "0:0"]}, [], "alignment 4: '0:0' is no link: write source-target"),
-        ({"alignment": [*DIAGONAL[:3], "0-3"]}, [], "alignment 4: '0-3': the target has 3 words"),
+        ({"alignment": [*DIAGONAL[:3], "0:0"]}, [], "alignment line 4: '0:0' is no link: write source-target"),
+        ({"alignment": [*DIAGONAL[:3], "0-3"]}, [], "alignment line 4: '0-3': the target has 3 words"),
         ({}, ["--tokenize", "nothing"], "BLEU's tokenizer 'nothing' is unknown"),
         ({}, ["--measure", "aer", "--out", "a.html"], "--measure aer: is an error rate against --alignment"),
         ({}, ["--measure", "bleu_loss", "--no-mute"], "--measure bleu_loss: is measured by muting heads"),
@@ -121,11 +121,11 @@ def test_wrong_use_is_named(trained_run, corpus, tmp_path, monkeypatch, capfd, s
     assert not [*tmp_path.glob("a.*")]
 
 
-def test_a_picture_of_an_unknown_format_costs_no_figure(trained_run, corpus, tmp_path, capfd):
+def test_a_picture_of_another_format_is_refused_before_anything_is_measured(trained_run, corpus, tmp_path, capfd):
     assert run(trained_run, *corpus(), "--no-mute", "--png", tmp_path / "a.xyz") == 2
     output = capfd.readouterr()
-    assert "give a name that ends with .png or .svg" in output.err
-    assert output.out.startswith("kind")
+    assert "a.xyz: give a name that ends with .png" in output.err
+    assert output.out == ""
 
 
 def test_what_is_no_model_is_named(corpus, tmp_path, capfd):

@@ -89,6 +89,7 @@ def test_table_3_as_json(capsys):
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
+        (["tinny"], "neither a model directory nor a preset (did you mean 'tiny'?)"),
         ([], "Give a MODEL or a PRESET, or --table3"),
         (["base", "--table3"], "leave out MODEL"),
         (["--table3", "--hours", "3"], "every option but --json"),

@@ -99,11 +99,16 @@ def test_no_command_is_wrong_use(capsys):
     assert capsys.readouterr() == ("", "error: Missing command: see transduce --help\n")
 
 
+def test_what_a_shell_makes_of_a_pattern_is_told(capsys):
+    assert main._run(["inspect", "a.en", "b.en"]) == 2
+    assert "(b.en), such as a shell makes of a pattern: put '*.en' in quotes" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("error", "status", "line"),
     [
         (TransduceError("the model\nbroke"), 1, "error: the model broke\n"),
-        (PermissionError(13, "Permission denied", "runs/x"), 1, "error: runs/x: Permission denied\n"),
+        (PermissionError(13, "Permission denied", "runs/x"), 2, "error: runs/x: Permission denied: give"),
         (ValueError("nobody thought of this"), 1, "error: ValueError: nobody thought of this"),
         (MemoryError(), 1, "error: MemoryError"),
         (KeyboardInterrupt(), 130, "error: interrupted\n"),

@@ -49,7 +49,7 @@ def test_what_cannot_be_reported_or_written_is_named(run, tmp_path, capfd):
         (["report", str(run / "best")], f"a model directory and no run: run.toml is missing; its run is {run}"),
         (
             ["report", str(run), "--out", str(tmp_path / "no" / "a.html")],
-            "cannot be written: No such file or directory",
+            f"No such file or directory: make the folder {tmp_path / 'no'} first",
         ),
         (["report", str(run), "--out", str(tmp_path)], "is a directory"),
         (["report"], "RUN"),

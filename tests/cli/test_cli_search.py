@@ -15,7 +15,7 @@ def test_a_page(trained_run, tmp_path, capfd):
     assert (
         main._run(["search", str(trained_run), "--text", "bamo dulu kari", "--out", str(page), "--beam-size", "3"]) == 0
     )
-    assert capfd.readouterr() == ("", "")
+    assert capfd.readouterr() == (f"{page}\n", "")
     data = json.loads(re.search(r'id="data">(.*?)</script>', page.read_text(encoding="utf-8"), re.S)[1])
     assert (data["text"], data["beam_size"]) == ("ti sor mup", 3)
     assert [node["symbol"] for node in data["nodes"] if node["best"]] == ["<s>", " ti", " sor", " mup", "</s>"]

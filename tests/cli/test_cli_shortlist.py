@@ -43,4 +43,4 @@ def test_what_is_wrong_is_said(run, capsys):
         assert f"error: {option} {value}: must be " in capsys.readouterr().err
     shutil.rmtree(run / "store")
     assert main._run(["shortlist", str(run)]) == 2
-    assert "no such store: run transduce prepare first" in capsys.readouterr().err
+    assert "no such store: prepare the run again (transduce prepare)" in capsys.readouterr().err

@@ -11,7 +11,7 @@ import pytest
 
 from tests.command import complete
 from transduce.cli import main
-from transduce.cli.streams import count_lines
+from transduce.cli.streams import count_lines, read_lines_of
 from transduce.data import read_lines
 from transduce.inference import Translator
 from transduce.inference.translation import EMPTY
@@ -132,7 +132,7 @@ def test_the_text_that_was_translated_is_kept(translate):
 @pytest.mark.parametrize(
     ("line", "named"),
     [
-        (b'{"text": "wemo"', "line 2: not readable JSON: "),
+        (b'{"text": "wemo"', "line 2: not readable JSON: Expecting ',' delimiter at column 16"),
         (b" {wemo}", "line 2: not readable JSON: "),
         (b'{"text": 3}', 'line 2: no JSON object with a string "text": write {"text": "..."}'),
         (b"{}", 'line 2: no JSON object with a string "text": write'),
@@ -346,6 +346,16 @@ def test_bad_input_is_named(translate, tmp_path, options, named):
     assert errors.count("\n") == 1
 
 
+def test_a_pattern_without_quotes_is_told(translate, tmp_path):
+    for name in ("a.en", "b.en"):
+        (tmp_path / name).touch()
+    status, _, errors = translate(b"", "--input", *(str(tmp_path / name) for name in ("a.en", "b.en")))
+    assert status == 2
+    assert errors.startswith(
+        f"error: {tmp_path / 'b.en'}: is a file, and what stands without an option is a model: put"
+    )
+
+
 def test_writing_over_the_input_is_refused(translate, tmp_path):
     path = tmp_path / "text"
     path.write_text("wemo\n")
@@ -476,6 +486,29 @@ def test_an_output_that_was_cut_is_named_by_its_line(translate):
     assert errors.count("\n") == 1
 
 
+def test_limits_are_told_once_and_counted(translate, tmp_path):
+    (tmp_path / "in").write_bytes(b"bamo dulu kari\n" * 70)  # 64 lines are the first group
+    _, _, errors = translate(b"", "--input", str(tmp_path / "in"), "--max-length", "1", "--beam-size", "1")
+    first, last = errors.splitlines()
+    assert first.startswith(
+        "warning: text 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 54 more: the output reached the length limit"
+    )
+    assert last.startswith("warning: 70 outputs reached the length limit in all")
+
+
+@pytest.mark.parametrize("typed", [True, False])
+def test_who_sees_nothing_happen_is_told_what_is_read(monkeypatch, caplog, typed):
+    class Given(io.TextIOWrapper):
+        def isatty(self):
+            return typed
+
+    monkeypatch.setattr(sys, "stdin", Given(io.BytesIO(b"wemo\n")))
+    caplog.set_level("INFO")
+    with read_lines_of("-") as stream:
+        assert stream.read() == b"wemo\n"
+    assert caplog.messages == ["reading lines from the keyboard: --input F reads a file, Ctrl+D ends"] * typed
+
+
 def test_a_page_keeps_its_tags(translate):
     page = b"<!-- x -->\n<p class=a>bamo <b>dulu</b>\n kari</p><p translate=no>bamo</p>\n"
     status, lines, errors = translate(page, "--markup", "html")
@@ -536,6 +569,41 @@ def test_an_output_is_compressed_where_its_name_says_so(translate, tmp_path, nam
     assert translate(b"wemo\nkari bamo\n", "--output", str(tmp_path / name))[0] == 0
     assert (tmp_path / name).read_bytes().startswith(magic)
     assert list(read_lines(tmp_path / name)) == ["yob", "mup ti"]
+
+
+@pytest.mark.parametrize("name", ["out.txt", "out.gz"])
+def test_what_fails_midway_keeps_an_older_output_and_what_was_written(translate, tmp_path, name):
+    output, part = tmp_path / name, tmp_path / f"{name}.unfinished"
+    output.write_bytes(b"older")
+    lines = b'{"text": "wemo"}\n{"text": 3}\n'
+    status, _, errors = translate(lines, "--format", "jsonl", "--output", str(output))
+    assert (status, output.read_bytes()) == (2, b"older")
+    assert errors.startswith(
+        f"warning: {output}: is not finished: what was written so far is in {part}\nerror: line 2:"
+    )
+    written = gzip.decompress(part.read_bytes()) if name.endswith(".gz") else part.read_bytes()
+    assert json.loads(written)["text"] == "yob"
+    assert translate(b"wemo\n", "--output", str(output))[0] == 0
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+def test_what_an_earlier_call_left_is_not_written_over_while_it_is_read(translate, tmp_path):
+    part = tmp_path / "out.unfinished"
+    part.write_text("wemo\n")
+    status, _, errors = translate(b"", "--input", str(part), "--output", str(tmp_path / "out"))
+    assert (status, part.read_text()) == (2, "wemo\n")
+    assert errors.startswith(f"error: {part}: is where {tmp_path / 'out'} is written first")
+
+
+def test_where_nothing_was_written_nothing_stays(translate, tmp_path):
+    assert translate(b'{"text": 3}\n', "--format", "jsonl", "--output", str(tmp_path / "out"))[0] == 2
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has none")
+def test_an_output_that_takes_no_more_is_named(translate):
+    status, _, errors = translate(b"wemo\n", "--output", "/dev/full")
+    assert (status, errors) == (1, "error: /dev/full: No space left on device: make room on this disk\n")
 
 
 def test_a_bar_reads_no_pipe_and_says_nothing_of_damage(tmp_path):

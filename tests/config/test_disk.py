@@ -1,3 +1,4 @@
+import errno
 import os
 from pathlib import Path
 
@@ -5,6 +6,7 @@ import pytest
 
 from transduce.config import BadInputError
 from transduce.config.disk import SameFolder, new_directory, replace_directory, write_whole
+from transduce.config.errors import explain
 
 
 def test_replace_directory_moves_the_finished_one(tmp_path):
@@ -62,6 +64,50 @@ def test_what_cannot_be_written_is_named_and_leaves_nothing(tmp_path):
         write_whole(path, "text")
     assert refused.value.filename == str(path)
     assert [*tmp_path.iterdir()] == []
+
+
+def full_disk(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_is_told_by_the_name_that_was_asked_for(tmp_path, monkeypatch):
+    path = tmp_path / "page.html"
+    write_whole(path, "older")
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space") as refused:
+        patch.setattr("os.fsync", full_disk)
+        write_whole(path, "text")
+    assert str(explain(refused.value)) == f"{path}: No space left on device: make room on this disk"
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("page.html", "older")]
+    with pytest.raises(OSError, match="No space") as refused, new_directory(tmp_path / "out") as folder:
+        raise OSError(errno.ENOSPC, "No space left on device", str(folder / "inside"))
+    assert refused.value.filename == str(tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "message"),
+    [
+        (
+            FileNotFoundError(2, "No such file", "no-such/a"),
+            2,
+            f"no-such/a: No such file: make the folder {Path.cwd()}/",
+        ),
+        (PermissionError(13, "Permission denied", "a"), 2, "a: Permission denied: give this user the right to it, or"),
+        (OSError(errno.ENOSPC, "full", "a"), 1, "a: full: make room on this disk"),
+        (OSError("without a number"), 1, "without a number"),
+    ],
+)
+def test_an_error_of_the_system_has_its_place_and_what_to_do(error, status, message):
+    explained = explain(error)
+    assert explained.status == status
+    assert str(explained).startswith(message)
+
+
+def test_what_a_shell_has_opened_is_written_to(tmp_path):
+    """Another file of that name would leave the shell's own behind."""
+    with (tmp_path / "opened").open("w") as opened:
+        write_whole(Path(f"/dev/fd/{opened.fileno()}"), "text")
+        assert os.fstat(opened.fileno()).st_size == 4
+    assert [file.name for file in tmp_path.iterdir()] == ["opened"]
 
 
 def test_a_folder_that_was_deleted_is_no_longer_the_same(tmp_path):

@@ -2,6 +2,7 @@ import pytest
 from pydantic import ValidationError
 
 from transduce.config import TransformerConfig
+from transduce.config.section import show_value
 
 
 def test_head_widths_follow_from_d_model_and_heads():
@@ -122,7 +123,7 @@ def test_a_setting_that_nothing_would_read_is_refused(idle, other):
     name, value = next(iter(idle.items()))
     with pytest.raises(ValidationError) as caught:
         TransformerConfig.model_validate(idle)
-    assert f"{name} = {value!r} is for {other}: leave it out" in str(caught.value)
+    assert f"{name} = {show_value(value)} is for {other}: leave it out" in str(caught.value)
 
 
 def test_only_learned_positions_have_a_longest_sequence():

@@ -54,7 +54,7 @@ def test_experts_are_below_the_top_layer_or_between_all():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"input_feeding": False}, "input_feeding = False is for attention = 'luong'"),
+        ({"input_feeding": False}, "input_feeding = false is for attention = 'luong'"),
         (
             {"attention": "luong", "readout": "maxout"},
             "readout = 'maxout' is for attention = 'none' or 'bahdanau' or 'gnmt'",

@@ -105,8 +105,10 @@ def test_what_another_setting_makes_idle_is_refused_in_any_section():
     assert _Toy(kind="broad", width=5).width == 5
     with pytest.raises(ValidationError, match=r"width = 5 is for kind = 'wide' or 'broad': leave it out, change kind"):
         _Toy(width=5)
-    with pytest.raises(ValidationError, match=r"diversity = 0\.5 is for sampling = False"):
+    with pytest.raises(ValidationError, match=r"diversity = 0\.5 is for sampling = false"):
         GenerationConfig(sampling=True, diversity=0.5)
+    with pytest.raises(ValidationError, match="sampling = true: leave it out, or change sampling, which is"):
+        GenerationConfig(top_k=5)
 
 
 class TestFormerNames:

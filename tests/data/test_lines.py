@@ -1,6 +1,7 @@
 import gzip
 from itertools import islice
 
+import pyarrow as pa
 import pytest
 
 from transduce.config import BadInputError
@@ -133,10 +134,32 @@ class TestDamagedGzip:
         path.write_bytes(damaged)
         assert complaint(read_lines(path)).startswith(f"{path}: damaged gzip file after line ")
 
-    def test_plain_text_with_the_wrong_name(self, tmp_path):
-        path = tmp_path / "text.gz"
+    @pytest.mark.parametrize(("suffix", "kind"), [(".gz", "gzip"), (".zst", "zstd")])
+    def test_plain_text_with_the_wrong_name(self, tmp_path, suffix, kind):
+        path = tmp_path / f"text{suffix}"
         path.write_bytes(b"one\n")
-        assert str(path) in complaint(read_lines(path))
+        message = complaint(read_lines(path))
+        assert message.startswith(f"{path}: damaged {kind} file after line 0")
+        assert message.endswith("where it is plain text, rename it: what a name ends in says how it is compressed")
+
+
+@pytest.mark.parametrize(("kind", "suffix"), [("gzip", ".gz"), ("zstd", ".zst")])
+def test_a_compressed_file_with_the_wrong_name(tmp_path, kind, suffix):
+    with pa.output_stream(str(tmp_path / f"text{suffix}"), compression=kind) as stream:
+        stream.write(b"one\n")
+    path = (tmp_path / f"text{suffix}").rename(tmp_path / "text")
+    assert complaint(read_lines(path)).startswith(
+        f"{path} line 1: is compressed by {kind}, and was not known by its name: rename it so that it ends in {suffix}"
+    )
+
+
+def test_carriage_returns_in_the_place_of_line_feeds_are_told(tmp_path, caplog):
+    path = write(tmp_path / "text", b"one\rtwo\rthree\rfour")
+    assert list(read_lines(path)) == ["one\rtwo\rthree\rfour"]
+    assert caplog.messages == [
+        f"{path} line 1: has 3 carriage returns within. If they are meant to end lines, convert the file "
+        "(tr '\\r' '\\n'): only a line feed ends a line"
+    ]
 
 
 def test_open_binary_gives_the_bytes(tmp_path):

@@ -82,6 +82,16 @@ def test_an_unknown_store_is_said():
         places.find_files("nowhere://x/y")
 
 
+def test_a_store_that_does_not_answer_is_said(monkeypatch):
+    class Silent:
+        def get_file_info(self, _):
+            raise OSError("AWS Error NETWORK_CONNECTION")
+
+    monkeypatch.setattr(places, "_locate", lambda place: (Silent(), place))
+    with pytest.raises(BadInputError, match="s3://b/a: cannot be reached: AWS Error NETWORK_CONNECTION: see to"):
+        places.find_files("s3://b/a")
+
+
 @pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
 def test_files_are_whole_or_not_there_and_the_same_each_time(tmp_path, suffix):
     place = str(tmp_path / "sub" / f"f.txt{suffix}")

@@ -142,15 +142,28 @@ def test_words_are_cut_by_the_file_that_is_named(tmp_path):
 
 
 def test_what_is_no_model(tmp_path):
-    for name in ("model.bin.txt", "marian/model.npz", "onnx/encoder_model.onnx"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("none")
+    (tmp_path / "model.bin.txt").write_text("none")
     for path, message in (
-        (tmp_path / "marian", r"a folder of Marian: name the model in it, such as \S*/marian/model\.npz"),
-        (tmp_path / "onnx", "graphs of ONNX, .*: import what they were made of"),
         (tmp_path, rf"no model of a format.*\({', '.join(FORMATS_IN)}\)"),
         (tmp_path / "model.bin.txt", "no model of a format"),
         (tmp_path / "missing.pt", "no such model"),
     ):
         with pytest.raises(BadInputError, match=message):
             recognise(path)
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("best/config.json", "which every verb takes as it is"),
+        ("checkpoints/step-3/state.json", "transduce average .* makes a model of the newest one"),
+        ("model/best/config.json", "there are some in it: .*model"),
+        ("model.npz", r"transduce import .*model\.npz --out MODEL"),
+        ("encoder_model.onnx", "which no verb reads back: give the model that it was exported from"),
+    ],
+)
+def test_a_folder_of_another_kind_is_told_what_it_is(tmp_path, file, message):
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).touch()
+    with pytest.raises(BadInputError, match=message):
+        recognise(tmp_path)

@@ -103,5 +103,5 @@ def test_a_model_with_it_has_no_heads_in_the_decoders_self_attention():
 def test_a_window_is_refused():
     with pytest.raises(ValidationError, match="decoder_self_attention = 'average' sums up all of the past"):
         TransformerConfig.model_validate(SIZES | {"attention_window": 4})
-    with pytest.raises(ValidationError, match="average_gate = False is for decoder_self_attention = 'average'"):
+    with pytest.raises(ValidationError, match="average_gate = false is for decoder_self_attention = 'average'"):
         TransformerConfig(average_gate=False)

@@ -153,9 +153,10 @@ def test_a_stop_finishes_what_is_under_way(server_with):
         waiting = users.submit(server.call, "/v1/translate", SLOW)
         wait_until(lambda: under_way(server) == 1)
         children = server.children()
-        server.process.terminate()
+        os.kill(server.process.pid, signal.SIGINT)
         assert waiting.result().status == 200
         server.process.join(30)
+        assert (server.process.exitcode, [line for line in server.log if "error" in line]) == (0, [])
         assert len(children) == 1
         for child in children:
             with pytest.raises(ProcessLookupError):

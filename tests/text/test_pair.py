@@ -2,6 +2,7 @@ import pytest
 import tokenizers
 
 from transduce.config import BadInputError
+from transduce.config.files import ANEW
 from transduce.text import Tokenizer, TokenizerPair, learn_bpe
 from transduce.text.tokenizer import SPECIAL_SYMBOLS
 
@@ -112,14 +113,14 @@ class TestFiles:
         assert names(tmp_path) == ["config.json"]
 
     def test_none_is_a_missing_shared_one(self, tmp_path):
-        assert complaint(tmp_path) == f"{tmp_path / SHARED}: no such tokenizer file"
+        assert complaint(tmp_path) == f"{tmp_path / SHARED}: no such tokenizer file: {ANEW}"
 
     @pytest.mark.parametrize("lost", SIDES)
     def test_a_lost_side_is_named_even_beside_a_shared_one(self, english, german, tmp_path, lost):
         TokenizerPair(english, german).save(tmp_path)
         _saved(english, tmp_path / SHARED)
         (tmp_path / lost).unlink()
-        assert complaint(tmp_path) == f"{tmp_path / lost}: no such tokenizer file"
+        assert complaint(tmp_path) == f"{tmp_path / lost}: no such tokenizer file: {ANEW}"
 
     @pytest.mark.parametrize("name", SIDES)
     def test_a_damaged_side_is_named(self, english, german, tmp_path, name):

@@ -551,7 +551,8 @@ def test_a_best_model_that_finds_no_room_is_tried_again(tmp_path, corpora, monke
     monkeypatch.setattr(notes, "save_best", refuse_first)
     _, progress = _train(tmp_path, corpora, CONFIG.model_copy(update={"max_steps": 12}), notes)
     assert (progress.best_score, progress.best_step, progress.stale, len(calls)) == (20.0, 8, 1, 2)
-    assert "the best model could not be written: No space left on device" in caplog.text
+    told = "the best model could not be written: No space left on device (make room on this disk); there is none yet"
+    assert told in caplog.text
 
 
 def test_a_damaged_checkpoint_leaves_only_the_mean_out(tmp_path, corpora, caplog):

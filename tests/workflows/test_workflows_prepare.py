@@ -172,8 +172,10 @@ def test_a_file_of_pairs_gives_what_two_files_give(tiny_run_file, tiny_config, t
 def test_out_is_named_after_the_run_file(tmp_path):
     assert str(default_out(tmp_path / "multi30k.toml")) == "runs/multi30k"
     assert str(default_out(tmp_path / "run.toml")) == "runs/run"  # a person's own file of that name
-    (tmp_path / "store").mkdir()
-    assert default_out(tmp_path / "run.toml") == tmp_path  # a run directory's own file means that directory
+    for folder in ("store", "checkpoints"):  # either may be lost
+        (tmp_path / folder).mkdir()
+        assert default_out(tmp_path / "run.toml") == tmp_path  # a run directory's own file means that directory
+        (tmp_path / folder).rmdir()
 
 
 def test_one_file_for_both_sides_is_said_and_done(run_file, run, caplog):

@@ -306,7 +306,7 @@ def test_a_training_without_its_preparation_is_not_sent_in_circles(trained_run, 
     root = tmp_path / "copy"
     shutil.copytree(trained_run, root)
     (root / "store" / "dev.arrow").write_bytes(b"not this")
-    with pytest.raises(BadInputError, match=r"dev\.arrow: .* restore the file, or train anew with another --out"):
+    with pytest.raises(BadInputError, match=r"dev\.arrow: .* copy store and tokenizer.* or train anew with another"):
         train_run(tiny_config, RunDirectory(root), resume=True)
 
 

@@ -1,7 +1,6 @@
 """The model directory: configuration, weights and tokenizer, read and written safely."""
 
 from transduce.bundle.directory import (
-    BEST,
     Bundle,
     StoredBundle,
     find_model,
@@ -11,6 +10,7 @@ from transduce.bundle.directory import (
     save_bundle,
     weights_file,
 )
+from transduce.bundle.elsewhere import BEST
 from transduce.bundle.prepacked import PrepackedBundle, load_prepacked, read_prepacked
 from transduce.bundle.shortlist import load_shortlist, save_shortlist
 from transduce.bundle.weights import load_weights, read_tensors, save_tensors

@@ -9,24 +9,18 @@ from typing import Final, TypeVar, final
 
 from pydantic import ValidationError
 
+from transduce.bundle.elsewhere import BEST, CONFIG, WEIGHTS, advise, find_other_format
 from transduce.bundle.weights import check_weights, count_tensors, load_weights, save_tensors
 from transduce.config import BadInputError, GenerationConfig, ModelConfig
 from transduce.config.architectures import model_section
-from transduce.config.disk import flush_folder, name_beside, replace_directory
-from transduce.config.files import check_place, check_size
+from transduce.config.disk import flush_folder, name_beside, name_errors, replace_directory
+from transduce.config.files import ANEW, check_place, check_size
 from transduce.config.section import Section
 from transduce.config.values import shorten, what_is_wrong
 from transduce.models import TrainableModel, build_unfilled, build_without_storage
 from transduce.text import TokenizerPair
 
-CONFIG: Final = "config.json"
-WEIGHTS: Final = "model.safetensors"
 GENERATION: Final = "generation_config.json"
-BEST: Final = "best"
-CHECKPOINTS: Final = "checkpoints"  # of a run
-# Where a folder of models, or of runs, has their settings.
-_MODELS: Final = (f"*/{CONFIG}", f"*/{BEST}/{CONFIG}")
-_NAMED: Final = 3
 _MOST_BYTES: Final = 2**20  # of a file of settings
 
 T = TypeVar("T", bound=Section)
@@ -52,6 +46,7 @@ def save_bundle(bundle: Bundle, path: Path) -> None:
 
     Raises:
         BadInputError: A file of that name stands in the way.
+        OSError: The disk does not take it; the error names ``path``, and an older one stays.
     """
     if path.is_file():
         raise BadInputError(f"{path}: is a file, a model directory cannot take its place")
@@ -60,13 +55,14 @@ def save_bundle(bundle: Bundle, path: Path) -> None:
     unfinished = path.with_name(f"{path.name}.unfinished") if own else name_beside(path, "unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     try:
-        unfinished.mkdir(parents=True)
-        (unfinished / CONFIG).write_text(bundle.config.model_dump_json(indent=2) + "\n", encoding="utf-8")
-        (unfinished / GENERATION).write_text(bundle.generation.model_dump_json(indent=2) + "\n", encoding="utf-8")
-        bundle.tokenizers.save(unfinished)
-        save_tensors(dict(bundle.model.state_dict()), unfinished / WEIGHTS)
-        flush_folder(unfinished)
-        replace_directory(unfinished, path, None if own else name_beside(path, "older"))
+        with name_errors(path, unfinished):
+            unfinished.mkdir(parents=True)
+            (unfinished / CONFIG).write_text(bundle.config.model_dump_json(indent=2) + "\n", encoding="utf-8")
+            (unfinished / GENERATION).write_text(bundle.generation.model_dump_json(indent=2) + "\n", encoding="utf-8")
+            bundle.tokenizers.save(unfinished)
+            save_tensors(dict(bundle.model.state_dict()), unfinished / WEIGHTS)
+            flush_folder(unfinished)
+            replace_directory(unfinished, path, None if own else name_beside(path, "older"))
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)  # it may be what fills the disk
         raise
@@ -188,25 +184,10 @@ def find_model(path: Path) -> Path:
     if not path.exists():
         raise BadInputError(f"{path}: no such model directory")
     if path.is_file():
-        raise BadInputError(f"{path}: is a file, a model directory or a run directory belongs here")
+        raise BadInputError(f"{path}: is a file, a model directory or a run directory belongs here{advise(path)}")
     raise BadInputError(
-        f"{path}: neither a model directory ({CONFIG} is missing) nor a run that has a {BEST} model yet{_advise(path)}"
+        f"{path}: neither a model directory ({CONFIG} is missing) nor a run that has a {BEST} model yet{advise(path)}"
     )
-
-
-def _advise(path: Path) -> str:
-    """What to do with a training's checkpoints (tokenizer and settings lie elsewhere), or with a folder of models."""
-    deep = path if len(path.parts) > 2 else path.absolute()
-    run, what = path, "it has checkpoints"
-    if deep.name == CHECKPOINTS:
-        run, what = deep.parent, "these are checkpoints"
-    elif deep.parent.name == CHECKPOINTS:
-        run, what = deep.parent.parent, "this is a checkpoint"
-    if not any((run / CHECKPOINTS).glob("step-*")):
-        models = sorted(path / file.relative_to(path).parts[0] for place in _MODELS for file in path.glob(place))
-        more = ", ..." if len(models) > _NAMED else ""
-        return f": there are some in it: {', '.join(map(str, models[:_NAMED]))}{more}" if models else ""
-    return f": {what}, and transduce average {run} --last 1 --out MODEL makes a model of the newest one"
 
 
 def _read_settings(directory: Path) -> tuple[ModelConfig, GenerationConfig]:
@@ -223,14 +204,16 @@ def _read_section(path: Path, choose: Callable[[object], type[T]]) -> T:
         section = chosen = choose(values)
         return chosen.model_validate(values)
     except FileNotFoundError as error:
-        raise BadInputError(f"{path}: no such file in the model directory") from error
+        raise BadInputError(f"{path}: no such file in the model directory: {ANEW}") from error
     except ValidationError as error:
+        if path.name == CONFIG and (other := find_other_format(path.parent)):
+            raise BadInputError(f"{path.parent}: is {other}") from error
         first = error.errors()[0]
         # A stranger's key may hold line ends, or what terminals take for commands.
         key = ".".join(part if (part := str(each)).isprintable() else repr(part) for each in first["loc"])
         place = f"{path}: {key} = {shorten(first['input'])}" if key else str(path)
         raise BadInputError(f"{place}: {what_is_wrong(first, section)}") from error
     except (ValueError, RecursionError) as error:
-        raise BadInputError(f"{path}: not readable JSON: {error}") from error
+        raise BadInputError(f"{path}: not readable JSON ({error}): the file is damaged: {ANEW}") from error
     except OSError as error:
         raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error

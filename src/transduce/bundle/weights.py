@@ -17,7 +17,7 @@ from torch import Tensor
 
 from transduce.config import BadInputError
 from transduce.config.disk import flush
-from transduce.config.files import check_size
+from transduce.config.files import ANEW, check_size
 
 # As the format names them.
 _FLOATING: Final = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
@@ -178,7 +178,9 @@ class StoredWeights:
                 f"{self._path}: became shorter while it was read: somebody writes to it, wait and read it again"
             )
         if not _is_finite(tensor, dtype):
-            raise BadInputError(f"{self._path}: {name} has entries that are no finite numbers: the file is damaged")
+            raise BadInputError(
+                f"{self._path}: {name} has entries that are no finite numbers: the file is damaged: {ANEW}"
+            )
 
 
 def _read_header(file: BufferedReader) -> dict[str, _Entry]:
@@ -207,14 +209,14 @@ def _opened(path: Path) -> Iterator[Any]:
     try:
         path.open("rb").close()  # of one that may not be read, the library says that there is none
     except FileNotFoundError as error:
-        raise BadInputError(f"{path}: no such weights file") from error
+        raise BadInputError(f"{path}: no such weights file: {ANEW}") from error
     except OSError as error:
         raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error
     try:
         with safe_open(path, framework="pt") as stored:
             yield stored
     except (SafetensorError, OSError) as error:
-        raise BadInputError(f"{path}: damaged weights file: {error}") from error
+        raise BadInputError(f"{path}: damaged weights file, or a part of one ({error}): {ANEW}") from error
 
 
 def _compare(stored: Any, wanted: Mapping[str, Tensor], path: Path) -> None:  # noqa: ANN401 - the library's own

@@ -5,8 +5,9 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from transduce.cli.options import FILES, Device, ModelPath, PrecisionOption, Threads, use_threads
+from transduce.cli.options import FILES, Device, ModelPath, PrecisionOption, Threads, check_ending, use_threads
 from transduce.config.errors import BadInputError
+from transduce.config.files import check_file_place
 
 _PICTURE: Final = "The head of a picture (--png, --svg)"
 
@@ -50,6 +51,9 @@ def attention(
     """Show what a model attends to: a page with every kind, layer and head, or a picture of one head."""
     if (out, png, svg) == (None, None, None):
         raise BadInputError("nowhere to put it: give --out F.html, --png F.png or --svg F.svg")
+    check_ending("--png", png, ".png")
+    check_ending("--svg", svg, ".svg")
+    check_file_place(out, png, svg)
     from transduce.config.attention import AttentionHead
     from transduce.viewing import AttentionPage, draw_attention
     from transduce.workflows.attention import view_sentences
@@ -58,8 +62,10 @@ def attention(
     sentences = view_sentences(model, text, target or None, muting=mute, precision=precision, device=device)
     if out is not None:
         AttentionPage(sentences, f"Attention of {model.name}").save(out)
+        typer.echo(out)
     for path in (png, svg):
         if path is not None:
             maps = sentences[0].maps
             layers = 0 if (weights := getattr(maps, kind)) is None else len(weights)
             draw_attention(maps, AttentionHead(kind, layers - 1 if layer is None else layer - 1, head - 1), path)
+            typer.echo(path)

@@ -49,9 +49,13 @@ def evaluate(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.", rich_help_panel=FILES)] = False,
     metric: Annotated[
-        str,
-        typer.Option(metavar="M,...", help=f"Comma-separated: {', '.join(METRICS)}.", rich_help_panel=_METRICS),
-    ] = "bleu",
+        list[str] | None,
+        typer.Option(
+            metavar="M,...",
+            help=f"Comma-separated, or given several times: {', '.join(METRICS)}. [default: bleu]",
+            rich_help_panel=_METRICS,
+        ),
+    ] = None,
     tokenize: Annotated[
         str,
         typer.Option(
@@ -100,7 +104,7 @@ def evaluate(
 
     if by_length and against is not None:
         raise typer.BadParameter("goes with one system alone: leave it out, or --against", param_hint="--by-length")
-    measures = Measures(_read_metrics(metric), tokenize, comet_model)
+    measures = Measures(_read_metrics(",".join(metric or ["bleu"])), tokenize, comet_model)
     examples = _read_examples(model, source, reference, measures.metrics)
     writing = Writing(
         beam_size=beam_size,

@@ -16,10 +16,12 @@ from transduce.cli.options import (
     ModelPath,
     PrecisionOption,
     Threads,
+    check_ending,
     use_threads,
 )
 from transduce.cli.progress import line_bar
 from transduce.config.errors import BadInputError
+from transduce.config.files import check_file_place
 from transduce.config.head_roles import COLOURS, MEASURES, ColourKey, HeadRole, MeasureKey, layer_means, measured
 
 if TYPE_CHECKING:
@@ -86,6 +88,8 @@ def heads(
     from transduce.workflows.heads import Muting, measure_model, read_head_corpus
 
     _check_measure(measure, aligned=alignment is not None, muted=mute)
+    check_ending("--png", png, ".png")
+    check_file_place(out, png)
     use_threads(threads)
     corpus = read_head_corpus(source, target, alignment)
     muting = Muting(sentences, beam_size, tokenize) if mute else None

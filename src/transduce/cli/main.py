@@ -34,7 +34,7 @@ from transduce.cli.shortlist import shortlist
 from transduce.cli.train import train
 from transduce.cli.translate import translate
 from transduce.cli.verify_resume import verify_resume
-from transduce.config.errors import TransduceError
+from transduce.config.errors import TransduceError, explain
 from transduce.version import __version__
 
 app = typer.Typer(
@@ -157,12 +157,15 @@ def _outcome(error: BaseException) -> tuple[list[str], int]:
         case _UsageError():
             # A missing argument has no message of its own; format_message names it.
             message: str = error.format_message().replace("Value error, ", "")  # type: ignore[attr-defined]
+            if "unexpected extra argument" in message:
+                message = f"{message.rstrip('.')}, such as a shell makes of a pattern: put '*.en' in quotes"
             context = getattr(error, "ctx", None)
             return [f"{message.rstrip('.')}: see {context.command_path if context else 'transduce'} --help"], 2
         case TransduceError():
             return [*map(str, error.args)] or [type(error).__name__], error.status
         case OSError():
-            return [f"{error.filename}: {error.strerror}" if error.filename else str(error)], 1
+            explained = explain(error)
+            return [str(explained)], explained.status
         case typer.Abort() | KeyboardInterrupt():
             return ["interrupted"], _INTERRUPTED
         case _:

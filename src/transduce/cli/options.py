@@ -135,6 +135,16 @@ def check_finite(**options: float | None) -> None:
             raise BadInputError(f"--{name.replace('_', '-')} {value}: give a finite number")
 
 
+def check_ending(option: str, path: Path | None, ending: str) -> None:
+    """Let pass a name that says what is in the file.
+
+    Raises:
+        BadInputError: It does not end so.
+    """
+    if path is not None and path.suffix.lower() != ending:
+        raise BadInputError(f"{option} {path}: give a name that ends with {ending}: that is what is written")
+
+
 def use_threads(number: int | None) -> None:
     """Compute with so many threads from here on; None leaves it to PyTorch, which reads OMP_NUM_THREADS."""
     if number is None:

@@ -24,7 +24,8 @@ from transduce.cli.options import (
     use_threads,
 )
 from transduce.cli.progress import line_bar
-from transduce.cli.streams import count_lines, name_of, read_lines_of, write_lines_to
+from transduce.cli.streams import count_lines, name_of, read_lines_of, write_text_to
+from transduce.config.files import check_file_place
 
 if TYPE_CHECKING:
     from transduce.inference import Parse
@@ -96,12 +97,13 @@ def parse(
     from transduce.workflows.translate import translate_stream
 
     failures = Failures()
+    check_file_place(output)
     use_threads(threads)
     parser = Parser(load(model, precision, device, cache=cache))
     trees = repaired = unsure = 0
     with ExitStack() as files:
         source = files.enter_context(read_lines_of(input_))
-        target = files.enter_context(write_lines_to(output, input_))
+        put = files.enter_context(write_text_to(output, input_))
         typed = (input_ == "-" and sys.stdin.isatty()) or (output == "-" and sys.stdout.isatty())
         advance = files.enter_context(line_bar(lambda: count_lines(input_), beside_terminal=typed))
 
@@ -113,8 +115,7 @@ def parse(
                 sure = [each for each in (found, *found.alternatives) if each.confidence >= min_confidence]
                 unsure += not sure
                 found = replace(sure[0], alternatives=tuple(sure[1:])) if sure else Parse(None)
-            target.write(("\n".join(_lines(found, format_, n_best)) + "\n").encode())
-            target.flush()
+            put("\n".join(_lines(found, format_, n_best)) + "\n")
             failures.count(found.error)
             advance()
 

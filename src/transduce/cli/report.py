@@ -5,8 +5,6 @@ from typing import Annotated
 
 import typer
 
-from transduce.config.errors import BadInputError
-
 
 def report(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory; its training may be under way.")],
@@ -21,8 +19,5 @@ def report(
 
     page = view_training(RunDirectory(run))
     out = out or run / "report.html"
-    try:
-        page.save(out)
-    except OSError as error:
-        raise BadInputError(f"{out}: cannot be written: {error.strerror}: give another --out") from error
+    page.save(out)
     typer.echo(out)

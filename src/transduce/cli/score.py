@@ -90,11 +90,17 @@ def score(
         return
     if source is None or target is None:
         raise BadInputError("--source and --target: give both, two files of as many lines; or --input, with partitions")
-    columns = (source_column, target_column) != ("source", "target")
-    if cluster is not None or min_score is not None or output != "-" or columns:
+    for_partitions = {
+        "--engine ray": cluster is not None,
+        "--min-score": min_score is not None,
+        "--output": output != "-",
+        "--source-column": source_column != "source",
+        "--target-column": target_column != "target",
+    }
+    if given := [option for option, was in for_partitions.items() if was]:
         raise BadInputError(
-            "--engine ray, --min-score, --output and --source-column or --target-column: are for partitions: give "
-            "--input"
+            f"{' and '.join(given)}: for partitions (--input) alone, and --source and --target are two files: leave "
+            f"one or the other out"
         )
     _score_files(model, source, target, max_source_length, precision, device)
 

@@ -20,6 +20,7 @@ from transduce.cli.options import (
     use_threads,
 )
 from transduce.config.errors import BadInputError
+from transduce.config.files import check_file_place
 
 
 def search(
@@ -59,6 +60,7 @@ def search(
     from transduce.inference import load
     from transduce.viewing import SearchPage
 
+    check_file_place(out)
     use_threads(threads)
     trace = load(model, precision, device).trace_search(
         text,
@@ -77,3 +79,4 @@ def search(
         typer.echo(content, nl=False)
     else:
         write_whole(out, content)
+        typer.echo(out)

@@ -1,9 +1,13 @@
 """The files that a verb reads and writes line by line."""
 
+import logging
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import BinaryIO, TextIO
+
+_log = logging.getLogger(__name__)
 
 
 def read_lines_of(input_: str) -> AbstractContextManager[BinaryIO]:
@@ -14,7 +18,11 @@ def read_lines_of(input_: str) -> AbstractContextManager[BinaryIO]:
     """
     from transduce.data import open_binary
 
-    return nullcontext(_standard(sys.stdin, "input")) if input_ == "-" else open_binary(Path(input_))
+    if input_ != "-":
+        return open_binary(Path(input_))
+    if sys.stdin is not None and sys.stdin.isatty():
+        _log.info("reading lines from the keyboard: --input F reads a file, Ctrl+D ends")
+    return nullcontext(_standard(sys.stdin, "input"))
 
 
 def name_of(input_: str) -> str:
@@ -22,22 +30,67 @@ def name_of(input_: str) -> str:
     return "the input" if input_ == "-" else input_
 
 
-def write_lines_to(output: str, input_: str) -> AbstractContextManager[BinaryIO]:
-    """Open a file for the results of ``input_``, compressed where its name ends in ``.gz`` or ``.zst``.
+@contextmanager
+def write_text_to(output: str, input_: str) -> Iterator[Callable[[str], None]]:
+    """What writes the results of ``input_``, each at once: to a file, compressed where its name ends in .gz or .zst.
 
-    ``-`` is standard output, which stays open.
+    The file takes its name when the block ends. Where that fails, what was written stays as ``F.unfinished``, which a
+    warning says. ``-`` is standard output, which stays open.
 
     Raises:
-        BadInputError: It is the input, or cannot be written, or standard output is closed.
+        BadInputError: It is the input or a folder, or standard output is closed.
+        OSError: It cannot be written; it is named.
     """
     from transduce.config import BadInputError
+    from transduce.config.disk import begin_file, finish_file, name_errors
     from transduce.data import create_binary
 
     if output == "-":
-        return nullcontext(_standard(sys.stdout, "output"))
-    if input_ != "-" and Path(output).exists() and Path(output).samefile(input_):
+        yield _writer(_standard(sys.stdout, "output"), Path("standard output"))
+        return
+    path = Path(output)
+    if _is_input(path, input_):
         raise BadInputError(f"{output}: is the input too: give --output another name")
-    return create_binary(Path(output))
+    unfinished = begin_file(path)
+    if unfinished is not None and _is_input(unfinished, input_):
+        raise BadInputError(f"{input_}: is where {output} is written first: rename it, or give --output another name")
+    try:
+        with name_errors(path, unfinished):
+            stream = create_binary(unfinished or path, path.suffix)
+        try:
+            yield _writer(stream, path)
+        finally:
+            with name_errors(path, unfinished):
+                stream.close()
+        if unfinished is not None:
+            finish_file(path, unfinished)
+    except BaseException:
+        if unfinished is not None:
+            _keep_what_there_is(path, unfinished)
+        raise
+
+
+def _is_input(path: Path, input_: str) -> bool:
+    return input_ != "-" and path.exists() and path.samefile(input_)
+
+
+def _writer(stream: BinaryIO, path: Path) -> Callable[[str], None]:
+    from transduce.config.disk import name_errors
+
+    def write(text: str) -> None:
+        with name_errors(path):
+            stream.write(text.encode())
+            stream.flush()
+
+    return write
+
+
+def _keep_what_there_is(path: Path, unfinished: Path) -> None:
+    with suppress(OSError):
+        if unfinished.stat().st_size:
+            _log.warning(f"{path}: is not finished: what was written so far is in {unfinished}")
+        else:
+            unfinished.unlink()
 
 
 def _standard(stream: TextIO | None, name: str) -> BinaryIO:

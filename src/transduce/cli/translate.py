@@ -30,7 +30,7 @@ from transduce.cli.options import (
     use_threads,
 )
 from transduce.cli.progress import line_bar
-from transduce.cli.streams import count_lines, name_of, read_lines_of, write_lines_to
+from transduce.cli.streams import count_lines, name_of, read_lines_of, write_text_to
 
 if TYPE_CHECKING:
     from transduce.inference import Translation
@@ -225,12 +225,14 @@ def translate(
     A line that has no output (too long, or what is asked of it cannot be) gives an empty one and is named at the end.
     """
     from transduce.config import BadInputError
+    from transduce.config.files import check_file_place
     from transduce.data import read_dictionary, read_lines
-    from transduce.inference import load
+    from transduce.inference import limits_told_once, load
     from transduce.workflows.answers import text_lines
     from transduce.workflows.requests import Failures, RequestReader
     from transduce.workflows.translate import Beside, translate_document, translate_stream
 
+    _check_models(model, input_)
     cluster = read_cluster(engine, address, workers, threads, device)
     bulk = markup is None and (cluster is not None or is_bulk(input_))
     beside = {
@@ -254,8 +256,7 @@ def translate(
         raise BadInputError("--column: is for partitions, and --input is one stream of lines: leave it out")
     if scores and format_ == "jsonl":
         raise BadInputError("--scores: is for --format text: objects of --format jsonl have their scores anyway")
-    if cluster is None:
-        use_threads(threads)
+    use_threads(threads if cluster is None else None)
     options: dict[str, Any] = {
         "beam_size": beam_size,
         "length_penalty": length_penalty,
@@ -287,12 +288,13 @@ def translate(
         work = BulkTranslation(tuple(model), precision, shortlist, cache, column or "text", options)
         run_bulk(work, input_, output, format_, device=device, cluster=cluster, what=_FAILED, instead=_INSTEAD)
         return
-    failures = Failures()
+    failures, document = Failures(), None
+    check_file_place(output)
     translator = load(model, precision, device, shortlist=shortlist, cache=cache)
     prefixes_, must_contain_ = Beside.open(prefixes), Beside.open(must_contain)
-    with ExitStack() as files:
+    with ExitStack() as files, limits_told_once():
         source = files.enter_context(read_lines_of(input_))
-        target = files.enter_context(write_lines_to(output, input_))
+        put = files.enter_context(write_text_to(output, input_))
 
         def translate_texts(texts: list[str], first_number: int) -> "list[Translation]":
             phrases = must_contain_.take(len(texts))
@@ -307,29 +309,42 @@ def translate(
 
         if markup is not None:
             options["return_alignment"] = translator.has_alignments
-            found = translate_document(
+            document = translate_document(
                 source, markup, language or "en", lambda texts: translate_texts(texts, 1), name_of(input_)
             )
-            target.write(found.text.encode())
-            target.flush()
-            found.check()
-            return
+            put(document.text)
+        else:
+            typed = (input_ == "-" and sys.stdin.isatty()) or (output == "-" and sys.stdout.isatty())
+            advance = files.enter_context(line_bar(lambda: count_lines(input_), beside_terminal=typed))
 
-        typed = (input_ == "-" and sys.stdin.isatty()) or (output == "-" and sys.stdout.isatty())
-        advance = files.enter_context(line_bar(lambda: count_lines(input_), beside_terminal=typed))
+            def write(answer: "Answer") -> None:
+                put(_joined(_scored(answer, failures.lines) if scores else text_lines(answer, format_, n_best)))
+                failures.count_translation(answer.request.text, answer.translation)
+                advance()
 
-        def write(answer: "Answer") -> None:
-            lines = _scored(answer, failures.lines) if scores else text_lines(answer, format_, n_best)
-            target.write(("\n".join(lines) + "\n").encode())
-            target.flush()
-            failures.count_translation(answer.request.text, answer.translation)
-            advance()
-
-        answer = RequestReader(json=format_ == "jsonl").answering(translate_texts)
-        translate_stream(source, answer, write, name_of(input_))
+            translate_stream(
+                source, RequestReader(json=format_ == "jsonl").answering(translate_texts), write, name_of(input_)
+            )
+    if document is not None:
+        document.check()
     for file in (prefixes_, must_contain_):
         file.check_end()
     failures.check(_FAILED, _INSTEAD)
+
+
+def _check_models(models: list[Path], input_: str) -> None:
+    """Refuse what a shell makes of a pattern: the first file is the input, and the others stand beside the model."""
+    from transduce.config import BadInputError
+
+    if input_ != "-" and (files := [each for each in models[1:] if each.is_file()]):
+        raise BadInputError(
+            f"{files[0]}: is a file, and what stands without an option is a model: put a pattern in quotes, as in "
+            f"--input 'DIR/*.en', so that the shell leaves it alone"
+        )
+
+
+def _joined(lines: list[str]) -> str:
+    return "\n".join(lines) + "\n"
 
 
 def _scored(answer: "Answer", number: int) -> list[str]:

@@ -45,7 +45,7 @@ def write_flushed(path: Path, text: str) -> None:
         os.fsync(stream.fileno())
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file that appears whole or not at all; an older one stays until then, and so do its rights and links.
 
     What is no file of a disk, such as a pipe, is written to.
@@ -54,26 +54,75 @@ def write_whole(path: Path, text: str) -> None:
         BadInputError: It is a folder.
         OSError: It cannot be written; nothing is left of it.
     """
+    raw = content.encode() if isinstance(content, str) else content
+    unfinished = begin_file(path)
+    with name_errors(path, unfinished):
+        if unfinished is None:
+            path.write_bytes(raw)
+            return
+        try:
+            unfinished.write_bytes(raw)
+            finish_file(path, unfinished)
+        except OSError:
+            with suppress(OSError):
+                unfinished.unlink(missing_ok=True)  # it may be what fills the disk
+            raise
+
+
+def begin_file(path: Path) -> Path | None:
+    """An empty file beside, to write to, which ``finish_file`` gives its name; an older one stays until then.
+
+    None where ``path`` itself is to be written to: it is no file of a disk, such as a pipe, or nothing can be put
+    beside it.
+
+    Raises:
+        BadInputError: It is a folder.
+        OSError: It cannot be written.
+    """
     if path.is_dir():
         raise BadInputError(f"{path}: is a folder: give the name of a file")
-    if path.exists() and not path.is_file():
-        path.write_text(text, encoding="utf-8")
-        return
+    if _is_written_in_place(path):
+        return None
     place = path.resolve()
     unfinished = place.with_name(f"{place.name}.unfinished")
-    try:
+    with name_errors(path, unfinished):
         unfinished.touch()
         if place.exists():
             _take_rights(place, unfinished)
-        write_flushed(unfinished, text)
+    return unfinished
+
+
+def finish_file(path: Path, unfinished: Path) -> None:
+    """Give a file that is all written and closed its name, on disk.
+
+    Raises:
+        OSError: It cannot be had.
+    """
+    place = path.resolve()
+    with name_errors(path, unfinished):
+        flush(unfinished)
         unfinished.replace(place)
+        flush(place.parent)
+
+
+def _is_written_in_place(path: Path) -> bool:
+    if not path.exists():
+        return False
+    # What a shell has opened, it goes on writing to: /dev/stdout may lead to a file of a disk.
+    is_open = path.absolute().parts[1:2] in (("dev",), ("proc",))
+    return is_open or not path.is_file() or not os.access(path.resolve().parent, os.W_OK)
+
+
+@contextmanager
+def name_errors(path: Path, unfinished: Path | None = None) -> Iterator[None]:
+    """Have errors of the disk name ``path``: those that name nothing, and those of what stands in its place."""
+    try:
+        yield
     except OSError as error:
-        with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
-        if error.filename is not None:
-            error.filename, error.filename2 = str(path), None  # the one that was asked for
+        ours = unfinished is not None and str(error.filename).startswith(str(unfinished))
+        if error.errno is not None and (error.filename is None or ours):
+            error.filename, error.filename2 = str(path), None
         raise
-    flush(place.parent)
 
 
 def _take_rights(older: Path, path: Path) -> None:
@@ -134,22 +183,24 @@ def new_directory(path: Path) -> Iterator[Path]:
 
     Raises:
         BadInputError: Something stands there, at first or at the end: it stays as it is.
+        OSError: The disk does not take it; the error names ``path``.
     """
     check_vacant(path)
     path = path.resolve()  # a link stays one
     unfinished = name_beside(path, "unfinished")
-    unfinished.mkdir(parents=True)
     try:
-        yield unfinished
-        flush_folder(unfinished)
-        check_vacant(path)  # the block may have taken minutes
-        if path.exists() and os.name == "nt":
-            path.rmdir()  # nothing takes an empty folder's place there
-        try:
-            unfinished.rename(path)
-        except OSError:
-            check_vacant(path)
-            raise
-        flush(path.parent)
+        with name_errors(path, unfinished):
+            unfinished.mkdir(parents=True)
+            yield unfinished
+            flush_folder(unfinished)
+            check_vacant(path)  # the block may have taken minutes
+            if path.exists() and os.name == "nt":
+                path.rmdir()  # nothing takes an empty folder's place there
+            try:
+                unfinished.rename(path)
+            except OSError:
+                check_vacant(path)
+                raise
+            flush(path.parent)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)

@@ -1,5 +1,9 @@
 """The errors a user meets: each says what is wrong, where, and what to do about it."""
 
+import errno
+from pathlib import Path
+from typing import Final
+
 
 class TransduceError(Exception):
     """Something failed that the user can act on; the command line prints a line and exits with ``status``.
@@ -26,3 +30,34 @@ class StoppedError(TransduceError):
     def __init__(self, message: str, number: int) -> None:
         super().__init__(message)
         self.status = 128 + number
+
+
+_REMEDIES: Final = {
+    errno.ENOSPC: "make room on this disk",
+    errno.EDQUOT: "make room within this user's quota",
+    errno.EROFS: "mount this disk for writing again",
+    errno.EACCES: "let this user write there",
+    errno.EPERM: "let this user write there",
+    errno.ESTALE: "begin it again, with another --out where another training is in that folder now",
+}
+# Of these it is the place that is wrong, which somebody gave.
+_WRONG_PLACE: Final = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EROFS, errno.EACCES, errno.EPERM}
+
+
+def remedy(error: OSError) -> str | None:
+    """What to do about an error of the system, where that is known."""
+    if error.errno == errno.ENOENT and error.filename is not None:
+        folder = Path(str(error.filename)).absolute().parent
+        return None if folder.is_dir() else f"make the folder {folder} first"
+    return _REMEDIES.get(error.errno or 0)
+
+
+def explain(error: OSError) -> TransduceError:
+    """An error of the system with its place, and what to do; it is bad input where the place is what is wrong."""
+    said = error.strerror or " ".join(map(str, error.args))
+    # Whether it was to be read or written, the system does not say.
+    rights = "give this user the right to it, or choose another place"
+    cure = rights if error.errno in (errno.EACCES, errno.EPERM) else remedy(error)
+    parts = (None if error.filename is None else str(error.filename), said, cure)
+    kind = BadInputError if error.errno in _WRONG_PLACE else TransduceError
+    return kind(": ".join(part for part in parts if part))

@@ -3,8 +3,12 @@
 import os
 import stat
 from pathlib import Path
+from typing import Final
 
 from transduce.config.errors import BadInputError
+
+# What to do about a folder, of a model say, of which a file is missing or damaged.
+ANEW: Final = "copy all of the folder again, or make it anew"
 
 
 def check_size(path: Path, most: int) -> None:
@@ -41,6 +45,23 @@ def check_vacant(path: Path) -> None:
     there = next(place for place in (path, *path.absolute().parents) if place.exists())
     if not there.is_dir():
         raise BadInputError(f"{path}: {there} is a file, where a folder belongs: choose another place")
+
+
+def check_file_place(*paths: Path | str | None) -> None:
+    """Before work that takes long: let pass the names that files can be written under; None and ``-`` are none.
+
+    Raises:
+        BadInputError: It is a folder, or its folder is missing or may not be written to.
+    """
+    for path in (Path(each) for each in paths if each not in (None, "-")):
+        folder = path.absolute().parent
+        if path.is_dir():
+            raise BadInputError(f"{path}: is a folder: give the name of a file")
+        if not folder.is_dir():
+            what = "is a file" if folder.exists() else "is missing: make it first"
+            raise BadInputError(f"{path}: the folder {folder} {what}, or choose another place")
+        if not os.access(path if path.exists() else folder, os.W_OK):
+            raise BadInputError(f"{path}: cannot be written: let this user write to {folder}, or choose another place")
 
 
 def check_place(path: Path) -> None:

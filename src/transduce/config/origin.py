@@ -12,6 +12,7 @@ from transduce.config.keys import Location, Table, depth_of, parse
 from transduce.config.model import VOCABULARY_SIZES
 from transduce.config.presets import PRESETS, PUBLISHED
 from transduce.config.run import RunConfig
+from transduce.config.section import show_value
 from transduce.config.values import find_field
 
 _BASE: Final = "base"  # what a model is that names no preset
@@ -83,9 +84,9 @@ class Origin:
         if field is None or depth_of(self.table, (*sections, key)) > len(sections):
             return None
         from_preset = self.from_preset.get(".".join(sections), {})
-        if key in from_preset and repr(from_preset[key]) == value:
+        if key in from_preset and show_value(from_preset[key]) == value:
             return f"{name} = {value} comes from the preset {self.preset!r}"
-        return f"{name} = {value} is the default" if repr(field.default) == value else None
+        return f"{name} = {value} is the default" if show_value(field.default) == value else None
 
     def line(self, location: Location) -> int:
         """The line of the file that brings a key; 0 where the command line does, or nothing."""

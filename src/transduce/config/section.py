@@ -61,14 +61,24 @@ class Section(BaseModel):
         for name, other, readers in _read_with(type(self)):
             default = type(self).model_fields[name].default
             if getattr(self, name) != default and getattr(self, other) not in readers:
-                allowed = " or ".join(repr(reader) for reader in readers)
+                allowed = " or ".join(show_value(reader) for reader in readers)
+                present = show_value(getattr(self, other))
+                cure = (
+                    f"or change {other}, which is {present}"
+                    if default is None
+                    else f"change {other}, or give its default {show_value(default)}, as {other} is {present}"
+                )
                 idle.append(
-                    f"{name} = {getattr(self, name)!r} is for {other} = {allowed}: leave it out, change {other}, or "
-                    f"give its default {default!r}, as {other} is {getattr(self, other)!r}"
+                    f"{name} = {show_value(getattr(self, name))} is for {other} = {allowed}: leave it out, {cure}"
                 )
         if idle:
             raise ValueError("; ".join(idle))
         return self
+
+
+def show_value(value: object) -> str:
+    """A value as run files have it."""
+    return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 def facts(field: FieldInfo) -> Setting | None:

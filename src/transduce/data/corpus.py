@@ -14,7 +14,7 @@ from pyarrow import parquet
 
 from transduce.config import BadInputError, Corpus
 from transduce.config.corpora import MadeUpTask
-from transduce.data.lines import Bare, decode_lines, is_text, pair_lines, tell_once
+from transduce.data.lines import Bare, decode_lines, describe_json_error, is_text, pair_lines, tell_once
 from transduce.data.places import is_address, open_raw, open_text, unpacked_name
 from transduce.data.treebank import OnBad, read_tree_pairs, treebank_files
 
@@ -166,7 +166,7 @@ def _read_jsonl(file: _File) -> Pairs:
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise BadInputError(f"{place}: not JSON: {error}") from error
+            raise BadInputError(f"{place}: not JSON: {describe_json_error(error)}") from error
         if not isinstance(record, dict):
             raise BadInputError(f"{place}: not a JSON object")
         source, target = (_text(record, field, place) for field in file.corpus.fields)

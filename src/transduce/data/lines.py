@@ -6,6 +6,7 @@ What Windows writes beside the text is left out, by one rule: ``bare``.
 import codecs
 import gzip
 import io
+import json
 import logging
 import zlib
 from collections.abc import Callable, Iterator
@@ -22,6 +23,8 @@ from transduce.config import BadInputError
 LONGEST_LINE: Final = 2**24  # bytes
 _MARK: Final = "\ufeff"
 _LINE_ENDS: Final = "\r\n"
+_RETURN: Final = "\r"
+_SEVERAL: Final = 3  # carriage returns within a line, which one or two may have for a reason
 # What files in other encodings begin with, the longer marks first: UTF-32's begins as UTF-16's does.
 _OTHERS: Final = {
     codecs.BOM_UTF32_LE: "UTF-32",
@@ -34,6 +37,11 @@ _WIDE: Final = {(1, 3): "UTF-16LE", (0, 2): "UTF-16BE", (1, 2, 3): "UTF-32LE", (
 _MOST: Final = 0.8  # of the characters
 _LEAST_WIDE: Final = 6  # bytes that are enough to guess by
 _LOOKED_AT: Final = 1024  # bytes of a file, to guess its encoding
+# What compressed files begin with, and what decompresses them.
+_COMPRESSED: Final = {
+    b"\x1f\x8b": ("gzip", ".gz", "gzip -d"),
+    b"\x28\xb5\x2f\xfd": ("zstd", ".zst", "zstd -d"),
+}
 _TOLD: Final = 1024  # messages that are remembered, to be said once
 _log = logging.getLogger(__name__)
 
@@ -56,7 +64,7 @@ class Bare:
 
     def __init__(self, tell: Callable[[str], None] = _log.warning) -> None:
         self._tell = tell
-        self._mark_told = self._end_told = self._nul_told = False
+        self._mark_told = self._end_told = self._nul_told = self._inside_told = False
 
     def text(self, text: str, place: str) -> str:
         """The text itself; ``place`` is where it stands, for people."""
@@ -67,6 +75,12 @@ class Bare:
                 f"or damaged (tr -d '\\000' takes them out)?"
             )
         found = bare(text)
+        if not self._inside_told and _RETURN in found and found.count(_RETURN) >= _SEVERAL:
+            self._inside_told = True
+            self._tell(
+                f"{place}: has {found.count(_RETURN):,} carriage returns within. If they are meant to end lines, "
+                f"convert the file (tr '\\r' '\\n'): only a line feed ends a line"
+            )
         if len(found) == len(text):
             return found
         if not self._mark_told and text.startswith(_MARK):
@@ -97,8 +111,14 @@ def refuse_other_encodings(beginning: bytes, name: object) -> None:
     """Look at how a file begins.
 
     Raises:
-        BadInputError: It says itself that it is no UTF-8, or has a NUL in every character.
+        BadInputError: It says itself that it is no UTF-8, has a NUL in every character, or is compressed.
     """
+    for mark, (kind, suffix, command) in _COMPRESSED.items():
+        if beginning.startswith(mark):
+            raise BadInputError(
+                f"{name} line 1: is compressed by {kind}, and was not known by its name: rename it so that it ends in "
+                f"{suffix}, or decompress it first ({command})"
+            )
     for mark, encoding in _OTHERS.items():
         if beginning.startswith(mark):
             raise BadInputError(
@@ -141,22 +161,19 @@ def open_binary(path: Path) -> BinaryIO:
         raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error
 
 
-def create_binary(path: Path) -> BinaryIO:
-    """Open a plain, ``.gz`` or ``.zst`` file for writing bytes.
+def create_binary(path: Path, suffix: str) -> BinaryIO:
+    """Open a file for writing bytes, compressed as names are that end in ``suffix``: ``.gz`` or ``.zst``.
 
     Raises:
-        BadInputError: It cannot be written.
+        OSError: It cannot be written.
     """
-    try:
-        match path.suffix:
-            case ".gz":  # what is asked to be flushed waits here: compressed line by line it would hardly be smaller
-                return io.BufferedWriter(cast(io.RawIOBase, gzip.open(path, "wb")))
-            case ".zst":
-                return io.BufferedWriter(pa.output_stream(str(path), compression="zstd"))
-            case _:
-                return path.open("wb")
-    except OSError as error:
-        raise BadInputError(f"{path}: cannot be written: {error.strerror}") from error
+    match suffix:
+        case ".gz":  # what is asked to be flushed waits here: compressed line by line it would hardly be smaller
+            return io.BufferedWriter(cast(io.RawIOBase, gzip.open(path, "wb")))
+        case ".zst":
+            return io.BufferedWriter(pa.output_stream(str(path), compression="zstd"))
+        case _:
+            return path.open("wb")
 
 
 def check_length(length: int, name: object, number: int) -> None:
@@ -188,12 +205,19 @@ def raw_lines(stream: BinaryIO, name: object) -> Iterator[bytes]:
                     return
             yield raw
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise BadInputError(f"{name}: damaged gzip file after line {number}: {error}") from error
+        raise BadInputError(f"{name}: damaged gzip file after line {number}: {error}{_cure(number)}") from error
     except OSError as error:
         # Arrow's errors have no number: those of decompression, and those of files that are elsewhere.
         kind = {"gz": "gzip", "zst": "zstd"}.get(str(name).rpartition(".")[2]) if error.errno is None else None
-        what = f"damaged {kind} file" if kind else "cannot be read"
-        raise BadInputError(f"{name}: {what} after line {number}: {error.strerror or error}") from error
+        what, cure = (f"damaged {kind} file", _cure(number)) if kind else ("cannot be read", "")
+        raise BadInputError(f"{name}: {what} after line {number}: {error.strerror or error}{cure}") from error
+
+
+def _cure(number: int) -> str:
+    """What to do about a compressed file that is damaged behind so many lines."""
+    if number:
+        return ": copy it again"
+    return ": copy it again, or where it is plain text, rename it: what a name ends in says how it is compressed"
 
 
 def read_lines(path: Path, *, keep_invalid: bool = False) -> Iterator[str]:
@@ -221,6 +245,11 @@ def decode_lines(stream: BinaryIO, name: object, texts: Bare, *, keep_invalid: b
                 f'data.invalid_utf8 = "drop" leaves such lines out)'
             ) from error
         yield texts.text(line, f"{name} line {number}")
+
+
+def describe_json_error(error: Exception) -> str:
+    """What is wrong with JSON on one line: the parser counts lines of its own, and calls it line 1 wherever it is."""
+    return f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
 
 
 def is_text(line: str) -> bool:

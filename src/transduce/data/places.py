@@ -245,7 +245,9 @@ def _information(place: str) -> fs.FileInfo:
     try:
         return filesystem.get_file_info(path)
     except OSError as error:
-        raise BadInputError(f"{place}: cannot be reached: {_reason(error)}") from error
+        if is_address(place):
+            raise _unreachable(place, error) from error
+        raise BadInputError(f"{place}: cannot be read: {_reason(error)}") from error
 
 
 def _locate(place: str) -> tuple[fs.FileSystem, str]:
@@ -253,9 +255,21 @@ def _locate(place: str) -> tuple[fs.FileSystem, str]:
         return fs.LocalFileSystem(), str(Path(place).absolute())
     try:
         filesystem, path = fs.FileSystem.from_uri(place)
+    except pa.ArrowInvalid as error:
+        raise BadInputError(
+            f"{place}: no place that pyarrow's file systems know ({_reason(error)}): give a path, s3://BUCKET/..., "
+            f"gs://... or hdfs://...; what lies elsewhere, download first"
+        ) from error
     except (pa.ArrowException, OSError) as error:
-        raise BadInputError(f"{place}: no place that pyarrow's file systems know: {_reason(error)}") from error
+        raise _unreachable(place, error) from error
     return filesystem, path
+
+
+def _unreachable(place: str, error: BaseException) -> BadInputError:
+    return BadInputError(
+        f"{place}: cannot be reached: {_reason(error)}: see to the network, the bucket's name, and the address's "
+        f"settings (such as ?region=... or ?endpoint_override=...)"
+    )
 
 
 def _reason(error: BaseException) -> str:

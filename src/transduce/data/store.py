@@ -19,6 +19,7 @@ _VERSION: Final = "2"
 # What an epoch takes in a random order: small enough that many of them make a window of the plan.
 _ROWS_PER_BLOCK: Final = 16_384
 _FACTS: Final = b"facts"
+_AGAIN: Final = "prepare the run again (transduce prepare)"
 
 
 def write_store(path: Path, pairs: Iterable[EncodedPair], origin: dict[str, str]) -> None:
@@ -70,18 +71,18 @@ class Store:
         try:
             self._file = ipc.open_file(pa.memory_map(str(path)))
         except FileNotFoundError as error:
-            raise BadInputError(f"{path}: no such store: run transduce prepare first") from error
+            raise BadInputError(f"{path}: no such store: {_AGAIN}") from error
         except (pa.ArrowException, OSError) as error:
-            raise BadInputError(f"{path}: not a readable store ({error}): prepare the run again") from error
+            raise BadInputError(f"{path}: not a readable store ({error}): {_AGAIN}") from error
         metadata = self._file.schema.metadata or {}
         known = metadata.get(b"version") == _VERSION.encode() and b"origin" in metadata
         if not known or not self._file.schema.equals(SCHEMA):
-            raise BadInputError(f"{path}: a store of another version: prepare the run again")
+            raise BadInputError(f"{path}: a store of another version: {_AGAIN}")
         try:
             self.origin: dict[str, str] = json.loads(metadata[b"origin"])
             opened = [_read(self._file, index) for index in range(self._file.num_record_batches)]
         except (ValueError, OSError) as error:  # Arrow's errors of format are ValueErrors
-            raise BadInputError(f"{path}: a damaged store ({error}): prepare the run again") from error
+            raise BadInputError(f"{path}: a damaged store ({error}): {_AGAIN}") from error
         self.blocks = tuple(block for block, _ in opened)
         # Stores of older versions say nothing of their blocks: those are read.
         self.facts = tuple(block.facts() if known is None else known for block, known in opened)
@@ -144,7 +145,7 @@ class Store:
             file = ipc.open_file(stream)
             for number in range(len(self.blocks)):
                 if flaw := _flaw(file, number):
-                    raise BadInputError(f"{self.path}: block {number:,} is damaged ({flaw}): prepare the run again")
+                    raise BadInputError(f"{self.path}: block {number:,} is damaged ({flaw}): {_AGAIN}")
 
 
 def _read(file: ipc.RecordBatchFileReader, number: int, *, full: bool = False) -> tuple[Block, Facts | None]:

@@ -10,7 +10,7 @@ from transduce.inference.nltk_trees import draw, from_nltk, split_words, to_nltk
 from transduce.inference.parsing import Parse, Parser
 from transduce.inference.queue import RequestQueue
 from transduce.inference.search_trace import SearchTrace
-from transduce.inference.translation import Translation
+from transduce.inference.translation import Translation, limits_told_once
 from transduce.inference.translator import Translator
 from transduce.inference.unknown_words import check_unknown_words
 
@@ -28,6 +28,7 @@ __all__ = [
     "check_unknown_words",
     "draw",
     "from_nltk",
+    "limits_told_once",
     "load",
     "pharaoh",
     "split_words",

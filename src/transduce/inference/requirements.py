@@ -35,7 +35,10 @@ def search_settings(
         beam_size = n_best  # every sample is a row of its own
         sampling = Sampling(generation.temperature, generation.top_k, generation.top_p, generation.seed)
     elif n_best > beam_size:
-        raise BadInputError(f"n-best {n_best}: must be between 1 and the beam size, {beam_size}")
+        raise BadInputError(
+            f"n-best {n_best}: the beam keeps {beam_size} hypotheses: ask for {beam_size} at most, or widen it "
+            f"(--beam-size {n_best}, or beam_size={n_best})"
+        )
     elif beam_size > tokenizer.vocab_size:
         raise BadInputError(f"beam size {beam_size}: is wider than the vocabulary, {tokenizer.vocab_size} symbols")
     special, no_repeat = tokenizer.special, generation.no_repeat_ngram

@@ -2,7 +2,9 @@
 
 import logging
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final, Literal, assert_never, final
 
@@ -84,14 +86,50 @@ def warn_of_limits(
     ``option`` is the setting that says how long outputs may be.
     """
     numbers = [str(number) for number, each in enumerate(translations, first_number) if each.at_limit]
-    if numbers:
-        more = f" and {len(numbers) - _MOST_NAMED:,} more" if len(numbers) > _MOST_NAMED else ""
-        _log.warning(
-            f"text {', '.join(numbers[:_MOST_NAMED])}{more}: the output reached the length limit, and its end may be "
-            f"missing: split what has several sentences (--paragraphs, or paragraphs=True), or allow "
-            f"more (--{option.replace('_', '-')}, or {option} in the model's generation_config.json)"
-            + (f" (to no avail beyond the {longest:,} positions that this model has learned)" if longest else "")
-        )
+    if not numbers:
+        return
+    if (reached := _reached.get()) is not None:
+        reached.count += len(numbers)
+        if reached.count > len(numbers):
+            return
+        reached.told = len(numbers)
+    more = f" and {len(numbers) - _MOST_NAMED:,} more" if len(numbers) > _MOST_NAMED else ""
+    _log.warning(
+        f"text {', '.join(numbers[:_MOST_NAMED])}{more}: the output reached the length limit, and its end may be "
+        f"missing: split what has several sentences (--paragraphs, or paragraphs=True), or allow "
+        f"more (--{option.replace('_', '-')}, or {option} in the model's generation_config.json)"
+        + (f" (to no avail beyond the {longest:,} positions that this model has learned)" if longest else "")
+    )
+
+
+@final
+@dataclass
+class _Reached:
+    """How many outputs reached the length limit, and how many of them were told of."""
+
+    count: int = 0
+    told: int = 0
+
+
+_reached: Final[ContextVar[_Reached | None]] = ContextVar("reached", default=None)
+
+
+@contextmanager
+def limits_told_once() -> Iterator[None]:
+    """Have the first call that reaches the length limit warn, and the others counted at the end of the block.
+
+    It is for the parts of one text, which are translated by a call each.
+    """
+    reached = _Reached()
+    token = _reached.set(reached)
+    try:
+        yield
+    finally:
+        _reached.reset(token)
+        if reached.count > reached.told:
+            _log.warning(
+                f"{reached.count:,} outputs reached the length limit in all (--format jsonl marks them: at_limit)"
+            )
 
 
 def explain(failure: Failure, symbols: int, generation: GenerationConfig) -> TransduceError:

@@ -11,6 +11,7 @@ from typing import Any, Final, final
 import torch
 
 from transduce.config import BadInputError, RunConfig, StoppedError, TransduceError, read_run, write_run
+from transduce.config.errors import explain
 from transduce.inference.arguments import read_device
 from transduce.lab.jobs import Job, Settings, train_jobs
 from transduce.lab.measurement import Measurement, is_measured, measure, note_jobs, read_measurement
@@ -186,9 +187,7 @@ def _train_together(planned: Sequence[Planned], write: Callable[[], None], sessi
 
 def describe_failure(error: TransduceError | OSError) -> str:
     """What it says, in one line."""
-    if isinstance(error, OSError):
-        return f"{error.filename}: {error.strerror}" if error.filename else str(error)
-    return "; ".join(map(str, error.args))
+    return "; ".join(map(str, (explain(error) if isinstance(error, OSError) else error).args))
 
 
 def _describe(measured: Measurement) -> str:

@@ -2,7 +2,11 @@
 
 import asyncio
 import logging
+import signal
 import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from ipaddress import ip_address
 from typing import Final
 
@@ -59,9 +63,25 @@ async def _serve(settings: ServeSettings, listening: socket.socket, address: str
             timeout_graceful_shutdown=max(1, round(settings.grace)),
         )
         _log.info(f"serving {', '.join(each.name for each in models.served)} at {address} (Ctrl+C stops)")
-        await uvicorn.Server(config).serve(sockets=[listening])
+        with _ended_by_signals():
+            await uvicorn.Server(config).serve(sockets=[listening])
+        _log.info("stopped")
     finally:
         await models.stop()
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """To be told to stop is how a server ends: uvicorn raises the signal once more, behind its own end of it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -114,7 +114,10 @@ def main(settings: dict[str, Any]) -> None:
         return
     with translator.keep_searching() as search:
         worker = Worker(Answers(translator, partial(_load_without, path, precision, device)), output)
-        worker.send({"ready": True, "memory": _most_memory()})
+        try:
+            worker.send({"ready": True, "memory": _most_memory()})
+        except BrokenPipeError:  # the server was ended meanwhile
+            os._exit(0)
         threading.Thread(target=_serve_and_leave, args=(worker,), name="calls", daemon=True).start()
         _log.error(f"the search has failed: {search.wait()}")
         os._exit(1)

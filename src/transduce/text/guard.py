@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from transduce.config import BadInputError
-from transduce.config.files import check_size
+from transduce.config.files import ANEW, check_size
 
 # Its class has no public name, and is no Exception.
 _PANIC: Final = "pyo3_runtime"
@@ -49,11 +49,11 @@ def read_checked(path: Path) -> str:
         text = path.read_text(encoding="utf-8")
         stored = json.loads(text)
     except FileNotFoundError as error:
-        raise BadInputError(f"{path}: no such tokenizer file") from error
+        raise BadInputError(f"{path}: no such tokenizer file: {ANEW}") from error
     except OSError as error:
         raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        raise BadInputError(f"{path}: not a readable tokenizer: {error}") from error
+        raise BadInputError(f"{path}: not a readable tokenizer ({error}): {ANEW}") from error
     if not isinstance(stored, dict):
         raise BadInputError(f"{path}: not a readable tokenizer: a JSON object belongs here")
     if flaw := _flaw(stored):

@@ -101,9 +101,13 @@ def _load_newest(folder: Path, model: nn.Module, optimizer: torch.optim.Adam, *,
             replace_directory(aside, aside.with_name(f"{aside.name}.damaged"))
         return progress, path
     if damaged:
-        raise damaged[0][1]
-    why = "all in it were written while gradients failed" if list_checkpoints(folder) else "there is none in it"
-    raise BadInputError(f"{folder}: {why}")
+        newest, why = damaged[0]
+        raise BadInputError(
+            f"{why}: there is no checkpoint to go on from: put {newest} there again from a copy, or train anew: "
+            f"delete {folder}, or give another --out (a best model that was kept stays one)"
+        ) from why
+    none = "all in it were written while gradients failed" if list_checkpoints(folder) else "there is none in it"
+    raise BadInputError(f"{folder}: {none}")
 
 
 def list_checkpoints(folder: Path) -> list[tuple[int, Path]]:

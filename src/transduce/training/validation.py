@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from transduce.config import METRICS, BadInputError
+from transduce.config.errors import remedy
 from transduce.config.metrics import perplexity
 from transduce.data import Store, plan_epoch, read_batches
 from transduce.models import TrainableModel
@@ -36,7 +37,7 @@ def validate(training: Training, progress: Progress, rate: float) -> Progress:
         score = METRICS[key].rank({"loss": loss, "perplexity": perplexity(loss), **outputs.scores}[key])
         best = _is_better(score, loss, best_score, best_loss)
         improved |= best
-        if best and _save_best(training, model):
+        if best and _save_best(training, model, progress):
             best_score, best_loss = score, loss if math.isfinite(loss) else None
             changes = {"best_score": score, "best_step": progress.step, "best_metric": key, "best_loss": best_loss}
             progress = progress.model_copy(update=changes)
@@ -60,15 +61,17 @@ def _is_better(score: float, loss: float, best_score: float | None, best_loss: f
     return score > best_score or (score == best_score and loss < (math.inf if best_loss is None else best_loss))
 
 
-def _save_best(training: Training, model: TrainableModel) -> bool:
+def _save_best(training: Training, model: TrainableModel, progress: Progress) -> bool:
     """Whether it is on disk. Where it is not, the next model that is better than the one that is there is tried."""
     try:
         training.hooks.check_place()
         training.hooks.save_best(model)
     except OSError as error:
+        older = "there is none yet" if progress.best_score is None else "the older one stays"
+        advice = f" ({what})" if (what := remedy(error)) else ""
         _log.warning(
-            f"{error.filename or 'best'}: the best model could not be written: {error.strerror or error}; the older "
-            f"one stays, the training goes on"
+            f"{error.filename or 'best'}: the best model could not be written: {error.strerror or error}{advice}; "
+            f"{older}, the training goes on"
         )
         return False
     return True

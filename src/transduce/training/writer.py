@@ -1,6 +1,5 @@
 """Writing checkpoints while the training goes on: a copy in memory, written under another name and then renamed."""
 
-import errno
 import logging
 import shutil
 import time
@@ -10,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, final
+from typing import Self, final
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 from transduce.bundle import save_tensors
 from transduce.config import BadInputError, TransduceError
 from transduce.config.disk import flush, replace_directory, write_flushed
+from transduce.config.errors import remedy
 from transduce.kernels import start_threads
 from transduce.training.checkpoint import (
     MODEL,
@@ -89,16 +89,6 @@ class Copies:
             # Pinned memory is what a GPU can write to by itself.
             self._copies[name] = torch.empty(like.shape, dtype=like.dtype, pin_memory=like.is_cuda)
         return self._copies[name]
-
-
-_REMEDIES: Final = {
-    errno.ENOSPC: "make room on this disk",
-    errno.EDQUOT: "make room within this user's quota",
-    errno.EROFS: "mount this disk for writing again",
-    errno.EACCES: "let this user write there",
-    errno.EPERM: "let this user write there",
-    errno.ESTALE: "begin it again, with another --out where another training is in that folder now",
-}
 
 
 @final
@@ -222,7 +212,7 @@ def describe_failure(folder: Path, error: OSError) -> str:
 
 
 def _remedy(error: OSError) -> str:
-    return _REMEDIES.get(error.errno or 0, "see to this disk")
+    return remedy(error) or "see to this disk"
 
 
 def _prune(folder: Path, keep: int) -> None:

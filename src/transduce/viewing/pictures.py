@@ -1,5 +1,6 @@
 """Attention weights, and what heads do, as pictures, by matplotlib (the extra ``plot``)."""
 
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from transduce.config import BadInputError, TransduceError
 from transduce.config.attention import AttentionHead
+from transduce.config.disk import write_whole
 from transduce.config.head_roles import MEASURES, ColourKey, HeadRole
 from transduce.viewing.attention import HasAttention
 from transduce.viewing.head_roles import KIND_NAMES, check_colour
@@ -102,8 +104,10 @@ def _figure(width: float, height: float) -> "Figure":
 def _saved(figure: "Figure", path: Path | str | None) -> "Figure":
     """The figure, in a file where one is named."""
     if path is not None:
+        path, content = Path(path), io.BytesIO()
         try:
-            figure.savefig(path, dpi=150)
+            figure.savefig(content, dpi=150, format=path.suffix.removeprefix(".") or None)
         except ValueError as error:  # what a name ends with says the format
             raise BadInputError(f"{path}: {error}: give a name that ends with .png or .svg") from error
+        write_whole(path, content.getvalue())
     return figure

@@ -11,7 +11,7 @@ from pyarrow import parquet
 from transduce.config import Precision
 from transduce.data.places import open_text, whole_file
 from transduce.data.tables import open_table, read_texts
-from transduce.inference import Translation, load
+from transduce.inference import Translation, limits_told_once, load
 from transduce.workflows.answers import WiderTable, answer_columns, describe, text_lines
 from transduce.workflows.partitions import Partition, digest_models, format_of
 from transduce.workflows.requests import SOURCE, Answer, Failures, RequestReader
@@ -54,7 +54,7 @@ class BulkTranslation:
         return partial(self._do, translate)
 
     def _do(self, translate: _Translate, partition: Partition) -> Failures:
-        with whole_file(partition.target) as target:
+        with limits_told_once(), whole_file(partition.target) as target:
             if format_of(partition.source) == "parquet":
                 return self._translate_table(translate, partition.source, target)
             return self._translate_lines(translate, partition, target)

@@ -89,7 +89,8 @@ def refuse(run: RunDirectory, changes: Iterable[Change]) -> None:
     named = [f"{change.key} was {change.before!r} and is {change.after!r}" for change in changes]
     if named:
         raise BadInputError(
-            f"{run.root}: cannot go on with other settings: {'; '.join(named)}: set them back, or train anew with "
+            f"{run.root}: cannot go on with other settings: {'; '.join(named)}: set them back (in the run file, or by "
+            f"--set), go on with all that it began with (transduce train {run.config} --resume), or train anew with "
             f"another --out"
         )
 

@@ -13,6 +13,7 @@ from transduce.config.head_roles import HeadRole
 from transduce.data import read_lines
 from transduce.evaluation import Score, make_scorer, paired_bootstrap, score_with
 from transduce.inference import HeadStatistics, Translator
+from transduce.inference.alignment import read_pharaoh
 from transduce.inference.arguments import read_device
 from transduce.inference.translation import warn_of_failures
 from transduce.models import heads_of
@@ -59,7 +60,8 @@ def read_head_corpus(source: Path, target: Path, alignment: Path | None) -> Head
     """The corpus of two files, or of three.
 
     Raises:
-        BadInputError: A file cannot be read, or they differ in length, or are empty.
+        BadInputError: A file cannot be read, or they differ in length, or are empty; or an alignment is none, or not of
+            its pair.
     """
     examples = read_examples(source, target)
     if alignment is None:
@@ -67,6 +69,11 @@ def read_head_corpus(source: Path, target: Path, alignment: Path | None) -> Head
     lines, pairs = list(read_lines(alignment)), len(examples.sources)
     if len(lines) != pairs:
         raise BadInputError(f"{alignment}: has {len(lines):,} lines for {pairs:,} pairs: line i is of pair i")
+    for number, (line, *pair) in enumerate(zip(lines, examples.sources, examples.references, strict=True), start=1):
+        try:
+            read_pharaoh(line, *pair)
+        except BadInputError as error:
+            raise BadInputError(f"{alignment} line {number:,}: {error}") from error
     return HeadCorpus(examples, lines)
 
 

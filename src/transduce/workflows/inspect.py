@@ -1,6 +1,7 @@
 """What a model is and what it costs."""
 
 from dataclasses import asdict
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,9 @@ def inspect_model(name: str, length: int = 25) -> dict[str, Any]:
         BadInputError: The name is no preset and no model directory.
     """
     if name not in PRESETS and not Path(name).exists():
-        raise BadInputError(f"{name}: neither a model directory nor a preset; presets are {', '.join(PRESETS)}")
+        nearest = get_close_matches(name, PRESETS, n=1)
+        meant = f" (did you mean {nearest[0]!r}?)" if nearest else ""
+        raise BadInputError(f"{name}: neither a model directory nor a preset{meant}; presets are {', '.join(PRESETS)}")
     config = PRESETS[name] if name in PRESETS else load_bundle(Path(name)).config
     parameters = _parameters(build_without_storage(config))
     return {

@@ -91,7 +91,8 @@ def check_files(config: RunConfig, *, tokenizers: bool = True) -> None:
         BadInputError: Some are not: each is named.
     """
     missing = [
-        f"{path}: {'is a directory' if path.is_dir() else 'no such file'} (data.root is {config.data.root}"
+        f"{path}: {'is a directory' if path.is_dir() else 'no such file'} (data.root is {config.data.root}, "
+        f"--set data.root=DIR gives another"
         f"{_STREAMS if path.is_dir() or re.search(_SEVERAL, str(path)) else ''})"
         for path in dict.fromkeys([*corpus_files(config), *(tokenizer_files(config) if tokenizers else ())])
         if not path.is_file()
@@ -166,8 +167,9 @@ def _check_readable(run: RunDirectory) -> None:
         _read_prepared(run)
     except BadInputError as error:
         raise BadInputError(
-            f"{error}. But {run.root} holds a training, which goes on with this very preparation only: restore the "
-            f"file, or train anew with another --out"
+            f"{error}. As {run.root} holds a training, which goes on with this very preparation only, prepare with the "
+            f"same settings and files in another --out, and copy store and tokenizer*.json from there; or train anew "
+            f"with another --out"
         ) from error
 
 

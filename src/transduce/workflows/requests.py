@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, final
 
 from transduce.config import BadInputError, TransduceError
+from transduce.data.lines import describe_json_error
 from transduce.inference import Translation
 
 TEXT: Final = "text"
@@ -131,7 +132,7 @@ def _read_object(line: str, number: int, first: int, field: str) -> Request:
     except (ValueError, RecursionError) as error:
         # Plain text may begin with a brace too; but text that was meant as an object must not be translated as it is.
         plain = f': of plain text, write each line as {{"{field}": "..."}}' if number == first else ""
-        raise BadInputError(f"line {number:,}: not readable JSON: {error}{plain}") from error
+        raise BadInputError(f"line {number:,}: not readable JSON: {describe_json_error(error)}{plain}") from error
     if not isinstance(fields, dict) or not isinstance(fields.get(field), str):
         others = "" if number == first else f", and line {first:,} is an object"
         raise BadInputError(

@@ -118,7 +118,8 @@ def check_run(run: RunDirectory) -> None:
 
 def default_out(run_file: Path) -> Path:
     """``runs/NAME``, NAME being the run file's; a run directory's own ``run.toml`` means that directory."""
-    if run_file.name == "run.toml" and (run_file.parent / "store").is_dir():
+    run = RunDirectory(run_file.parent)
+    if run_file.name == "run.toml" and (run.train_store.parent.is_dir() or run.checkpoints.is_dir()):
         return run_file.parent
     return Path("runs") / run_file.stem
 
