@@ -86,7 +86,7 @@ def test_a_pipe_gives_the_same(trained_run, tmp_path):
     shown = [complete(command, ended(SOURCES), tmp_path) for ended in (as_windows_does, as_others_do)]
     assert [each.returncode for each in shown] == [0, 0]
     assert shown[0].stdout == shown[1].stdout
-    assert b"warning: line 1: a carriage return, as in files from Windows" in shown[0].stderr
+    assert b"warning: the input line 1: a carriage return, as in files from Windows" in shown[0].stderr
 
 
 def test_a_preparation_is_the_same(tiny_run_file, both, tmp_path):
