@@ -297,8 +297,8 @@ def test_what_was_read_must_be_there_when_it_is_read_again(tmp_path, parts, chan
         ({"duplicates": "drop"}, "duplicates = .drop. remembers every pair"),
         ({"train": {"pairs": "a.tsv", "weight": 2.0}}, "train.weight = 2 is of an epoch"),
         ({"train": {"trees": "a.trees"}}, "train.trees: all symbols of a treebank"),
-        ({"streaming": False, "at_end": "stop"}, "at_end = 'stop' is for streaming = True"),
-        ({"streaming": False, "shuffle_window": 7}, "shuffle_window = 7 is for streaming = True"),
+        ({"streaming": False, "at_end": "stop"}, "at_end = 'stop' is for streaming = true"),
+        ({"streaming": False, "shuffle_window": 7}, "shuffle_window = 7 is for streaming = true"),
     ],
 )
 def test_what_makes_no_sense_of_a_stream_is_refused_by_name(change, says):

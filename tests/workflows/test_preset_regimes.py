@@ -188,7 +188,7 @@ def check_beam_size(value, _, fixture):
     wide = fixture("translator")(beam_size=value, max_extra_length=1)
     (output,) = wide.translate(["bamo"], n_best=value)
     assert len({output.tokens, *(each.tokens for each in output.alternatives)}) == value
-    with pytest.raises(BadInputError, match=f"between 1 and the beam size, {value}"):
+    with pytest.raises(BadInputError, match=f"the beam keeps {value} hypotheses"):
         wide.translate(["bamo"], n_best=value + 1)
 
 
