@@ -70,6 +70,20 @@ def full_disk(*_):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
+def test_a_file_that_is_mounted_is_written_into(tmp_path, monkeypatch):
+    """Nothing takes its name, as the system says for real where a container mounts a single file."""
+
+    def replace(self, target):
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(self), None, str(target))
+
+    path = tmp_path / "out.txt"
+    path.write_text("older and longer")
+    monkeypatch.setattr(Path, "replace", replace)
+    write_whole(path, "new\n")
+    assert path.read_text() == "new\n"
+    assert [each.name for each in tmp_path.iterdir()] == ["out.txt"]
+
+
 def test_a_full_disk_is_told_by_the_name_that_was_asked_for(tmp_path, monkeypatch):
     path = tmp_path / "page.html"
     write_whole(path, "older")

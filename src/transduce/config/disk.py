@@ -101,7 +101,15 @@ def finish_file(path: Path, unfinished: Path) -> None:
     place = path.resolve()
     with name_errors(path, unfinished):
         flush(unfinished)
-        unfinished.replace(place)
+        try:
+            unfinished.replace(place)
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            # Nothing takes the name of a file that is mounted, as containers do with single files.
+            shutil.copyfile(unfinished, place)
+            flush(place)
+            unfinished.unlink()
         flush(place.parent)
 
 
