@@ -451,6 +451,29 @@ class TestSavingAgain:
         save_bundle(bundle, directory)  # what the crash left behind is in nobody's way
         assert [file.name for file in directory.parent.iterdir()] == [directory.name]
 
+    @pytest.mark.parametrize("name", ["proj", "best"])
+    def test_a_folder_that_is_no_model_keeps_its_files(self, bundle, tmp_path, name):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "main.py").write_text("mine")
+        with pytest.raises(BadInputError, match=f"{name}: exists and is not empty: choose another place"):
+            save_bundle(bundle, tmp_path / name)
+        (tmp_path / name / "config.json").write_text('{"model_type": "marian"}')  # of another library
+        with pytest.raises(BadInputError, match="exists and is not empty"):
+            save_bundle(bundle, tmp_path / name)
+        assert (tmp_path / name / "main.py").read_text() == "mine"
+
+    def test_the_current_folder_keeps_its_place(self, bundle, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(BadInputError, match="is the current folder"):
+            save_bundle(bundle, ".")
+
+    def test_a_damaged_best_of_a_run_is_replaced(self, bundle, tmp_path):
+        (tmp_path / "run" / "best").mkdir(parents=True)
+        (tmp_path / "run" / "run.toml").touch()
+        (tmp_path / "run" / "best" / "model.safetensors").touch()
+        save_bundle(bundle, str(tmp_path / "run" / "best"))
+        assert load_bundle(str(tmp_path / "run")).config == bundle.config
+
     def test_makes_the_folders_above(self, bundle, tmp_path):
         save_bundle(bundle, tmp_path / "a" / "b" / "model")
         assert load_bundle(tmp_path / "a" / "b" / "model").config == bundle.config

@@ -28,6 +28,12 @@ def maps_of(source_words, target_words, encoder=None, decoder=None, cross=None):
     return AttentionMaps(*sides, read, *numbers, *kinds)
 
 
+def test_maps_are_told_by_their_shapes():
+    maps = maps_of([0, 1], [0], cross=np.zeros((2, 2, 3)))
+    assert repr(maps) == "AttentionMaps(0 1 </s> -> 0 </s>: cross (1, 2, 2, 3))"
+    assert maps in {maps}
+
+
 def roles_of(maps, reference=None):
     return HeadStatistics(measure(maps, reference), 1).roles()
 

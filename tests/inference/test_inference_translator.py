@@ -202,6 +202,8 @@ def test_what_is_no_text_is_named(translator, texts, named):
         ({"beamsize": 3}, "translate has no option 'beamsize': did you mean 'beam_size'"),
         ({"beamsize": None}, "no option 'beamsize'"),
         ({"nbest": 2}, "did you mean 'n_best'"),
+        ({"num_beams": 2}, "translate has no option 'num_beams': it is beam_size here"),
+        ({"batch_size": 2}, "texts are batched by their lengths, give all of them at once"),
         ({"zzz": 2}, "it has beam_size, cancellation, constraints, coverage_penalty"),
         ({"beam_size": "three"}, "beam size 'three'"),
         ({"beam_size": 2.5}, "beam size 2.5"),

@@ -54,6 +54,12 @@ def test_special_symbols_vanish_from_text(tokenizer):
     assert tokenizer.decode([[1, *ids, 2, 0, 0], [0, 1, 2, 3]]) == ["the cat", ""]
 
 
+def test_one_text_is_no_list_of_texts(tokenizer):
+    with pytest.raises(BadInputError, match=r"a list of texts belongs here, and one was given: \[text\]"):
+        tokenizer.encode("the cat")
+    assert repr(tokenizer) == f"Tokenizer({tokenizer.vocab_size} symbols)"
+
+
 def test_a_loaded_one_gives_the_same_ids(tokenizer, saved):
     loaded = Tokenizer.load(saved)
     assert loaded.encode(TEXTS) == tokenizer.encode(TEXTS)

@@ -1,9 +1,14 @@
+import functools
 import json
+import multiprocessing
+import os
 
+import numpy as np
 import pytest
+import torch
 
 import transduce
-from transduce.config import read_run
+from transduce.config import Corpus, DataConfig, RunConfig, TokenizerConfig, TrainConfig, preset, read_run
 from transduce.training import list_checkpoints
 
 pytest_plugins = ["tiny_run"]
@@ -24,8 +29,9 @@ def test_a_training_from_python_tells_what_it_measures_and_ends_with_a_model(tin
     assert heard == written
     best = next(each for each in heard if _place(each) == ("dev", trained.best_step))
     assert (trained.run, trained.step, trained.init) == (tmp_path / "run", 4, None)
+    assert trained.ended_by == "train.max_steps = 4"
     assert (trained.best_metric, trained.best_score) == ("bleu", best["bleu"])
-    assert len(transduce.load(trained.run).translate(["bamo", "dulu"])) == 2
+    assert len(transduce.load(trained).translate(["bamo", "dulu"])) == 2
 
 
 def test_losses_of_the_best_model_are_losses(tiny_run_file, tmp_path):
@@ -49,7 +55,7 @@ def test_a_callback_that_returns_true_interrupts_the_training_which_goes_on_late
     heard, all_heard = [], []
     config = read_run(tiny_run_file, [*SHORT, "train.max_steps=6"])
     trained = transduce.train(config, out=tmp_path, callbacks=[enough, all_heard.append])
-    assert trained.step == 2
+    assert (trained.step, trained.ended_by) == (2, None)
     assert [step for step, _ in list_checkpoints(tmp_path / "checkpoints")][-1] == 2
     assert heard == [_place(each) for each in all_heard] == PLACES[:3]
     heard.clear()
@@ -76,10 +82,95 @@ def test_a_callback_may_change_what_it_is_given(tiny_run_file, tmp_path):
     assert [_place(measured) for measured in heard] == PLACES
 
 
+@pytest.mark.parametrize(
+    ("answer", "step"),
+    [(np.bool_(True), 1), (torch.tensor(True), 1), (np.bool_(False), 2), (torch.tensor(False), 2), (1, 2), ("yes", 2)],
+    ids=repr,
+)
+def test_true_is_true_of_any_library_and_nothing_else(tiny_run_file, tmp_path, answer, step):
+    settings = {"train.max_steps": 2, "train.log_every": 1, "train.validate_every": 2}
+    trained = transduce.train(tiny_run_file, out=tmp_path, settings=settings, callbacks=[lambda _: answer])
+    assert trained.step == step
+
+
+@pytest.mark.parametrize("callbacks", [print, None, [None], ["print"], 7])
+def test_callbacks_are_looked_at_before_any_work(tiny_run_file, tmp_path, callbacks):
+    with pytest.raises(transduce.BadInputError, match="callbacks: "):
+        transduce.train(tiny_run_file, out=tmp_path / "run", callbacks=callbacks)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_callback_is_no_coroutine(tiny_run_file, tmp_path):
+    async def late(measured):
+        return True
+
+    with pytest.raises(transduce.BadInputError, match="is no plain function of one argument"):
+        transduce.train(tiny_run_file, out=tmp_path / "run", callbacks=[late])
+
+
+def test_callbacks_of_a_generator_hear_everything(tiny_run_file, tmp_path):
+    heard = []
+    transduce.train(tiny_run_file, out=tmp_path, settings=SHORT, callbacks=(each for each in [heard.append]))
+    assert [_place(measured) for measured in heard] == PLACES
+
+
+def test_settings_are_a_mapping_too(tiny_run_file, tmp_path):
+    settings = {"train.max_steps": 1, "train.warmup_steps": 1, "train.max_minutes": None, "data.root": tmp_path}
+    settings["data.dev"] = {"source": tiny_run_file.parent / "dev.src", "target": tiny_run_file.parent / "dev.trg"}
+    config = read_run(str(tiny_run_file), settings)
+    assert (config.train.max_steps, config.train.max_minutes, config.data.root) == (1, None, str(tmp_path))
+    assert config.data.dev.target == str(tiny_run_file.parent / "dev.trg")
+    for wrong in ("train.max_steps=4", None, [None], [("train.max_steps", 4), 7], {3: 4}):
+        with pytest.raises(transduce.BadInputError, match="settings"):
+            transduce.train(tiny_run_file, out=tmp_path / "run", settings=wrong)
+
+
+def test_a_config_is_built_in_code_and_seen_to_be_valid(tiny_run_file, tmp_path):
+    corpora = [Corpus(source=f"{name}.src", target=f"{name}.trg") for name in ("train", "dev")]
+    config = RunConfig(
+        data=DataConfig(root=str(tiny_run_file.parent), train=corpora[:1], dev=corpora[1]),
+        tokenizer=TokenizerConfig(vocab_size=300),
+        model=preset("tiny", {"d_model": 16, "d_ff": 16, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}),
+        train=TrainConfig(max_steps=2, log_every=1, batch_tokens=64, warmup_steps=1),
+    )
+    assert transduce.train(config, out=tmp_path / "run").step == 2
+    wrong = config.model_copy(update={"train": config.train.model_copy(update={"max_steps": "zwanzig"})})
+    with pytest.raises(transduce.BadInputError, match=r"train\.max_steps = 'zwanzig': "):
+        transduce.train(wrong, out=tmp_path / "other")
+    for nothing in ({"train": {}}, None, 7):
+        with pytest.raises(transduce.BadInputError, match="give a run file, or a RunConfig"):
+            transduce.train(nothing, out=tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    torch.ones(10**6).exp()  # now there are two
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system forks no processes")
+def test_the_child_of_a_fork_trains_as_its_parent_does(tiny_run_file, tmp_path, two_threads):
+    """GNU's OpenMP waits for ever in the child for threads that the parent had."""
+    settings = [*SHORT, "train.max_steps=2"]
+    transduce.train(tiny_run_file, out=tmp_path / "parent", settings=settings)
+    work = functools.partial(transduce.train, tiny_run_file, out=tmp_path / "child", settings=settings)
+    child = multiprocessing.get_context("fork").Process(target=work)
+    child.start()
+    child.join(120)
+    child.kill()
+    assert child.exitcode == 0
+    weights = [(tmp_path / name / "checkpoints/step-2/model.safetensors").read_bytes() for name in ("parent", "child")]
+    assert weights[0] == weights[1]
+
+
 def test_without_a_file_the_run_directory_is_named_and_settings_are_in_the_config(tiny_config, tmp_path):
     with pytest.raises(transduce.BadInputError, match="no file whose name the run directory could take: give out"):
         transduce.train(tiny_config)
-    with pytest.raises(transduce.BadInputError, match="settings are applied to a run file"):
+    with pytest.raises(transduce.BadInputError, match="settings are for a run file"):
         transduce.train(tiny_config, out=tmp_path, settings=["train.max_steps=4"])
 
 

@@ -1,6 +1,7 @@
 """The model directory: configuration, weights, tokenizer and generation settings, written whole and read safely."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,12 +10,12 @@ from typing import Final, TypeVar, final
 
 from pydantic import ValidationError
 
-from transduce.bundle.elsewhere import BEST, CONFIG, WEIGHTS, advise, find_other_format
+from transduce.bundle.elsewhere import BEST, CONFIG, RUN_FILE, WEIGHTS, advise, find_other_format
 from transduce.bundle.weights import check_weights, count_tensors, load_weights, save_tensors
 from transduce.config import BadInputError, GenerationConfig, ModelConfig
 from transduce.config.architectures import model_section
 from transduce.config.disk import flush_folder, name_beside, name_errors, replace_directory
-from transduce.config.files import ANEW, check_place, check_size
+from transduce.config.files import ANEW, check_place, check_size, check_vacant
 from transduce.config.section import Section
 from transduce.config.values import shorten, what_is_wrong
 from transduce.models import TrainableModel, build_unfilled, build_without_storage
@@ -41,17 +42,21 @@ class Bundle:
         return self.model.config
 
 
-def save_bundle(bundle: Bundle, path: Path) -> None:
-    """Write a model directory. It replaces an older one only when it is complete.
+def save_bundle(bundle: Bundle, path: str | os.PathLike[str]) -> None:
+    """Write a model directory. It replaces an older one, with all that lies in it, only when it is complete.
 
     Raises:
-        BadInputError: A file of that name stands in the way.
+        BadInputError: Something else stands there: a file, the current folder, or a folder that is no model directory.
         OSError: The disk does not take it; the error names ``path``, and an older one stays.
     """
+    path = Path(path)
     if path.is_file():
         raise BadInputError(f"{path}: is a file, a model directory cannot take its place")
     # In a run directory all is ours, and what a crash has left is found, or goes; elsewhere others have names too.
     own = path.name == BEST
+    of_run = own and (path.parent / RUN_FILE).is_file()
+    if not of_run and (not (path / CONFIG).is_file() or find_other_format(path)):
+        check_vacant(path)  # it would take the place of all that is there
     unfinished = path.with_name(f"{path.name}.unfinished") if own else name_beside(path, "unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     try:
@@ -112,7 +117,7 @@ class StoredBundle:
         return Bundle(model.eval(), self.tokenizers, self.generation)
 
 
-def open_bundle(path: Path) -> StoredBundle:
+def open_bundle(path: str | os.PathLike[str]) -> StoredBundle:
     """Look into a model directory, or the ``best`` of a run directory.
 
     It may be a stranger's: nothing in it is run, and no link out of it is followed.
@@ -120,7 +125,7 @@ def open_bundle(path: Path) -> StoredBundle:
     Raises:
         BadInputError: A file is missing, damaged, or does not fit the others; it is named.
     """
-    directory = find_model(path)
+    directory = find_model(Path(path))
     for file in directory.iterdir():
         check_place(file)
     config, generation = _read_settings(directory)
@@ -129,7 +134,7 @@ def open_bundle(path: Path) -> StoredBundle:
     return StoredBundle(directory, config, tokenizers, generation)
 
 
-def load_bundle(path: Path) -> Bundle:
+def load_bundle(path: str | os.PathLike[str]) -> Bundle:
     """Read a model directory, or the ``best`` of a run directory, as ``open_bundle`` and ``StoredBundle.read`` say."""
     return open_bundle(path).read()
 

@@ -44,7 +44,7 @@ def train(
         )
     if not processes.first:
         return
-    trained = summarize(run, progress)
+    trained = summarize(run, config.train, progress)
     typer.echo(f"{trained.run}: step {trained.step}, {_describe_best(trained)}")
 
 

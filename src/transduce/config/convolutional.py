@@ -44,83 +44,94 @@ class ConvolutionalConfig(Section):
     """
 
     architecture: Annotated[Literal["convolutional"], REFUSED] = Field(
-        "convolutional", description="the kind of model that this section is of"
+        default="convolutional", description="the kind of model that this section is of"
     )
     network: Annotated[Network, REFUSED] = Field(
-        "convs2s",
+        default="convs2s",
         description="convs2s: gated convolutions, attention in every decoder layer (Gehring et al. 2017); bytenet: "
         "dilated residual blocks, the decoder on top of the encoder (Kalchbrenner et al. 2017)",
     )
 
     embedding_width: Annotated[int, _OF_CONVS2S] = Field(
-        512, ge=1, le=MOST_WIDE, description="numbers of a symbol's embedding, in which the attention compares, too"
+        default=512,
+        ge=1,
+        le=MOST_WIDE,
+        description="numbers of a symbol's embedding, in which the attention compares, too",
     )
     output_width: Annotated[int, _OF_CONVS2S] = Field(
-        512, ge=1, le=MOST_WIDE, description="numbers of a hidden state from which the next symbol is predicted"
+        default=512, ge=1, le=MOST_WIDE, description="numbers of a hidden state from which the next symbol is predicted"
     )
     encoder_convolutions: Annotated[Convolutions, _FROM_LISTS, _OF_CONVS2S] = Field(
-        ((512, 3, 20),),
+        default=((512, 3, 20),),
         description="the encoder's layers, as [channels, kernel width, number of such layers]",
         examples=[[[512, 3, 9], [1024, 3, 4], [2048, 1, 2]]],
     )
     decoder_convolutions: Annotated[Convolutions, _FROM_LISTS, _OF_CONVS2S] = Field(
-        ((512, 3, 20),),
+        default=((512, 3, 20),),
         description="the decoder's layers, as [channels, kernel width, number of such layers]",
         examples=[[[512, 3, 9], [1024, 3, 4], [2048, 1, 2]]],
     )
     weight_normalization: Annotated[bool, _OF_CONVS2S] = Field(
-        True,
+        default=True,
         description="train the length and direction of each row of a weight matrix apart (Salimans and Kingma 2016)",
     )
     max_positions: Annotated[int, _OF_CONVS2S] = Field(
-        1024, ge=1, le=MOST_SYMBOLS, description="positions that learned embeddings have: the longest sequence"
+        default=1024, ge=1, le=MOST_SYMBOLS, description="positions that learned embeddings have: the longest sequence"
     )
 
     encoder_blocks: Annotated[int, _OF_BYTENET] = Field(
-        30, ge=1, le=MOST_LAYERS, description="residual blocks of the encoder"
+        default=30, ge=1, le=MOST_LAYERS, description="residual blocks of the encoder"
     )
     decoder_blocks: Annotated[int, _OF_BYTENET] = Field(
-        30, ge=1, le=MOST_LAYERS, description="residual blocks of the decoder"
+        default=30, ge=1, le=MOST_LAYERS, description="residual blocks of the decoder"
     )
     channels: Annotated[int, _OF_BYTENET] = Field(
-        800, ge=1, le=MOST_WIDE // 2, description="d, the width inside a block; between blocks it is 2 d"
+        default=800, ge=1, le=MOST_WIDE // 2, description="d, the width inside a block; between blocks it is 2 d"
     )
     kernel_width: Annotated[int, _OF_BYTENET] = Field(
-        3, ge=1, le=MOST_WIDE, description="k, symbols that a kernel reads"
+        default=3, ge=1, le=MOST_WIDE, description="k, symbols that a kernel reads"
     )
     largest_dilation: Annotated[int, _OF_BYTENET] = Field(
-        16,
+        default=16,
         ge=1,
         le=MOST_WIDE,
         description="from block to block the distance between the symbols that a kernel reads doubles up to this one, "
         "then begins at 1 again; 1: no dilation",
     )
     unfold_factor: Annotated[float, _OF_BYTENET] = Field(
-        1.2, ge=1, le=100, description="a of a |s| + b, the positions that a source of |s| symbols is encoded as"
+        default=1.2,
+        ge=1,
+        le=100,
+        description="a of a |s| + b, the positions that a source of |s| symbols is encoded as",
     )
     unfold_extra: Annotated[float, _OF_BYTENET] = Field(
-        0.0, ge=0, le=MOST_WIDE, description="b of a |s| + b, the positions that a source of |s| symbols is encoded as"
+        default=0.0,
+        ge=0,
+        le=MOST_WIDE,
+        description="b of a |s| + b, the positions that a source of |s| symbols is encoded as",
     )
 
     dropout: Annotated[float, ALLOWED] = Field(
-        0.1,
+        default=0.1,
         ge=0,
         lt=1,
         description="share that dropout leaves out of embeddings, what convolutions read and what is projected "
         "(convs2s), or of the blocks' outputs (bytenet)",
     )
-    label_smoothing: Annotated[float, ALLOWED] = Field(0.1, ge=0, lt=1, description="epsilon_ls, label smoothing")
+    label_smoothing: Annotated[float, ALLOWED] = Field(
+        default=0.1, ge=0, lt=1, description="epsilon_ls, label smoothing"
+    )
     vocab_size: Annotated[int, REFUSED] = Field(
-        37_000, ge=1, le=MOST_SYMBOLS, description="symbols of the target's vocabulary, which the source shares"
+        default=37_000, ge=1, le=MOST_SYMBOLS, description="symbols of the target's vocabulary, which the source shares"
     )
     source_vocab_size: Annotated[int | None, REFUSED] = Field(
-        None, ge=1, le=MOST_SYMBOLS, description="symbols of the source's own vocabulary, where it shares none"
+        default=None, ge=1, le=MOST_SYMBOLS, description="symbols of the source's own vocabulary, where it shares none"
     )
     shared_embedding: Annotated[bool, REFUSED] = Field(
-        False, description="one matrix embeds sources and targets, where they share a vocabulary"
+        default=False, description="one matrix embeds sources and targets, where they share a vocabulary"
     )
     tied_projection: Annotated[bool, REFUSED] = Field(
-        False, description="the target's embedding also scores the output; false: a matrix of its own"
+        default=False, description="the target's embedding also scores the output; false: a matrix of its own"
     )
 
     @model_validator(mode="after")

@@ -29,51 +29,60 @@ _TREE_SETTINGS: Final = ("linearization", "tags", "words", "functions")
 class Corpus(Section):
     """Pairs of text: two files, line i of ``source`` belonging to line i of ``target``, or one file of ``pairs``."""
 
-    source: str | None = Field(None, description="source text: a file, plain, .gz or .zst, with a sentence a line")
-    target: str | None = Field(None, description="target text: a file with as many lines")
+    source: str | None = Field(
+        default=None, description="source text: a file, plain, .gz or .zst, with a sentence a line"
+    )
+    target: str | None = Field(default=None, description="target text: a file with as many lines")
     pairs: str | None = Field(
-        None,
+        default=None,
         description="one file of pairs in place of source and target: .tsv of two columns, .jsonl (also compressed), "
         ".parquet, or as pattern says",
     )
-    source_field: str = Field("source", description="field (column) of .jsonl and .parquet that holds the source")
-    target_field: str = Field("target", description="field (column) of .jsonl and .parquet that holds the target")
+    source_field: str = Field(
+        default="source", description="field (column) of .jsonl and .parquet that holds the source"
+    )
+    target_field: str = Field(
+        default="target", description="field (column) of .jsonl and .parquet that holds the target"
+    )
     pattern: str | None = Field(
-        None,
+        default=None,
         description="regular expression that each line of pairs matches, with groups (?P<source>) and (?P<target>)",
     )
     trees: Annotated[str | tuple[str, ...] | None, FROM_LIST] = Field(
-        None,
+        default=None,
         description="a treebank in Penn brackets in place of source and target, whose sentences are the sources and "
         "trees the targets: a file (plain, .gz or .zst), a folder of files, or a list of such",
         examples=["train.trees.gz", ["wsj/02", "wsj/03"]],
     )
     linearization: LinearizationKind = Field(
-        "brackets",
+        default="brackets",
         description="how trees become symbols: brackets, which close with their label (Vinyals et al. 2015), or the "
         "actions of a top-down shift_reduce parser",
     )
     tags: TreeTags = Field(
-        "normalized", description="part-of-speech tags of words in trees: one symbol for all of them, or kept"
+        default="normalized", description="part-of-speech tags of words in trees: one symbol for all of them, or kept"
     )
     words: bool = Field(
-        False, description="write each word itself behind its tag: a small treebank teaches no model to count them"
+        default=False,
+        description="write each word itself behind its tag: a small treebank teaches no model to count them",
     )
-    functions: bool = Field(False, description="keep what phrases do in the sentence in their labels (NP-SBJ)")
+    functions: bool = Field(default=False, description="keep what phrases do in the sentence in their labels (NP-SBJ)")
     bad_trees: Literal["refuse", "drop"] = Field(
-        "refuse", description="refuse the treebank, or leave the tree out, where one cannot be read"
+        default="refuse", description="refuse the treebank, or leave the tree out, where one cannot be read"
     )
-    made_up: MadeUpTask | None = Field(None, description="generated task in place of files")
-    count: int = Field(10_000, ge=1, description="pairs of the generated task")
-    seed: int = Field(1, ge=0, description="random seed of the generated task")
+    made_up: MadeUpTask | None = Field(default=None, description="generated task in place of files")
+    count: int = Field(default=10_000, ge=1, description="pairs of the generated task")
+    seed: int = Field(default=1, ge=0, description="random seed of the generated task")
     lines: Annotated[tuple[int, int] | None, FROM_LIST] = Field(
-        None,
+        default=None,
         description="first and last line (or row) of the files that is read, counted from 1; left out: all",
         examples=[[1, 5000]],
     )
-    weight: float = Field(1.0, gt=0, description="times that an epoch goes through these pairs")
+    weight: float = Field(default=1.0, gt=0, description="times that an epoch goes through these pairs")
     tag: str | None = Field(
-        None, min_length=1, description="token put before each source, such as <bt>; the tokenizer learns it by itself"
+        default=None,
+        min_length=1,
+        description="token put before each source, such as <bt>; the tokenizer learns it by itself",
     )
 
     @field_validator("source", "target", "pairs", mode="before")
@@ -153,7 +162,7 @@ class Corpus(Section):
 class DataConfig(Section):
     """Where the text is. Paths are relative to ``root``, and ``root`` to the run file."""
 
-    root: Annotated[str, SAFE] = Field(".", description="folder of the corpora; relative to the run file")
+    root: Annotated[str, SAFE] = Field(default=".", description="folder of the corpora; relative to the run file")
     train: Annotated[tuple[Corpus, ...], REFUSED] = Field(
         description="training corpus, or several ([[data.train]]) with weights and tags",
         examples=[{"source": "train.en", "target": "train.de"}],
@@ -163,43 +172,43 @@ class DataConfig(Section):
         examples=[{"source": "dev.en", "target": "dev.de"}],
     )
     test: Annotated[Corpus | None, SAFE] = Field(
-        None,
+        default=None,
         description="test corpus of transduce evaluate RUN",
         examples=[{"source": "test.en", "target": "test.de"}],
     )
     max_length: Annotated[int, REFUSED] = Field(
-        256,
+        default=256,
         ge=2,
         description="longest side of a training pair in tokens, end symbol included; longer pairs are left out",
     )
     max_length_ratio: Annotated[float | None, REFUSED] = Field(
-        None,
+        default=None,
         gt=1,
         description="largest ratio of a training pair's lengths in tokens, end symbols included; left out: any",
     )
     streaming: Annotated[bool, REFUSED] = Field(
-        False,
+        default=False,
         description="read the training corpora while training, and store no token ids; files may then be folders, "
         "patterns (DIR/*.en.gz) and addresses (s3://BUCKET/DIR) as well",
     )
     shuffle_window: Annotated[int, Setting("refused", read_with=_OF_STREAMS)] = Field(
-        200_000,
+        default=200_000,
         ge=1,
         description="sentence pairs that streaming reads at a time: batches are made of these, in random order",
     )
     at_end: Annotated[AtEnd, Setting("allowed", read_with=_OF_STREAMS)] = Field(
-        "repeat",
+        default="repeat",
         description="what streaming does where the training corpora end: repeat: begin again; stop: end the training; "
         "wait: for more files, until one named _SUCCESS stands in the folder, and stop then",
     )
     duplicates: Annotated[Literal["keep", "drop"], REFUSED] = Field(
-        "keep", description="keep or drop training pairs that occurred before"
+        default="keep", description="keep or drop training pairs that occurred before"
     )
     dev_overlap: Annotated[Literal["keep", "drop"], REFUSED] = Field(
-        "keep", description="keep or drop training pairs with a source or target of dev"
+        default="keep", description="keep or drop training pairs with a source or target of dev"
     )
     invalid_utf8: Annotated[Literal["refuse", "drop"], REFUSED] = Field(
-        "refuse", description="refuse the corpus, or drop the pair, where a training line is not UTF-8"
+        default="refuse", description="refuse the corpus, or drop the pair, where a training line is not UTF-8"
     )
 
     @field_validator("train", mode="before")

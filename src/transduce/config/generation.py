@@ -27,68 +27,73 @@ _OF_SAMPLES: Final = Setting("safe", read_with=("sampling", (True,)))
 class GenerationConfig(Section):
     """How the model writes (section 6.1); kept beside the model as its defaults."""
 
-    beam_size: int = Field(4, ge=1, le=1024, description="hypotheses kept open by beam search; 1 is greedy search")
+    beam_size: int = Field(
+        default=4, ge=1, le=1024, description="hypotheses kept open by beam search; 1 is greedy search"
+    )
     length_penalty: float = Field(
-        0.6, ge=-MAX_LENGTH_PENALTY, le=MAX_LENGTH_PENALTY, description="alpha of the length penalty"
+        default=0.6, ge=-MAX_LENGTH_PENALTY, le=MAX_LENGTH_PENALTY, description="alpha of the length penalty"
     )
     length_penalty_kind: LengthPenaltyKind = Field(
-        "gnmt",
+        default="gnmt",
         description="divisor of log-probabilities: gnmt: ((5 + |y|) / 6)^alpha; marian: |y|^alpha; none: 1",
     )
     stopping: Stopping = Field(
-        "exact",
+        default="exact",
         description="when a search ends: exact: no open hypothesis can win any more; full_beam: beam_size have ended",
     )
     coverage_penalty: Annotated[float, _OF_BEAMS] = Field(
-        0.0, ge=0, le=MAX_PENALTY, description="beta of the coverage penalty (Wu et al. 2016); 0: none"
+        default=0.0, ge=0, le=MAX_PENALTY, description="beta of the coverage penalty (Wu et al. 2016); 0: none"
     )
     diversity: Annotated[float, _OF_BEAMS] = Field(
-        0.0,
+        default=0.0,
         ge=0,
         le=MAX_PENALTY,
         description="gamma of diverse beam search (Li et al. 2016), by a hypothesis' rank among its siblings; 0: none",
     )
     max_extra_length: int = Field(
-        50, ge=0, le=MAX_TOKENS, description="longest output, in tokens more than the input has"
+        default=50, ge=0, le=MAX_TOKENS, description="longest output, in tokens more than the input has"
     )
     max_length: int | None = Field(
-        None,
+        default=None,
         ge=0,
         le=MAX_TOKENS,
         description="longest output in tokens, whatever the input's length; in place of max_extra_length",
     )
     max_source_length: int = Field(
-        2048, ge=1, le=MAX_TOKENS, description="longest input in tokens: a longer one fails, and the others go on"
+        default=2048,
+        ge=1,
+        le=MAX_TOKENS,
+        description="longest input in tokens: a longer one fails, and the others go on",
     )
-    min_length: int = Field(0, ge=0, le=MAX_TOKENS, description="shortest output in tokens")
+    min_length: int = Field(default=0, ge=0, le=MAX_TOKENS, description="shortest output in tokens")
     no_repeat_ngram: int | None = Field(
-        None,
+        default=None,
         ge=0,
         le=MAX_TOKENS,
         description="length of the n-grams of tokens that may occur only once in an output; left out, or 0: none",
     )
     replace_unknown: bool = Field(
-        False,
+        default=False,
         description="write a word of the source, the one attended to, where the model writes its unknown symbol "
         "(Luong et al. 2015; Jean et al. 2015); without, it never writes that symbol",
     )
-    sampling: bool = Field(False, description="draw outputs by chance, in place of beam search")
+    sampling: bool = Field(default=False, description="draw outputs by chance, in place of beam search")
     temperature: Annotated[float, _OF_SAMPLES] = Field(
-        1.0,
+        default=1.0,
         gt=0,
         le=MAX_PENALTY,
         description="softmax temperature of sampling; below 1, probable tokens become more so",
     )
     top_k: Annotated[int | None, _OF_SAMPLES] = Field(
-        None, ge=1, le=MAX_VOCABULARY, description="sample from the k most probable tokens; left out: all"
+        default=None, ge=1, le=MAX_VOCABULARY, description="sample from the k most probable tokens; left out: all"
     )
     top_p: Annotated[float | None, _OF_SAMPLES] = Field(
-        None,
+        default=None,
         gt=0,
         le=1,
         description="sample from the fewest tokens with probability p together (nucleus sampling); left out: all",
     )
-    seed: Annotated[int, _OF_SAMPLES] = Field(1, ge=0, le=MAX_SEED, description="random seed of sampling")
+    seed: Annotated[int, _OF_SAMPLES] = Field(default=1, ge=0, le=MAX_SEED, description="random seed of sampling")
 
     @model_validator(mode="after")
     def _check_lengths(self) -> "GenerationConfig":

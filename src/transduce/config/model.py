@@ -56,142 +56,151 @@ class TransformerConfig(Section):
     """
 
     architecture: Annotated[Literal["transformer"], REFUSED] = Field(
-        "transformer", description="the kind of model that this section is of"
+        default="transformer", description="the kind of model that this section is of"
     )
-    encoder_layers: Annotated[int, REFUSED] = Field(6, ge=1, le=MOST_LAYERS, description="N of the encoder")
-    decoder_layers: Annotated[int, REFUSED] = Field(6, ge=1, le=MOST_LAYERS, description="N of the decoder")
-    d_model: Annotated[int, REFUSED] = Field(512, ge=1, le=MOST_WIDE, description="width of every sub-layer's output")
+    encoder_layers: Annotated[int, REFUSED] = Field(default=6, ge=1, le=MOST_LAYERS, description="N of the encoder")
+    decoder_layers: Annotated[int, REFUSED] = Field(default=6, ge=1, le=MOST_LAYERS, description="N of the decoder")
+    d_model: Annotated[int, REFUSED] = Field(
+        default=512, ge=1, le=MOST_WIDE, description="width of every sub-layer's output"
+    )
     d_ff: Annotated[int, REFUSED] = Field(
-        2048, ge=1, le=MOST_WIDE, description="width inside the feed-forward sub-layers"
+        default=2048, ge=1, le=MOST_WIDE, description="width inside the feed-forward sub-layers"
     )
-    heads: Annotated[int, REFUSED] = Field(8, ge=1, le=MOST_WIDE, description="h, the number of attention heads")
+    heads: Annotated[int, REFUSED] = Field(
+        default=8, ge=1, le=MOST_WIDE, description="h, the number of attention heads"
+    )
     d_k: Annotated[int, REFUSED] = Field(
-        0, ge=0, le=MOST_WIDE, description="width of a head's queries and keys; 0 means d_model / heads"
+        default=0, ge=0, le=MOST_WIDE, description="width of a head's queries and keys; 0 means d_model / heads"
     )
     d_v: Annotated[int, REFUSED] = Field(
-        0, ge=0, le=MOST_WIDE, description="width of a head's values; 0 means d_model / heads"
+        default=0, ge=0, le=MOST_WIDE, description="width of a head's values; 0 means d_model / heads"
     )
 
     dropout: Annotated[float, ALLOWED] = Field(
-        0.1, ge=0, lt=1, description="P_drop, dropout on each sub-layer's output (section 5.4)"
+        default=0.1, ge=0, lt=1, description="P_drop, dropout on each sub-layer's output (section 5.4)"
     )
     embedding_dropout: Annotated[float, ALLOWED] = Field(
-        0.1, ge=0, lt=1, description="dropout on the sums of embeddings and positions; left out: as dropout"
+        default=0.1, ge=0, lt=1, description="dropout on the sums of embeddings and positions; left out: as dropout"
     )
     attention_dropout: Annotated[float, ALLOWED] = Field(
-        0.0, ge=0, lt=1, description="dropout on the attention weights; the paper: none"
+        default=0.0, ge=0, lt=1, description="dropout on the attention weights; the paper: none"
     )
     activation_dropout: Annotated[float, _DROPOUT_OF_HIDDEN_LAYER] = Field(
-        0.0, ge=0, lt=1, description="dropout behind the activation of the feed-forward sub-layers; the paper: none"
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="dropout behind the activation of the feed-forward sub-layers; the paper: none",
     )
     label_smoothing: Annotated[float, ALLOWED] = Field(
-        0.1, ge=0, lt=1, description="epsilon_ls, label smoothing (section 5.4)"
+        default=0.1, ge=0, lt=1, description="epsilon_ls, label smoothing (section 5.4)"
     )
 
     vocab_size: Annotated[int, REFUSED] = Field(
-        37_000, ge=1, le=MOST_SYMBOLS, description="symbols of the target's vocabulary, which the source shares"
+        default=37_000, ge=1, le=MOST_SYMBOLS, description="symbols of the target's vocabulary, which the source shares"
     )
     source_vocab_size: Annotated[int | None, REFUSED] = Field(
-        None, ge=1, le=MOST_SYMBOLS, description="symbols of the source's own vocabulary, where it shares none"
+        default=None, ge=1, le=MOST_SYMBOLS, description="symbols of the source's own vocabulary, where it shares none"
     )
     tied_projection: Annotated[bool, REFUSED] = Field(
-        True, description="the target's embedding also scores the output (section 3.4); false: a matrix of its own"
+        default=True,
+        description="the target's embedding also scores the output (section 3.4); false: a matrix of its own",
     )
 
     source_end: Annotated[bool, REFUSED] = Field(
-        True, description="the encoder reads the end symbol behind each source; of OpenNMT-py's models it does not"
+        default=True,
+        description="the encoder reads the end symbol behind each source; of OpenNMT-py's models it does not",
     )
     output_bias: Annotated[bool, REFUSED] = Field(
-        False, description="a trained bias of each symbol's logit, as in Marian's models; the paper has none"
+        default=False, description="a trained bias of each symbol's logit, as in Marian's models; the paper has none"
     )
     scale_embedding: Annotated[bool, REFUSED] = Field(
-        True, description="multiply embeddings by sqrt(d_model) (section 3.4); BART and others do not"
+        default=True, description="multiply embeddings by sqrt(d_model) (section 3.4); BART and others do not"
     )
     embedding_norm: Annotated[bool, REFUSED] = Field(
-        False, description="LayerNorm of the sums of embeddings and positions, as in BART's and mBART's models"
+        default=False, description="LayerNorm of the sums of embeddings and positions, as in BART's and mBART's models"
     )
 
     positions: Annotated[Positions, REFUSED] = Field(
-        "sinusoidal",
+        default="sinusoidal",
         description="what tells positions apart: sinusoidal, learned (section 3.5), relative (Shaw et al. 2018), none",
     )
     position_combination: Annotated[PositionCombination, _WITH_ADDED_POSITIONS] = Field(
-        "add",
+        default="add",
         description="how positions join embeddings: add; concatenate, with a learned linear map to d_model",
     )
     positions_at_every_layer: Annotated[bool, _WITH_ADDED_POSITIONS] = Field(
-        False, description="add positions before every layer, not only the first"
+        default=False, description="add positions before every layer, not only the first"
     )
     sinusoid_layout: Annotated[SinusoidLayout, _WITH_SINUSOIDS] = Field(
-        "interleaved",
+        default="interleaved",
         description="order of sinusoids: sine and cosine by turns, as in the paper, or all sines first, as in its code",
     )
     sinusoid_range: Annotated[SinusoidRange, _WITH_SINUSOIDS] = Field(
-        "open",
+        default="open",
         description="wavelengths: open: below 10000 2 pi (the paper's formula); closed: up to it (its code)",
     )
     sinusoid_start: Annotated[int, _WITH_SINUSOIDS] = Field(
-        0, ge=0, le=MOST_WIDE, description="number of the first position: 0; of fairseq's models 2"
+        default=0, ge=0, le=MOST_WIDE, description="number of the first position: 0; of fairseq's models 2"
     )
     max_positions: Annotated[int, _WITH_LEARNED_POSITIONS] = Field(
-        1024, ge=1, le=MOST_SYMBOLS, description="positions that learned embeddings have: the longest sequence"
+        default=1024, ge=1, le=MOST_SYMBOLS, description="positions that learned embeddings have: the longest sequence"
     )
     max_relative_distance: Annotated[int, _WITH_RELATIVE_POSITIONS] = Field(
-        16,
+        default=16,
         ge=1,
         le=MOST_WIDE,
         description="k of Shaw et al. 2018: all distances from here on are one to relative positions",
     )
 
     compatibility: Annotated[Compatibility, REFUSED] = Field(
-        "scaled_dot_product",
+        default="scaled_dot_product",
         description="of a query and a key (section 3.2.1): q k / sqrt(d_k); dot_product: q k; multiplicative: q W k; "
         "additive: w tanh(q + k)",
     )
     attention_window: Annotated[int | None, Setting("refused", formerly=("neighbourhood",))] = Field(
-        None,
+        default=None,
         ge=1,
         description="local self-attention, r of section 4: a position sees those at most r / 2 from it; left out: all",
     )
     attention_bias: Annotated[bool, REFUSED] = Field(
-        False, description="bias in the attention projections; the paper: none"
+        default=False, description="bias in the attention projections; the paper: none"
     )
     decoder_self_attention: Annotated[SelfAttention, REFUSED] = Field(
-        "multi_head",
+        default="multi_head",
         description="multi_head: section 3.2.2; average: the mean of the past, whatever it is (Zhang et al. 2018)",
     )
     average_feed_forward: Annotated[bool, _WITH_AVERAGE] = Field(
-        True, description="a feed-forward network behind the mean, d_ff wide"
+        default=True, description="a feed-forward network behind the mean, d_ff wide"
     )
     average_gate: Annotated[bool, _WITH_AVERAGE] = Field(
-        True, description="gates between the position itself and the mean"
+        default=True, description="gates between the position itself and the mean"
     )
 
     feed_forward: Annotated[FeedForwardKind, REFUSED] = Field(
-        "mlp",
+        default="mlp",
         description="mlp: two linear maps around an activation (section 3.3); gated: the hidden layer is multiplied by "
         "a second linear map of its input (GLU variants, Shazeer 2020); parameter_attention: attention over "
         "parameters; mixture_of_experts: of several networks, those that a gate chooses (Shazeer et al. 2017)",
     )
     activation: Annotated[Activation, _WITH_HIDDEN_LAYER] = Field(
-        "relu",
+        default="relu",
         description="of the feed-forward sub-layers: relu (section 3.3), gelu (exact), gelu_tanh (its approximation), "
         "silu (also called swish)",
     )
     feed_forward_bias: Annotated[bool, _WITH_HIDDEN_LAYER] = Field(
-        True, description="bias in the feed-forward sub-layers; T5 has none"
+        default=True, description="bias in the feed-forward sub-layers; T5 has none"
     )
     parameter_heads: Annotated[int, _WITH_PARAMETER_ATTENTION] = Field(
-        8, ge=1, le=MOST_WIDE, description="h_p, heads of the attention over parameters"
+        default=8, ge=1, le=MOST_WIDE, description="h_p, heads of the attention over parameters"
     )
     parameter_d_k: Annotated[int, _WITH_PARAMETER_ATTENTION] = Field(
-        64, ge=1, le=MOST_WIDE, description="d_pk, width of its queries and keys"
+        default=64, ge=1, le=MOST_WIDE, description="d_pk, width of its queries and keys"
     )
     parameter_d_v: Annotated[int, _WITH_PARAMETER_ATTENTION] = Field(
-        64, ge=1, le=MOST_WIDE, description="d_pv, width of its values"
+        default=64, ge=1, le=MOST_WIDE, description="d_pv, width of its values"
     )
     parameter_keys: Annotated[int, _WITH_PARAMETER_ATTENTION] = Field(
-        1536, ge=1, le=MOST_WIDE, description="n_p, key-value pairs of each of its heads"
+        default=1536, ge=1, le=MOST_WIDE, description="n_p, key-value pairs of each of its heads"
     )
     experts: Experts = 8
     experts_per_token: ExpertsPerToken = 2
@@ -201,17 +210,19 @@ class TransformerConfig(Section):
     expert_balance: Balance = "batch"
 
     norm: Annotated[NormPosition, REFUSED] = Field(
-        "post", description="post: LayerNorm(x + Sublayer(x)); pre: x + Sublayer(LayerNorm(x))"
+        default="post", description="post: LayerNorm(x + Sublayer(x)); pre: x + Sublayer(LayerNorm(x))"
     )
     final_norm: Annotated[bool, REFUSED] = Field(
-        False, description="LayerNorm behind the last layer of each stack; left out: with norm = 'pre' alone"
+        default=False, description="LayerNorm behind the last layer of each stack; left out: with norm = 'pre' alone"
     )
-    norm_epsilon: Annotated[float, REFUSED] = Field(1e-6, gt=0, description="added to the variance inside LayerNorm")
+    norm_epsilon: Annotated[float, REFUSED] = Field(
+        default=1e-6, gt=0, description="added to the variance inside LayerNorm"
+    )
     residual: Annotated[bool, REFUSED] = Field(
-        True, description="residual connections, x + Sublayer(x); false is for studies"
+        default=True, description="residual connections, x + Sublayer(x); false is for studies"
     )
     initializer: Annotated[Initializer, REFUSED] = Field(
-        "glorot_uniform",
+        default="glorot_uniform",
         description="of linear maps: uniform up to sqrt(6 / (inputs + outputs)); unit_scaling: up to sqrt(3 / inputs)",
     )
 

@@ -1,8 +1,9 @@
-"""``--set key=value``: settings of the command line on top of a run file's."""
+"""Settings on top of a run file's: ``--set key=value`` of the command line, or values by their keys."""
 
 import logging
+import os
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from transduce.config.errors import BadInputError
@@ -11,17 +12,22 @@ from transduce.config.keys import Table, current_key, enter
 _log = logging.getLogger(__name__)
 
 
-def apply_settings(table: Table, settings: Iterable[str]) -> list[str]:
+def apply_settings(table: Table, settings: Iterable[str] | Mapping[str, object]) -> list[str]:
     """Put settings into a table; return their keys.
 
     Raises:
         BadInputError: A line for each setting that is none, or leads to nothing that can be set.
     """
+    if isinstance(settings, str) or not isinstance(settings, Iterable):
+        raise BadInputError(
+            f'settings {settings!r}: a list of them belongs here, ["train.max_steps=500"], or a mapping, '
+            f'{{"train.max_steps": 500}}'
+        )
     given: list[tuple[str, object]] = []
     complaints: list[str] = []
-    for setting in settings:
+    for setting in settings.items() if isinstance(settings, Mapping) else settings:
         try:
-            given.append(_parse_setting(setting))
+            given.append(_read_setting(*setting) if isinstance(setting, tuple) else _parse_setting(setting))
         except BadInputError as error:
             complaints += error.args
     # A preset given on the command line replaces the file's model, whatever the order of the settings.
@@ -47,7 +53,32 @@ def resolve_root(root: str, folder: Path, place: Callable[[], str]) -> str:
         raise BadInputError(f"{place()} = {root!r} is no path: {error}") from error
 
 
+def _read_setting(key: object, value: object) -> tuple[str, object]:
+    """A value of Python, by its key."""
+    if not isinstance(key, str) or not key:
+        raise BadInputError(f'settings: {key!r} is no key, such as "train.max_steps"')
+    plain = _as_toml(value)
+    if key == "data.root" and isinstance(plain, str):
+        plain = resolve_root(plain, Path(), lambda: "data.root")
+    return current_key(key), plain
+
+
+def _as_toml(value: object) -> object:
+    """A value as a run file could have it."""
+    match value:
+        case os.PathLike():
+            return os.fspath(value)
+        case Mapping():
+            return {key: _as_toml(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_as_toml(each) for each in value]
+        case _:
+            return value
+
+
 def _parse_setting(setting: str) -> tuple[str, object]:
+    if not isinstance(setting, str):
+        raise BadInputError(f'settings: {setting!r} is none, such as "train.max_steps=500"')
     key, equals, value = (part.strip() for part in setting.partition("="))
     if not equals or not key:
         raise BadInputError(f"--set {setting}: expected key=value, for example --set train.max_steps=500")
@@ -83,4 +114,7 @@ def _apply(table: Table, key: str, value: object) -> None:
             raise BadInputError(f"--set {key}: {section} is a value, not a section")
     if not isinstance(inner, dict):
         raise BadInputError(f"--set {key}: {sections[-1]} has several tables: {'.'.join(sections)}.0 is the first")
-    inner[last] = value
+    if value is None:
+        inner.pop(last, None)  # as if nobody had set it
+    else:
+        inner[last] = value

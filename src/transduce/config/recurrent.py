@@ -46,46 +46,51 @@ class RecurrentConfig(Section):
     """
 
     architecture: Annotated[Literal["recurrent"], REFUSED] = Field(
-        "recurrent", description="the kind of model that this section is of"
+        default="recurrent", description="the kind of model that this section is of"
     )
     cell: Annotated[Cell, REFUSED] = Field(
-        "lstm", description="lstm (Hochreiter and Schmidhuber 1997, with a forget gate) or gru (Cho et al. 2014)"
+        default="lstm",
+        description="lstm (Hochreiter and Schmidhuber 1997, with a forget gate) or gru (Cho et al. 2014)",
     )
-    encoder_layers: Annotated[int, REFUSED] = Field(1, ge=1, le=MOST_LAYERS, description="layers of the encoder")
-    decoder_layers: Annotated[int, REFUSED] = Field(1, ge=1, le=MOST_LAYERS, description="layers of the decoder")
-    embedding_size: Annotated[int, REFUSED] = Field(512, ge=1, le=MOST_WIDE, description="width of embeddings")
+    encoder_layers: Annotated[int, REFUSED] = Field(
+        default=1, ge=1, le=MOST_LAYERS, description="layers of the encoder"
+    )
+    decoder_layers: Annotated[int, REFUSED] = Field(
+        default=1, ge=1, le=MOST_LAYERS, description="layers of the decoder"
+    )
+    embedding_size: Annotated[int, REFUSED] = Field(default=512, ge=1, le=MOST_WIDE, description="width of embeddings")
     hidden_size: Annotated[int, REFUSED] = Field(
-        512, ge=1, le=MOST_WIDE, description="width of a layer's state, in each direction"
+        default=512, ge=1, le=MOST_WIDE, description="width of a layer's state, in each direction"
     )
     directions: Annotated[Directions, REFUSED] = Field(
-        "all",
+        default="all",
         description="of the encoder's layers: one: all read from the left; first: the first reads both ways (GNMT); "
         "all: each reads both ways; interleaved: two stacks, whose layers read from the left and from the right by "
         "turns (Deep-Att)",
     )
     residual_from: Annotated[int | None, REFUSED] = Field(
-        None,
+        default=None,
         ge=2,
         le=MOST_LAYERS,
         description="the first layer, counted from 1, whose input is added to its output (GNMT: 3); left out: none",
     )
     fast_forward: Annotated[bool, REFUSED] = Field(
-        False,
+        default=False,
         description="fast-forward connections between layers (Zhou et al. 2016): half of f_k, what layer k's gates add "
         "up of its input [h_(k-1); half of f_(k-1)], is handed on",
     )
 
     feed_forward: Annotated[RecurrentFeedForward, REFUSED] = Field(
-        "none",
+        default="none",
         description="what stands between the layers of a stack: none; mixture_of_experts: of several networks, those "
         "that a gate chooses (Shazeer et al. 2017)",
     )
     expert_places: Annotated[ExpertPlaces, WITH_EXPERTS] = Field(
-        "top",
+        default="top",
         description="where: top: one mixture in each stack, below its top layer (Shazeer et al. 2017: encoders of "
         "three, decoders of two layers); all: one between each two layers",
     )
-    d_ff: Annotated[int, WITH_EXPERTS] = Field(2048, ge=1, le=MOST_WIDE, description="width inside each expert")
+    d_ff: Annotated[int, WITH_EXPERTS] = Field(default=2048, ge=1, le=MOST_WIDE, description="width inside each expert")
     experts: Experts = 8
     experts_per_token: ExpertsPerToken = 2
     expert_noise: ExpertNoise = True
@@ -94,7 +99,7 @@ class RecurrentConfig(Section):
     expert_balance: Balance = "batch"
 
     attention: Annotated[AttentionPlace, REFUSED] = Field(
-        "bahdanau",
+        default="bahdanau",
         description="how the decoder reads the source: none: one vector c in every step (Cho et al. 2014); bahdanau: "
         "the state before asks, the cell reads the context (2015); luong: the top layer's state asks, and both make "
         "the output (2015); gnmt: the bottom layer's state asks, all layers above read the context (Wu et al. 2016); "
@@ -102,93 +107,98 @@ class RecurrentConfig(Section):
         "(Sennrich et al. 2017)",
     )
     decoder_start: Annotated[DecoderStart, _WITH_ATTENTION] = Field(
-        "last",
+        default="last",
         description="what the decoder's states begin from: last: the encoder's last states (Bahdanau et al. 2015); "
         "mean: the mean of its outputs (Sennrich et al. 2017)",
     )
     input_feeding: Annotated[bool, _WITH_LUONG] = Field(
-        True, description="the decoder also reads the attentional state of the step before (Luong et al. 2015, 3.3)"
+        default=True,
+        description="the decoder also reads the attentional state of the step before (Luong et al. 2015, 3.3)",
     )
     readout: Annotated[Readout, _WITHOUT_LUONG] = Field(
-        "tanh",
+        default="tanh",
         description="what scores the next symbol, made of state, context and the symbol before: tanh(W [s; c; y]); "
         "maxout: the larger one of each two of W [s; c; y] (Bahdanau et al. 2015); state: the top layer's state "
         "itself (GNMT)",
     )
     readout_size: Annotated[int, REFUSED] = Field(
-        0,
+        default=0,
         ge=0,
         le=MOST_WIDE,
         description="width of the readout, or of Luong's attentional state; 0 means embedding_size",
     )
 
     attention_score: Annotated[AttentionScore, _WITH_ATTENTION] = Field(
-        "additive",
+        default="additive",
         description="of a state s of the decoder and an output h of the encoder: dot: s h; general: s W h; additive: "
         "v tanh(W s + V h + b); concat: v tanh(W [s; h]); linear: w [s; h]; location: as additive, and sees the "
         "weights of the step before",
     )
     attention_size: Annotated[int, REFUSED] = Field(
-        512,
+        default=512,
         ge=1,
         le=MOST_WIDE,
         description="units of the hidden layer of scores (additive, concat, location) and of a trainable window's MLPs",
     )
     attention_filters: Annotated[int, _WITH_LOCATION] = Field(
-        10, ge=1, le=MOST_WIDE, description="filters of the convolution over the weights of the step before"
+        default=10, ge=1, le=MOST_WIDE, description="filters of the convolution over the weights of the step before"
     )
     attention_filter_width: Annotated[int, _WITH_LOCATION] = Field(
-        11, ge=1, le=MOST_WIDE, description="positions that a filter sees, an odd number: as many on either side"
+        default=11,
+        ge=1,
+        le=MOST_WIDE,
+        description="positions that a filter sees, an odd number: as many on either side",
     )
     attention_sharpness: Annotated[float, _WITH_ATTENTION] = Field(
-        1.0, gt=0, description="beta, the inverse temperature of the softmax: above 1 sharper, below 1 smoother"
+        default=1.0, gt=0, description="beta, the inverse temperature of the softmax: above 1 sharper, below 1 smoother"
     )
     attention_smoothing: Annotated[bool, _WITH_ATTENTION] = Field(
-        False, description="weights by sigmoid(e) / sum of sigmoids in the softmax's place (Chorowski et al. 2015)"
+        default=False,
+        description="weights by sigmoid(e) / sum of sigmoids in the softmax's place (Chorowski et al. 2015)",
     )
     attention_top_k: Annotated[int | None, _WITH_ATTENTION] = Field(
-        None, ge=1, le=MOST_WIDE, description="only the k largest weights, which sum to 1; left out: all"
+        default=None, ge=1, le=MOST_WIDE, description="only the k largest weights, which sum to 1; left out: all"
     )
     attention_window: Annotated[AttentionWindow, _WITH_ATTENTION] = Field(
-        "none",
+        default="none",
         description="what a step may look at: none: all; median: positions around the median of the weights before "
         "(Chorowski et al. 2015); trainable: a window whose length and way are learned (Zhang et al. 2019)",
     )
     attention_window_reach: Annotated[int, _WITH_MEDIAN_WINDOW] = Field(
-        5, ge=1, le=MOST_WIDE, description="w: the 2 w positions from p - w to p + w - 1, p being the median"
+        default=5, ge=1, le=MOST_WIDE, description="w: the 2 w positions from p - w to p + w - 1, p being the median"
     )
     attention_window_longest: Annotated[float, _WITH_TRAINABLE_WINDOW] = Field(
-        10.0, gt=0, le=MOST_WIDE, description="L_max, the most positions on either side of its centre"
+        default=10.0, gt=0, le=MOST_WIDE, description="L_max, the most positions on either side of its centre"
     )
     attention_window_shift: Annotated[float, _WITH_TRAINABLE_WINDOW] = Field(
-        2.0, gt=0, le=MOST_WIDE, description="S_max, the most positions that it moves to the right in a step"
+        default=2.0, gt=0, le=MOST_WIDE, description="S_max, the most positions that it moves to the right in a step"
     )
 
-    dropout: Annotated[float, ALLOWED] = Field(0.2, ge=0, lt=1, description="dropout on every layer's output")
+    dropout: Annotated[float, ALLOWED] = Field(default=0.2, ge=0, lt=1, description="dropout on every layer's output")
     embedding_dropout: Annotated[float, ALLOWED] = Field(
-        0.2, ge=0, lt=1, description="dropout on embeddings; left out: as dropout"
+        default=0.2, ge=0, lt=1, description="dropout on embeddings; left out: as dropout"
     )
     readout_dropout: Annotated[float, ALLOWED] = Field(
-        0.2,
+        default=0.2,
         ge=0,
         lt=1,
         description="dropout on the readout, or on Luong's attentional state; left out: as dropout, and 0 where the "
         "readout is the top layer's state, on which the layer's own falls",
     )
     label_smoothing: Annotated[float, ALLOWED] = Field(
-        0.1, ge=0, lt=1, description="epsilon_ls, label smoothing, as the Transformer's (section 5.4)"
+        default=0.1, ge=0, lt=1, description="epsilon_ls, label smoothing, as the Transformer's (section 5.4)"
     )
 
     vocab_size: Annotated[int, REFUSED] = Field(
-        30_000, ge=1, le=MOST_SYMBOLS, description="symbols of the target's vocabulary, which the source shares"
+        default=30_000, ge=1, le=MOST_SYMBOLS, description="symbols of the target's vocabulary, which the source shares"
     )
     source_vocab_size: Annotated[int | None, REFUSED] = Field(
-        None, ge=1, le=MOST_SYMBOLS, description="symbols of the source's own vocabulary, where it shares none"
+        default=None, ge=1, le=MOST_SYMBOLS, description="symbols of the source's own vocabulary, where it shares none"
     )
     tied_projection: Annotated[bool, REFUSED] = Field(
-        True, description="the target's embedding also scores the output; false: a matrix of its own"
+        default=True, description="the target's embedding also scores the output; false: a matrix of its own"
     )
-    output_bias: Annotated[bool, REFUSED] = Field(False, description="a trained bias of each symbol's logit")
+    output_bias: Annotated[bool, REFUSED] = Field(default=False, description="a trained bias of each symbol's logit")
 
     @model_validator(mode="before")
     @classmethod

@@ -29,98 +29,112 @@ class TrainConfig(Section):
     """The regime of section 5, with its constants as settings. Steps are optimizer steps."""
 
     batch_tokens: Annotated[int, REFUSED] = Field(
-        4096, ge=1, description="tokens of a batch on its longer side, padding included; the paper: 25,000"
+        default=4096, ge=1, description="tokens of a batch on its longer side, padding included; the paper: 25,000"
     )
     accumulate: Annotated[int, REFUSED] = Field(
-        1, ge=1, description="batches whose gradients are summed for one optimizer step"
+        default=1, ge=1, description="batches whose gradients are summed for one optimizer step"
     )
     max_steps: Annotated[int, SAFE] = Field(
-        100_000, ge=1, description="optimizer steps; the paper's base model: 100,000"
+        default=100_000, ge=1, description="optimizer steps; the paper's base model: 100,000"
     )
     max_minutes: Annotated[float | None, SAFE] = Field(
-        None, gt=0, description="minutes of training, validation excluded, after which it ends even before max_steps"
+        default=None,
+        gt=0,
+        description="minutes of training, validation excluded, after which it ends even before max_steps",
     )
     seed: Annotated[int, REFUSED] = Field(
-        1, ge=0, description="random seed of the first weights, the order of the data and dropout"
+        default=1, ge=0, description="random seed of the first weights, the order of the data and dropout"
     )
     precision: Annotated[TrainingPrecision, REFUSED] = Field(
-        "auto", description="number format of matrix products; auto: by the processor or GPU"
+        default="auto", description="number format of matrix products; auto: by the processor or GPU"
     )
     parallel: Annotated[Parallel, SAFE] = Field(
-        "data",
+        default="data",
         description="several processes: data: each holds the whole model; sharded: each a part (FSDP)",
     )
     hang_minutes: Annotated[float, SAFE] = Field(
-        10, gt=0, description="with several processes: a step that takes longer ends them all, with stack traces"
+        default=10,
+        gt=0,
+        description="with several processes: a step that takes longer ends them all, with stack traces",
     )
     learning_rate: Annotated[float | None, ALLOWED] = Field(
-        None,
+        default=None,
         gt=0,
         description="constant learning rate after the warm-up, in place of section 5.3's schedule; for fine-tuning",
     )
     learning_rate_factor: Annotated[float, ALLOWED] = Field(
-        1.0, gt=0, description="factor of the learning rate schedule of section 5.3"
+        default=1.0, gt=0, description="factor of the learning rate schedule of section 5.3"
     )
     warmup_steps: Annotated[int, ALLOWED] = Field(
-        4000, ge=1, description="first steps, over which the learning rate rises linearly (section 5.3)"
+        default=4000, ge=1, description="first steps, over which the learning rate rises linearly (section 5.3)"
     )
     cooldown_steps: Annotated[int, ALLOWED] = Field(
-        0, ge=0, description="last steps, over which the learning rate falls linearly to 0; the paper: none"
+        default=0, ge=0, description="last steps, over which the learning rate falls linearly to 0; the paper: none"
     )
-    adam_beta1: Annotated[float, ALLOWED] = Field(0.9, ge=0, lt=1, description="beta_1 of Adam (section 5.3)")
-    adam_beta2: Annotated[float, ALLOWED] = Field(0.98, ge=0, lt=1, description="beta_2 of Adam (section 5.3)")
-    adam_epsilon: Annotated[float, ALLOWED] = Field(1e-9, gt=0, description="epsilon of Adam (section 5.3)")
+    adam_beta1: Annotated[float, ALLOWED] = Field(default=0.9, ge=0, lt=1, description="beta_1 of Adam (section 5.3)")
+    adam_beta2: Annotated[float, ALLOWED] = Field(default=0.98, ge=0, lt=1, description="beta_2 of Adam (section 5.3)")
+    adam_epsilon: Annotated[float, ALLOWED] = Field(default=1e-9, gt=0, description="epsilon of Adam (section 5.3)")
     symbol_dropout: Annotated[float, _OF_LIKELIHOOD] = Field(
-        0.0,
+        default=0.0,
         ge=0,
         lt=1,
         description="share of input tokens that become the unknown symbol in training; the paper: none",
     )
     objective: Annotated[Objective, ALLOWED] = Field(
-        "likelihood",
+        default="likelihood",
         description="what is learned from: likelihood: the references; minimum_risk (Shen et al. 2016), reinforce (Wu "
         "et al. 2016): the sentence GLEU of a finished model's own outputs",
     )
     samples: Annotated[int, _BY_SCORE] = Field(
-        15, ge=2, description="outputs drawn for each pair; Wu et al.: 15, Shen et al.: 100"
+        default=15, ge=2, description="outputs drawn for each pair; Wu et al.: 15, Shen et al.: 100"
     )
     sample_extra_length: Annotated[int, _BY_SCORE] = Field(
-        20, ge=0, description="longest output drawn, in tokens more than the longer one of source and reference has"
+        default=20,
+        ge=0,
+        description="longest output drawn, in tokens more than the longer one of source and reference has",
     )
     sample_temperature: Annotated[float, _OF_RISK] = Field(
-        1.0, gt=0, description="softmax temperature that outputs are drawn with"
+        default=1.0, gt=0, description="softmax temperature that outputs are drawn with"
     )
     risk_sharpness: Annotated[float, _OF_RISK] = Field(
-        0.005, gt=0, description="alpha of Shen et al. 2016: an output's share of the risk is p^alpha / sum of p^alpha"
+        default=0.005,
+        gt=0,
+        description="alpha of Shen et al. 2016: an output's share of the risk is p^alpha / sum of p^alpha",
     )
     risk_with_reference: Annotated[bool, _OF_RISK] = Field(
-        True, description="the reference is one of the outputs whose risk is weighed, as in Shen et al. 2016"
+        default=True, description="the reference is one of the outputs whose risk is weighed, as in Shen et al. 2016"
     )
     likelihood_weight: Annotated[float, _OF_REINFORCE] = Field(
-        0.017, ge=0, description="alpha of Wu et al. 2016: weight of the references' likelihood beside the reward"
+        default=0.017,
+        ge=0,
+        description="alpha of Wu et al. 2016: weight of the references' likelihood beside the reward",
     )
-    log_every: Annotated[int, SAFE] = Field(50, ge=1, description="steps from one line of the log to the next")
+    log_every: Annotated[int, SAFE] = Field(default=50, ge=1, description="steps from one line of the log to the next")
     validate_every: Annotated[int, SAFE] = Field(
-        1000, ge=1, description="steps from one measurement of dev to the next"
+        default=1000, ge=1, description="steps from one measurement of dev to the next"
     )
-    checkpoint_every: Annotated[int, SAFE] = Field(1000, ge=1, description="steps from one checkpoint to the next")
+    checkpoint_every: Annotated[int, SAFE] = Field(
+        default=1000, ge=1, description="steps from one checkpoint to the next"
+    )
     checkpoint_minutes: Annotated[float | None, SAFE] = Field(
-        None,
+        default=None,
         gt=0,
         description="minutes of training from one checkpoint to the next, where that is sooner; the paper: 10",
     )
-    keep_checkpoints: Annotated[int, SAFE] = Field(5, ge=1, description="newest checkpoints that stay on disk")
+    keep_checkpoints: Annotated[int, SAFE] = Field(default=5, ge=1, description="newest checkpoints that stay on disk")
     average_last: Annotated[int, SAFE] = Field(
-        1,
+        default=1,
         ge=1,
         description="newest checkpoints whose averaged weights are measured on dev too; the paper: 5, 20",
     )
     early_stop: Annotated[int | None, SAFE] = Field(
-        None, ge=1, description="validations in a row without a better model that end the training"
+        default=None, ge=1, description="validations in a row without a better model that end the training"
     )
-    best_metric: Annotated[MetricKey, SAFE] = Field("bleu", description="metric by which a model is the best on dev")
+    best_metric: Annotated[MetricKey, SAFE] = Field(
+        default="bleu", description="metric by which a model is the best on dev"
+    )
     tensorboard: Annotated[bool, SAFE] = Field(
-        False, description="write the measurements for TensorBoard too, into RUN/tensorboard"
+        default=False, description="write the measurements for TensorBoard too, into RUN/tensorboard"
     )
 
     @model_validator(mode="after")

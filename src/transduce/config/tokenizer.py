@@ -15,15 +15,15 @@ class VocabularyConfig(Section):
     """What there is to say about a vocabulary."""
 
     kind: Annotated[TokenizerKind, REFUSED] = Field(
-        "bpe",
+        default="bpe",
         description="bpe: with bytes for the unknown; wordpiece: longest pieces of words; words: between white space; "
         "characters; sentencepiece: a .model file; existing: the tokenizer of an earlier run or model",
     )
     vocab_size: Annotated[int, REFUSED] = Field(
-        8000, ge=5, le=MOST_SYMBOLS, description="largest vocabulary, special symbols and bytes included"
+        default=8000, ge=5, le=MOST_SYMBOLS, description="largest vocabulary, special symbols and bytes included"
     )
     path: Annotated[str | None, REFUSED] = Field(
-        None,
+        default=None,
         description="sentencepiece: its .model file; existing: a tokenizer.json, model or run; relative to data.root",
     )
 
@@ -41,19 +41,22 @@ class TokenizerConfig(VocabularyConfig):
     """One vocabulary for both sides; or one for each, where ``source`` and ``target`` say how."""
 
     symbols: Annotated[tuple[str, ...], FROM_LIST, REFUSED] = Field(
-        (), description="words that are one token each, such as tags", examples=[["<en>", "<formal>"]]
+        default=(), description="words that are one token each, such as tags", examples=[["<en>", "<formal>"]]
     )
     bpe_dropout: Annotated[float, REFUSED] = Field(
-        0.0, ge=0, lt=1, description="share of BPE merges left out at random in training (Provilkov et al. 2020)"
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="share of BPE merges left out at random in training (Provilkov et al. 2020)",
     )
     learn_from: Annotated[int, REFUSED] = Field(
-        500_000, ge=1, description="sentence pairs, evenly spread, that the tokenizer is learned from at most"
+        default=500_000, ge=1, description="sentence pairs, evenly spread, that the tokenizer is learned from at most"
     )
     source: Annotated[SideConfig | None, REFUSED] = Field(
-        None, description="vocabulary of the source alone; what it leaves out is as in [tokenizer]"
+        default=None, description="vocabulary of the source alone; what it leaves out is as in [tokenizer]"
     )
     target: Annotated[SideConfig | None, REFUSED] = Field(
-        None, description="vocabulary of the target alone; what it leaves out is as in [tokenizer]"
+        default=None, description="vocabulary of the target alone; what it leaves out is as in [tokenizer]"
     )
 
     @model_validator(mode="before")

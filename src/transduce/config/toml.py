@@ -1,7 +1,8 @@
 """Run files: TOML in and out, with errors that name the file, the line, the key and what to do."""
 
+import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -22,14 +23,20 @@ from transduce.config.values import shorten
 _MOST_ERRORS: Final = 20  # are shown
 
 
-def read_run(path: Path, settings: Iterable[str] = (), inherited: Inherited | None = None) -> RunConfig:
-    """Read a run file and apply ``key=value`` settings on top of it; what it leaves out may be ``inherited``.
+def read_run(
+    path: str | os.PathLike[str],
+    settings: Iterable[str] | Mapping[str, object] = (),
+    inherited: Inherited | None = None,
+) -> RunConfig:
+    """Read a run file and apply settings on top of it; what it leaves out may be ``inherited``.
 
+    Settings are ``"KEY=VALUE"`` each, as of ``--set``, or values by their keys, where None leaves a key out.
     ``data.root`` comes out absolute: the file's is relative to the file, a setting's to the working folder.
 
     Raises:
         BadInputError: The file cannot be read, is no TOML, or keys or values are wrong: one line for each of them.
     """
+    path = Path(path)
     text = _read_text(path)
     try:
         table = parse(text)
@@ -49,10 +56,10 @@ def read_run(path: Path, settings: Iterable[str] = (), inherited: Inherited | No
     raise BadInputError(*complaints[:_MOST_ERRORS], *more)
 
 
-def write_run(config: RunConfig, path: Path) -> None:
+def write_run(config: RunConfig, path: str | os.PathLike[str]) -> None:
     """Write a run as resolved: every field, no blanks (but the model's vocabulary, whose size is the tokenizer's)."""
     fields = config.model_dump(exclude_none=True, exclude={"model": set(VOCABULARY_SIZES)})
-    write_whole(path, tomlkit.dumps(fields))
+    write_whole(Path(path), tomlkit.dumps(fields))
 
 
 def _read_text(path: Path) -> str:

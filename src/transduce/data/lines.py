@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import logging
+import os
 import zlib
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
@@ -220,7 +221,7 @@ def _cure(number: int) -> str:
     return ": copy it again, or where it is plain text, rename it: what a name ends in says how it is compressed"
 
 
-def read_lines(path: Path, *, keep_invalid: bool = False) -> Iterator[str]:
+def read_lines(path: str | os.PathLike[str], *, keep_invalid: bool = False) -> Iterator[str]:
     """The lines of a file, ``bare`` of their line ends; a warning names the first that had more than a line feed.
 
     With ``keep_invalid``, bytes that are no UTF-8 come as surrogates, which no valid text has (see ``is_text``).
@@ -228,6 +229,7 @@ def read_lines(path: Path, *, keep_invalid: bool = False) -> Iterator[str]:
     Raises:
         BadInputError: The file cannot be read, is cut short, or holds invalid UTF-8 (file and line are named).
     """
+    path = Path(path)
     with open_binary(path) as stream:
         yield from decode_lines(stream, path, Bare(tell_once(path)), keep_invalid=keep_invalid)
 

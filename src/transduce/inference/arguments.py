@@ -125,8 +125,20 @@ def check_choice(name: str, value: object, known: Collection[str]) -> None:
         raise BadInputError(f"{name} {_show(value)}: there is no such choice: {hint}")
 
 
+# What options are called elsewhere, in Hugging Face's `generate` above all.
+_ELSEWHERE: Final = {
+    "num_beams": "it is beam_size here",
+    "num_return_sequences": "it is n_best here",
+    "do_sample": "it is sampling here",
+    "max_new_tokens": "it is max_length here",
+    "no_repeat_ngram_size": "it is no_repeat_ngram here",
+    "output_attentions": "it is return_attention here",
+    "batch_size": "texts are batched by their lengths, give all of them at once",
+}
+
+
 def check_names(given: Collection[str], known: Collection[str], verb: str) -> None:
-    """Refuse options that a verb does not have; the nearest one is named.
+    """Refuse options that a verb does not have; what another library means is said, or the nearest one named.
 
     Raises:
         BadInputError: It does not have one.
@@ -135,6 +147,7 @@ def check_names(given: Collection[str], known: Collection[str], verb: str) -> No
         if name not in known:
             nearest = get_close_matches(name, known, n=1)
             hint = f"did you mean {nearest[0]!r}?" if nearest else f"it has {', '.join(sorted(known))}"
+            hint = _ELSEWHERE.get(name, hint)
             raise BadInputError(f"{verb} has no option {name!r}: {hint}")
 
 

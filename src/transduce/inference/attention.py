@@ -23,7 +23,7 @@ Maps = NDArray[np.float32]
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class AttentionMaps:
     """The attention weights of a model that reads ``source`` and writes ``target``.
 
@@ -45,6 +45,11 @@ class AttentionMaps:
     encoder: Maps | None
     decoder: Maps | None
     cross: Maps | None
+
+    def __repr__(self) -> str:
+        kinds = {"encoder": self.encoder, "decoder": self.decoder, "cross": self.cross}
+        shapes = ", ".join(f"{kind} {maps.shape}" for kind, maps in kinds.items() if maps is not None)
+        return f"AttentionMaps({' '.join(self.source)} -> {' '.join(self.target)}: {shapes or 'no attention'})"
 
     def of(self, kind: AttentionKind) -> Maps:
         """The weights of one kind.

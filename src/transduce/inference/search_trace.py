@@ -1,6 +1,6 @@
 """How the search for one output went: its tree over tokens, with what might have come next at every place."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, final
 
 from transduce.data import bare
@@ -20,7 +20,7 @@ class SearchTrace:
     source: tuple[str, ...]
     text: str
     beam_size: int
-    tree: SearchTree[str]
+    tree: SearchTree[str] = field(repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON can hold it, each node with its ``id``: its place in the list, which children name it by."""

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal, assert_never, final
 
 import numpy as np
@@ -27,9 +27,9 @@ class Translation:
     ``log_probability`` is natural and counts the end symbol; ``score`` is that divided by the length penalty, whose
     |y| counts it too, with the coverage penalty added where there is one. ``tokens`` has no end symbol. ``attention``,
     where it was asked for, has the shape (heads, target tokens + 1, source tokens + 1), the last of each being the end
-    symbol. ``alternatives`` are the next best outputs. ``alignment``, where it was asked for, has the pairs (source
-    word, output word), counted from 0. ``at_limit`` says that the output is as long as the search allows, so that its
-    end may be missing.
+    symbol; outputs are compared without it. ``alternatives`` are the next best outputs. ``alignment``, where it was
+    asked for, has the pairs (source word, output word), counted from 0. ``at_limit`` says that the output is as long as
+    the search allows, so that its end may be missing.
 
     ``error`` says why there is no output; then the text is empty, and its log-probability and score are minus infinity.
 
@@ -41,7 +41,7 @@ class Translation:
     log_probability: float
     score: float
     tokens: tuple[str, ...]
-    attention: NDArray[np.float32] | None = None
+    attention: NDArray[np.float32] | None = field(default=None, repr=False, compare=False)
     alternatives: tuple["Translation", ...] = ()
     alignment: Alignment | None = None
     at_limit: bool = False

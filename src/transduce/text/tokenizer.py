@@ -71,6 +71,9 @@ class Tokenizer:
         except BadInputError as error:
             raise BadInputError(f"{path}: {error}") from error
 
+    def __repr__(self) -> str:
+        return f"Tokenizer({self.vocab_size:,} symbols)"
+
     def save(self, path: Path) -> None:
         """Write ``tokenizer.json``."""
         path.write_text(self.to_json(), encoding="utf-8")
@@ -104,7 +107,13 @@ class Tokenizer:
             return [piece for piece, _ in self._backend.pre_tokenizer.pre_tokenize_str(text)]
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text, without begin and end symbols."""
+        """The ids of each text, without begin and end symbols.
+
+        Raises:
+            BadInputError: It is one text, or one of them cannot be encoded.
+        """
+        if isinstance(texts, str):
+            raise BadInputError("a list of texts belongs here, and one was given: [text]")
         with guarded("the tokenizer cannot encode a text"):
             encodings = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
             return [encoding.ids for encoding in encodings]

@@ -1,7 +1,7 @@
 """Fine-tuning: a finished model's settings and weights for a new training, on other text or with other settings."""
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,7 @@ _NAMED: Final = 5
 
 def read_training(
     run_file: Path,
-    settings: Iterable[str],
+    settings: Iterable[str] | Mapping[str, object],
     run: RunDirectory,
     *,
     resume: bool,

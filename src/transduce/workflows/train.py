@@ -9,6 +9,7 @@ from pathlib import Path
 from signal import Signals
 from typing import Any, Final
 
+import numpy as np
 import torch
 
 from transduce.bundle import Bundle, save_bundle
@@ -28,7 +29,7 @@ from transduce.config import (
 from transduce.config.disk import SameFolder, write_whole
 from transduce.config.model import VOCABULARY_SIZES
 from transduce.inference import check_unknown_words
-from transduce.kernels import resolve_precision
+from transduce.kernels import resolve_precision, run_safely
 from transduce.models import TrainableModel, build
 from transduce.training import (
     Abandoned,
@@ -108,17 +109,19 @@ def train_run(
             lock(run) if processes.first else nullcontext(),
             put_back(processes.device, with_warnings=sharded),
         ):
-            progress = _train_run(
-                config,
-                run,
-                processes,
-                requests,
-                resume=resume,
-                init=init,
-                carry_vocabulary=carry_vocabulary,
-                session_only=session_only,
-                own_process=own_process,
-                callbacks=callbacks,
+            progress = run_safely(
+                lambda: _train_run(
+                    config,
+                    run,
+                    processes,
+                    requests,
+                    resume=resume,
+                    init=init,
+                    carry_vocabulary=carry_vocabulary,
+                    session_only=session_only,
+                    own_process=own_process,
+                    callbacks=callbacks,
+                )
             )
     except Abandoned:
         progress = None
@@ -223,10 +226,17 @@ def _train_run(
 def _tell(callbacks: Sequence[Callback], requests: Requests) -> Callable[[Mapping[str, Any]], None]:
     def listener(measured: Mapping[str, Any]) -> None:
         answers = [callback(dict(measured)) for callback in callbacks]  # all of them hear it, whatever one answers
-        if any(answer is True for answer in answers):  # a callback such as file.write answers a number
+        if any(map(_is_true, answers)):
             requests.ask_end()
 
     return listener
+
+
+def _is_true(answer: object) -> bool:
+    """Whether it is True, of Python, NumPy or torch; what file.write answers is a number, and means nothing here."""
+    if isinstance(answer, torch.Tensor):
+        return answer.dtype == torch.bool and answer.numel() == 1 and bool(answer)
+    return isinstance(answer, bool | np.bool_) and bool(answer)
 
 
 def _tell_end(training: Training, progress: Progress) -> None:
