@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from transduce.version import __version__
 
 if TYPE_CHECKING:
-    from transduce import config
+    from transduce import bundle, config, data, evaluation, inference, models, search, text, training, viewing
     from transduce.config import BadInputError, StoppedError, TransduceError
     from transduce.inference import Translation, Translator, load
     from transduce.models import Transformer
@@ -29,9 +29,18 @@ __all__ = [
     "Translation",
     "Translator",
     "__version__",
+    "bundle",
     "config",
+    "data",
+    "evaluation",
+    "inference",
     "load",
+    "models",
+    "search",
+    "text",
     "train",
+    "training",
+    "viewing",
 ]
 
 _HOME = {
@@ -46,11 +55,13 @@ _HOME = {
     "train": "transduce.workflows.trained",
 }
 
+_ROOMS = {"bundle", "config", "data", "evaluation", "inference", "models", "search", "text", "training", "viewing"}
+
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - what a lazy name holds is known to the TYPE_CHECKING block above
     """Load a public name from its room on first use (PEP 562)."""
-    if name == "config":  # `transduce.config.presets.PRESETS` works without an import of its own
-        return import_module("transduce.config")
+    if name in _ROOMS:  # `transduce.config.PRESETS` works without an import of its own
+        return import_module(f"transduce.{name}")
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -24,7 +24,7 @@ import transduce
 from docs.hooks.blocks import Block, read_blocks
 from transduce.bundle import Bundle, load_bundle, save_bundle
 from transduce.cli import main
-from transduce.config import GenerationConfig, TransformerConfig, read_run
+from transduce.config import GenerationConfig, RunConfig, TransformerConfig, read_run
 from transduce.inference import load
 from transduce.models import build
 
@@ -292,12 +292,17 @@ def _check_extras(what: list[str]) -> None:
     assert [extra for extra in asked if extra not in extras] == []
 
 
-def _train_little(train, out, *arguments, settings=(), **keywords):
+def _train_little(train, folder, config, *, out=None, settings=(), **keywords):
     """What a page says of a training, in an empty folder and for two steps."""
     sizes = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 16, "d_ff": 16, "heads": 2}
-    little = [f"model.{name}={size}" for name, size in sizes.items()]
-    little += ["train.max_steps=2", "train.log_every=1", "train.batch_tokens=64"]
-    return train(*arguments, out=out, settings=[*settings, *little], **keywords)
+    steps = {"max_steps": 2, "log_every": 1, "batch_tokens": 64}
+    if isinstance(config, RunConfig):
+        changes = {"model": config.model.model_copy(update=sizes), "train": config.train.model_copy(update=steps)}
+        return train(config.model_copy(update=changes), out=folder / out, **keywords)
+    read_run(config, settings)
+    little = {f"model.{name}": size for name, size in sizes.items()}
+    little |= {f"train.{name}": value for name, value in steps.items()}
+    return train(config, out=folder / (out or "run"), settings=little, **keywords)
 
 
 def _run_python(text: str, translator: object) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import assert_never
 
@@ -10,7 +11,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from transduce.config import BadInputError, MetricKey
+from transduce.config import METRICS, BadInputError, MetricKey
 from transduce.evaluation.bracket_f1 import BracketF1
 from transduce.evaluation.comet import make_comet_scorer
 from transduce.evaluation.compounds import COMPOUNDS, split_compounds
@@ -61,6 +62,10 @@ def make_scorer(
         BadInputError: There is no such tokenizer, or COMET's model cannot be loaded, or the metric is none of outputs.
         TransduceError: The extra ``comet`` is asked for and not installed.
     """
+    if metric not in METRICS:
+        nearest = get_close_matches(str(metric).lower(), METRICS, n=1)
+        hint = f"did you mean {nearest[0]!r}?" if nearest else f"choose from {', '.join(METRICS)}"
+        raise BadInputError(f"there is no metric {metric!r}: {hint}")
     name = tokenize.removesuffix(COMPOUNDS)
     if name not in BLEU.TOKENIZERS:
         raise BadInputError(
@@ -93,8 +98,15 @@ def check_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> None:
     """Check that there is a reference for each output.
 
     Raises:
-        BadInputError: The two differ in length, or are empty.
+        BadInputError: The two differ in length, or are empty; or one of them is no list of strings.
     """
+    for name, texts in (("outputs", hypotheses), ("references", references)):
+        if (
+            isinstance(texts, str)
+            or not isinstance(texts, Sequence)
+            or not all(isinstance(each, str) for each in texts)
+        ):
+            raise BadInputError(f"the {name} are no list of strings (of translations, give the text of each)")
     if len(hypotheses) != len(references):
         raise BadInputError(f"{len(hypotheses):,} outputs but {len(references):,} references: they must pair up")
     if not references:
