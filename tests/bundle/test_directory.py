@@ -301,6 +301,8 @@ class TestWhatIsNone:
 
     def test_a_run_without_a_checkpoint(self, tmp_path):
         (tmp_path / "run.toml").touch()
+        assert complaint(tmp_path).endswith("nor a run that has a best model yet")  # a run file beside other things
+        (tmp_path / "store").mkdir()
         assert complaint(tmp_path).endswith(f": transduce train {tmp_path / 'run.toml'} --resume trains it")
 
     def test_a_model_directory_whose_settings_are_lost(self, directory):

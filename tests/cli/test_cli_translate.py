@@ -12,6 +12,7 @@ import pytest
 from tests.command import complete
 from transduce.cli import main
 from transduce.cli.streams import count_lines, read_lines_of
+from transduce.config.disk import write_alone
 from transduce.data import read_lines
 from transduce.inference import Translator
 from transduce.inference.translation import EMPTY
@@ -585,6 +586,21 @@ def test_what_fails_midway_keeps_an_older_output_and_what_was_written(translate,
     assert json.loads(written)["text"] == "yob"
     assert translate(b"wemo\n", "--output", str(output))[0] == 0
     assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+def test_two_commands_do_not_write_one_output(translate, tmp_path):
+    pytest.importorskip("fcntl", reason="Windows has no such locks")
+    output, part = tmp_path / "out", tmp_path / "out.unfinished"
+    part.write_text("the other's\n")
+    with write_alone(output, part):
+        status, _, errors = translate(b"wemo\n", "--output", str(output))
+    assert (status, part.read_text()) == (2, "the other's\n")
+    assert (
+        errors
+        == f"error: {output}: another program writes it at this moment: wait for that, or write to another file\n"
+    )
+    assert translate(b"wemo\n", "--output", str(output))[0] == 0
+    assert [file.name for file in tmp_path.iterdir()] == ["out"]
 
 
 def test_what_an_earlier_call_left_is_not_written_over_while_it_is_read(translate, tmp_path):

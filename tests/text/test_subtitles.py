@@ -89,8 +89,16 @@ def test_damaged_times_are_told_and_never_translated(times, caplog):
     assert caplog.messages[0].startswith(f"line 7: {times!r} is no line of times such as 00:00:01,000 --> ")
 
 
-def test_an_arrow_in_a_text_is_text(caplog):
-    assert texts("00:00:01,000 --> 00:00:02,000\nA --> b, 10:30 - 11:30\n") == ["A --> b, 10:30 - 11:30"]
+@pytest.mark.parametrize(
+    "text", ["A --> b, 10:30 - 11:30", "Train 12:30 --> 13:30 leaves", "Score 3:2 --> 4:2", "a 1:2:3 > b"]
+)
+def test_an_arrow_in_a_text_is_text(text, caplog):
+    assert texts(f"00:00:01,000 --> 00:00:02,000\n{text}\n") == [text]
+    assert not caplog.messages
+
+
+def test_an_arrow_between_two_numbers_is_no_damage(caplog):
+    assert texts("00:00:01,000 --> 00:00:02,000\nA b\n12:30 > 11:15\n") == ["A b 12:30 > 11:15"]
     assert not caplog.messages
 
 

@@ -80,18 +80,26 @@ def test_a_leap_is_reported_once_and_what_lasts_becomes_usual():
     assert health.usual > 5.9
 
 
-def test_a_loss_that_stays_above_a_uniform_guess_is_told_once():
+def test_a_loss_that_rises_above_a_uniform_guess_is_told_once():
     """Among 55 symbols, a uniform guess has ln(55) = 4.007 nats."""
-    assert judged([5.1] * 299)[0].compare(55)[1] is None  # it may not have begun to learn
-    assert judged([4.9] * 400)[0].compare(55)[1] is None
-    health, message = judged([5.1] * 300)[0].compare(55)
+    begun, _ = judged([4.2] * 60)
+    assert judged([4.9] * 400, begun)[0].compare(55)[1] is None
+    assert judged([5.5] * 200, begun)[0].compare(55)[1] is None  # so early, it may not have begun to learn
+    health, message = judged([5.5] * 400, begun)[0].compare(55)
     assert message is not None
     assert message.startswith(
-        "the loss is about 5.1 nats per target token, and stays there: a uniform guess among all 55"
+        "the loss is about 5.5 nats per target token, where it has been 4.2: a uniform guess among all 55"
     )
     assert health.compare(55) == (health, None)
     health, message = judged([3.0] * 300, health)[0].compare(55)
     assert (health.diverged, message) == (False, None)
+
+
+def test_a_loss_that_begins_high_and_falls_has_not_diverged():
+    """As that of a finished model on other text, or with other symbols."""
+    falling, _ = judged([9.0 - step / 400 for step in range(1000)])
+    assert falling.usual > 6
+    assert falling.compare(55) == (falling, None)
 
 
 def test_small_leaps_and_early_ones_are_none():

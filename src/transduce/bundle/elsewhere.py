@@ -11,6 +11,7 @@ WEIGHTS: Final = "model.safetensors"
 BEST: Final = "best"
 CHECKPOINTS: Final = "checkpoints"  # of a run
 RUN_FILE: Final = "run.toml"
+_STORE: Final = "store"  # of a run
 # Where a folder of models, or of runs, has their settings.
 _MODELS: Final = (f"*/{CONFIG}", f"*/{BEST}/{CONFIG}")
 _NAMED: Final = 3
@@ -81,12 +82,13 @@ def _advise_of_folder(path: Path) -> str | None:
         run, what = deep.parent.parent, "this is a checkpoint"
     if any((run / CHECKPOINTS).glob("step-*")):
         return f"{what}, and transduce average {run} --last 1 --out MODEL makes a model of the newest one"
-    if (path / RUN_FILE).is_file():
+    models = sorted(path / file.relative_to(path).parts[0] for place in _MODELS for file in path.glob(place))
+    if models:
+        more = ", ..." if len(models) > _NAMED else ""
+        return f"there are some in it: {', '.join(map(str, models[:_NAMED]))}{more}"
+    if (path / RUN_FILE).is_file() and ((path / _STORE).is_dir() or (path / CHECKPOINTS).is_dir()):
         return f"its training came to no checkpoint: transduce train {path / RUN_FILE} --resume trains it"
     if (path / WEIGHTS).is_file():
         return ANEW
-    if other := find_other_format(path):
-        return f"it is {other}"
-    models = sorted(path / file.relative_to(path).parts[0] for place in _MODELS for file in path.glob(place))
-    more = ", ..." if len(models) > _NAMED else ""
-    return f"there are some in it: {', '.join(map(str, models[:_NAMED]))}{more}" if models else None
+    other = find_other_format(path)
+    return f"it is {other}" if other else None

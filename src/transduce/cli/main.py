@@ -157,7 +157,7 @@ def _outcome(error: BaseException) -> tuple[list[str], int]:
         case _UsageError():
             # A missing argument has no message of its own; format_message names it.
             message: str = error.format_message().replace("Value error, ", "")  # type: ignore[attr-defined]
-            if "unexpected extra argument" in message:
+            if "unexpected extra arguments" in message and "--input" in sys.argv:
                 message = f"{message.rstrip('.')}, such as a shell makes of a pattern: put '*.en' in quotes"
             context = getattr(error, "ctx", None)
             return [f"{message.rstrip('.')}: see {context.command_path if context else 'transduce'} --help"], 2

@@ -42,7 +42,7 @@ def write_text_to(output: str, input_: str) -> Iterator[Callable[[str], None]]:
         OSError: It cannot be written; it is named.
     """
     from transduce.config import BadInputError
-    from transduce.config.disk import begin_file, finish_file, name_errors
+    from transduce.config.disk import begin_file, finish_file, name_errors, write_alone
     from transduce.data import create_binary
 
     if output == "-":
@@ -54,20 +54,21 @@ def write_text_to(output: str, input_: str) -> Iterator[Callable[[str], None]]:
     unfinished = begin_file(path)
     if unfinished is not None and _is_input(unfinished, input_):
         raise BadInputError(f"{input_}: is where {output} is written first: rename it, or give --output another name")
-    try:
-        with name_errors(path, unfinished):
-            stream = create_binary(unfinished or path, path.suffix)
+    with nullcontext() if unfinished is None else write_alone(path, unfinished):
         try:
-            yield _writer(stream, path)
-        finally:
             with name_errors(path, unfinished):
-                stream.close()
-        if unfinished is not None:
-            finish_file(path, unfinished)
-    except BaseException:
-        if unfinished is not None:
-            _keep_what_there_is(path, unfinished)
-        raise
+                stream = create_binary(unfinished or path, path.suffix)
+            try:
+                yield _writer(stream, path)
+            finally:
+                with name_errors(path, unfinished):
+                    stream.close()
+            if unfinished is not None:
+                finish_file(path, unfinished)
+        except BaseException:
+            if unfinished is not None:
+                _keep_what_there_is(path, unfinished)
+            raise
 
 
 def _is_input(path: Path, input_: str) -> bool:

@@ -8,6 +8,7 @@ import os
 import secrets
 import shutil
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,6 +16,9 @@ from typing import final
 
 from transduce.config.errors import BadInputError
 from transduce.config.files import check_vacant
+
+if sys.platform != "win32":
+    import fcntl
 
 
 def flush(path: Path) -> None:
@@ -92,6 +96,34 @@ def begin_file(path: Path) -> Path | None:
     return unfinished
 
 
+@contextmanager
+def write_alone(path: Path, unfinished: Path) -> Iterator[None]:
+    """Keep other programs that do likewise from writing ``unfinished`` until the block ends.
+
+    Where the system knows no such locks (Windows, some file systems of networks), nothing is kept.
+
+    Raises:
+        BadInputError: Another one does at this moment.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    descriptor = os.open(unfinished, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BadInputError(
+                f"{path}: another program writes it at this moment: wait for that, or write to another file"
+            ) from None
+        except OSError as error:
+            if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL):
+                raise
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def finish_file(path: Path, unfinished: Path) -> None:
     """Give a file that is all written and closed its name, on disk.
 
@@ -104,9 +136,10 @@ def finish_file(path: Path, unfinished: Path) -> None:
         try:
             unfinished.replace(place)
         except OSError as error:
-            if error.errno != errno.EBUSY:
+            if error.errno not in (errno.EBUSY, errno.EPERM, errno.EACCES):
                 raise
-            # Nothing takes the name of a file that is mounted, as containers do with single files.
+            # Nothing takes the name of a file that is mounted, as containers do with single files, or of one of
+            # another user's in a folder such as /tmp; both may be written to.
             shutil.copyfile(unfinished, place)
             flush(place)
             unfinished.unlink()
@@ -117,8 +150,15 @@ def _is_written_in_place(path: Path) -> bool:
     if not path.exists():
         return False
     # What a shell has opened, it goes on writing to: /dev/stdout may lead to a file of a disk.
-    is_open = path.absolute().parts[1:2] in (("dev",), ("proc",))
-    return is_open or not path.is_file() or not os.access(path.resolve().parent, os.W_OK)
+    return _is_open(path.absolute().parts[1:]) or not path.is_file() or not os.access(path.resolve().parent, os.W_OK)
+
+
+def _is_open(parts: tuple[str, ...]) -> bool:
+    """Whether a path, below the root, is a process's name of a file that it has open."""
+    if os.name == "nt":
+        return False
+    standard = parts[:1] == ("dev",) and (parts[1:2] == ("fd",) or parts[1:] in (("stdout",), ("stderr",)))
+    return standard or (parts[:1] == ("proc",) and "fd" in parts)
 
 
 @contextmanager

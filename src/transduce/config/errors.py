@@ -1,6 +1,7 @@
 """The errors a user meets: each says what is wrong, where, and what to do about it."""
 
 import errno
+import os
 from pathlib import Path
 from typing import Final
 
@@ -47,17 +48,22 @@ _WRONG_PLACE: Final = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EROFS, e
 def remedy(error: OSError) -> str | None:
     """What to do about an error of the system, where that is known."""
     if error.errno == errno.ENOENT and error.filename is not None:
-        folder = Path(str(error.filename)).absolute().parent
+        folder = Path(_name(error)).absolute().parent
         return None if folder.is_dir() else f"make the folder {folder} first"
     return _REMEDIES.get(error.errno or 0)
 
 
+def _name(error: OSError) -> str:
+    name = error.filename
+    return os.fsdecode(name) if isinstance(name, bytes) else str(name)
+
+
 def explain(error: OSError) -> TransduceError:
     """An error of the system with its place, and what to do; it is bad input where the place is what is wrong."""
-    said = error.strerror or " ".join(map(str, error.args))
+    said = error.strerror or " ".join(map(str, error.args)) or type(error).__name__
     # Whether it was to be read or written, the system does not say.
     rights = "give this user the right to it, or choose another place"
     cure = rights if error.errno in (errno.EACCES, errno.EPERM) else remedy(error)
-    parts = (None if error.filename is None else str(error.filename), said, cure)
+    parts = (None if error.filename is None else _name(error), said, cure)
     kind = BadInputError if error.errno in _WRONG_PLACE else TransduceError
     return kind(": ".join(part for part in parts if part))

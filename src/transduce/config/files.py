@@ -60,8 +60,9 @@ def check_file_place(*paths: Path | str | None) -> None:
         if not folder.is_dir():
             what = "is a file" if folder.exists() else "is missing: make it first"
             raise BadInputError(f"{path}: the folder {folder} {what}, or choose another place")
-        if not os.access(path if path.exists() else folder, os.W_OK):
-            raise BadInputError(f"{path}: cannot be written: let this user write to {folder}, or choose another place")
+        written = path if path.exists() else folder
+        if not os.access(written, os.W_OK):
+            raise BadInputError(f"{path}: cannot be written: let this user write to {written}, or choose another place")
 
 
 def check_place(path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Final, Literal, final
 MetricKey = Literal["bleu", "chrf", "ter", "exact", "comet", "brackets", "loss", "perplexity"]
 
 _LARGE: Final = 1e6  # from here on, decimals say nothing
+_LARGEST: Final = 709.0  # its exponential is just below the largest number
 
 
 @final
@@ -50,8 +51,5 @@ METRICS: Final[Mapping[MetricKey, Metric]] = MappingProxyType(
 
 
 def perplexity(loss: float) -> float:
-    """Perplexity of a loss in nats per target token; infinite where no number is as large."""
-    try:
-        return math.exp(loss)
-    except OverflowError:
-        return math.inf
+    """Perplexity of a loss in nats per target token; at most 8e307, as JSON has no infinity."""
+    return math.exp(min(loss, _LARGEST))

@@ -117,8 +117,8 @@ def refuse_other_encodings(beginning: bytes, name: object) -> None:
     for mark, (kind, suffix, command) in _COMPRESSED.items():
         if beginning.startswith(mark):
             raise BadInputError(
-                f"{name} line 1: is compressed by {kind}, and was not known by its name: rename it so that it ends in "
-                f"{suffix}, or decompress it first ({command})"
+                f"{name} line 1: is compressed by {kind}: decompress it first ({command}); a file may as well have a "
+                f"name that ends in {suffix}"
             )
     for mark, encoding in _OTHERS.items():
         if beginning.startswith(mark):

@@ -16,7 +16,6 @@ from transduce.text.projection import Segment, check_count, find_segments, write
 _TIME: Final = r"(?:\d+:)?\d+:\d+[,.]\d+"
 _TIMES: Final = re.compile(rf"[^\S\n]*{_TIME}[^\S\n]*-->[^\S\n]*{_TIME}[^\n]*")
 _ARROW: Final = "-->"
-_CLOCK: Final = re.compile(r"\d[:.,]\d")
 _OF_TIMES: Final = frozenset("0123456789:., \t-\u2013\u2014=>")
 _NUMBER: Final = re.compile(r"\s*\d+\s*")
 # Tags that players know, and orders such as {\an8}.
@@ -103,12 +102,13 @@ class Subtitles:
 
 
 def _is_damaged(line: str) -> bool:
-    """Whether a line is meant as one of times: an arrow between times, or behind one and nothing that is no time."""
+    """Whether a line is meant as one of times: one with two colons, and no words on either side of the arrow."""
     if ">" not in line or _TIMES.fullmatch(line):
         return False
-    before, _, after = line.partition(_ARROW) if _ARROW in line else line.partition(">")
-    between = _ARROW in line and _CLOCK.search(after) is not None
-    return _CLOCK.search(before) is not None and (between or _OF_TIMES.issuperset(line))
+    before, _, after = line.partition(_ARROW if _ARROW in line else ">")
+    sides = [before.split(), after.split()[: None if _OF_TIMES.issuperset(line) else 1]]
+    bare = _OF_TIMES.issuperset(line) or (_ARROW in line and all(len(words) == 1 for words in sides))
+    return bare and any(word.count(":") > 1 for words in sides for word in words)
 
 
 def _read_cue(head: str, rest: str, language: str | None) -> _Cue:

@@ -89,7 +89,8 @@ class Health(BaseModel):
     usual: float = 0.0  # loss
     spread: float = 0.0  # the usual distance from the usual loss
     leaping: bool = False  # the last loss was a spike, far above the usual one
-    diverged: bool = False  # the usual loss is far above that of a uniform guess
+    lowest: float | None = None  # that the usual loss has been
+    diverged: bool = False  # the usual loss has left that, and is far above that of a uniform guess
 
     @property
     def lost(self) -> bool:
@@ -105,13 +106,20 @@ class Health(BaseModel):
         return self._go_on(examined) if examined.finite else self._skip(examined)
 
     def compare(self, symbols: int) -> tuple["Health", str | None]:
-        """With the loss of a uniform guess among so many symbols; and what is to be said where it has become worse."""
+        """With the loss of a uniform guess among so many symbols; and what is to be said where it has become worse.
+
+        What begins high, as a finished model does on other text, and falls, has not diverged.
+        """
         guess = math.log(symbols)
-        if self.diverged or self.judged < _LEARNED or self.usual < guess + _WORSE:
-            return (self.model_copy(update={"diverged": False}) if self.usual < guess else self), None
+        if self.diverged and self.usual < guess:
+            return self.model_copy(update={"diverged": False}), None
+        if self.diverged or self.judged < _LEARNED or self.lowest is None:
+            return self, None
+        if self.usual < max(guess, self.lowest) + _WORSE:
+            return self, None
         return self.model_copy(update={"diverged": True}), (
-            f"the loss is about {self.usual:.1f} nats per target token, and stays there: a uniform guess among all "
-            f"{symbols:,} symbols has {guess:.1f}. The training has diverged"
+            f"the loss is about {self.usual:.1f} nats per target token, where it has been {self.lowest:.1f}: a uniform "
+            f"guess among all {symbols:,} symbols has {guess:.1f}. The training has diverged"
         )
 
     def go_back(self, then: "Health", step: int) -> "Health":
@@ -147,6 +155,7 @@ class Health(BaseModel):
             "usual": usual,
             "spread": self.spread + new * (abs(loss - usual) - self.spread),
             "leaping": spikes,
+            "lowest": self.lowest if self.judged < _BEGINNING else min(usual, self.lowest or usual),
         }
         message = (
             f"{examined}: loss spike: {examined.loss:.3f} nats per target token, where {self.usual:.3f} is "

@@ -105,9 +105,9 @@ def find_swapped(config: RunConfig) -> Iterator[str]:
     """Dev or test whose sides are those of training the other way round, by their words. Their files are there."""
     data = config.data
     try:
-        known = _words_of_sides(chain.from_iterable(_beginning(data, corpus) for corpus in data.train))
+        known = _words_of_sides(chain.from_iterable(_beginning(data, each) for each in data.train if _has_sides(each)))
         for name, corpus in (("data.dev", data.dev), ("data.test", data.test)):
-            words = [] if corpus is None else _words_of_sides(_read_pairs(corpus, data))
+            words = [] if corpus is None or not _has_sides(corpus) else _words_of_sides(_read_pairs(corpus, data))
             if not words or min(map(Counter.total, words)) < _LEAST_WORDS:
                 continue
             own, other = ([_share(words[i], known[i ^ swap]) for i in (0, 1)] for swap in (0, 1))
@@ -119,6 +119,11 @@ def find_swapped(config: RunConfig) -> Iterator[str]:
                 )
     except BadInputError:  # which whoever reads all of it says
         return
+
+
+def _has_sides(corpus: Corpus) -> bool:
+    """Whether somebody could have taken one side for the other: trees and what is made up have theirs."""
+    return corpus.trees is None and corpus.made_up is None
 
 
 def _beginning(data: DataConfig, corpus: Corpus) -> Iterator[tuple[str, str]]:

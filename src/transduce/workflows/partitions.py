@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, Literal, final
@@ -98,16 +98,17 @@ def make_plan(input_: str, output: str, text_as: Literal["text", "jsonl"], setti
     return Plan(left, len(standing), output)
 
 
-def _check_kinds(input_: str, files: Iterable[FoundFile]) -> None:
+def _check_kinds(input_: str, files: Sequence[FoundFile]) -> None:
     """Of a folder everything is read: what lies there by chance must not be. Whoever gives a pattern means it."""
     if any(each in input_ for each in "*?["):
         return
     others = [file.name for file in files if file.place != input_ and file.name.endswith(_NO_LINES)]
     if others:
         more = f", and {len(others) - 1:,} more" if len(others) > 1 else ""
+        good = next((Path(each.name).suffix for each in files if each.name not in others), "") or ".txt"
         raise BadInputError(
             f"{input_}: holds files that are neither text nor .jsonl nor .parquet ({others[0]}{more}): give a pattern "
-            f"that means the partitions alone, such as '{input_.rstrip('/')}/*.txt'"
+            f"that means the partitions alone, such as '{input_.rstrip('/')}/*{good}'"
         )
 
 

@@ -8,7 +8,6 @@ import re
 import shutil
 from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -64,7 +63,7 @@ def prepare(config: RunConfig, run: RunDirectory, cluster: Cluster | None = None
     prepared = load_prepared(run)
     known = _known_tokenizers(config, run, prepared)
     check_files(config, tokenizers=known is None)
-    for text in chain(find_same_text(config), find_swapped(config)):
+    for text in find_same_text(config):
         _log.warning(text)
     origin = _origin(config, known)
     if prepared and all(store.origin == origin for store in (prepared.train, prepared.dev) if store is not None):
@@ -189,7 +188,7 @@ def _prepare_anew(config: RunConfig, run: RunDirectory, origin: dict[str, str], 
     # They are written last: while they are missing, no preparation is complete.
     TokenizerPair.remove(run.root)
     tokenizers = make_tokenizers(config)
-    for text in find_small(config, tokenizers):
+    for text in (*find_small(config, tokenizers), *find_swapped(config)):
         _log.warning(text)  # before hours of encoding
     sizes = " and ".join(f"{size:,}" for size in reversed(tokenizers.sizes().values()))
     report = [f"tokenizer: {sizes} symbols"]
