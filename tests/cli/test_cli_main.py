@@ -100,8 +100,10 @@ def test_no_command_is_wrong_use(capsys):
 
 
 def test_what_a_shell_makes_of_a_pattern_is_told(capsys):
-    assert main._run(["inspect", "a.en", "b.en"]) == 2
+    assert main._run(["score", "model", "--input", "a.en", "b.en"]) == 2
     assert "(b.en), such as a shell makes of a pattern: put '*.en' in quotes" in capsys.readouterr().err
+    assert main._run(["train", "a.toml", "b.toml"]) == 2  # which reads no patterns
+    assert "(b.toml): see transduce train --help" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -157,9 +157,10 @@ def _outcome(error: BaseException) -> tuple[list[str], int]:
         case _UsageError():
             # A missing argument has no message of its own; format_message names it.
             message: str = error.format_message().replace("Value error, ", "")  # type: ignore[attr-defined]
-            if "unexpected extra arguments" in message and "--input" in sys.argv:
-                message = f"{message.rstrip('.')}, such as a shell makes of a pattern: put '*.en' in quotes"
             context = getattr(error, "ctx", None)
+            reads = context is not None and any("--input" in option.opts for option in context.command.params)
+            if "unexpected extra argument" in message and reads:
+                message = f"{message.rstrip('.')}, such as a shell makes of a pattern: put '*.en' in quotes"
             return [f"{message.rstrip('.')}: see {context.command_path if context else 'transduce'} --help"], 2
         case TransduceError():
             return [*map(str, error.args)] or [type(error).__name__], error.status
