@@ -118,7 +118,7 @@ _reached: Final[ContextVar[_Reached | None]] = ContextVar("reached", default=Non
 def limits_told_once() -> Iterator[None]:
     """Have the first call that reaches the length limit warn, and the others counted at the end of the block.
 
-    It is for the parts of one text, which are translated by a call each.
+    It is for many texts that are given in groups, by a call each, as those of a file.
     """
     reached = _Reached()
     token = _reached.set(reached)

@@ -18,7 +18,7 @@ _SPIKE: Final = 6.0  # times as far from the usual loss as is usual ...
 _LEAST_SPIKE: Final = 0.5  # ... and at least so many nats
 # A model that knows nothing but how frequent each symbol is, as any does soon, is better than a uniform guess.
 _LEARNED: Final = 300  # steps after which a model has learned that
-_WORSE: Final = 1.0  # nats above a uniform guess that are no chance
+_WORSE: Final = 1.0  # nats above a uniform guess, and above what it has been, that are no chance
 
 
 class Place(NamedTuple):
