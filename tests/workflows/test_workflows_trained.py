@@ -1,7 +1,4 @@
-import functools
 import json
-import multiprocessing
-import os
 
 import numpy as np
 import pytest
@@ -141,30 +138,6 @@ def test_a_config_is_built_in_code_and_seen_to_be_valid(tiny_run_file, tmp_path)
         with pytest.raises(transduce.BadInputError, match="give a run file, or a RunConfig"):
             transduce.train(nothing, out=tmp_path / "other")
     assert not (tmp_path / "other").exists()
-
-
-@pytest.fixture
-def two_threads():
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    torch.ones(10**6).exp()  # now there are two
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system forks no processes")
-def test_the_child_of_a_fork_trains_as_its_parent_does(tiny_run_file, tmp_path, two_threads):
-    """GNU's OpenMP waits for ever in the child for threads that the parent had."""
-    settings = [*SHORT, "train.max_steps=2"]
-    transduce.train(tiny_run_file, out=tmp_path / "parent", settings=settings)
-    work = functools.partial(transduce.train, tiny_run_file, out=tmp_path / "child", settings=settings)
-    child = multiprocessing.get_context("fork").Process(target=work)
-    child.start()
-    child.join(120)
-    child.kill()
-    assert child.exitcode == 0
-    weights = [(tmp_path / name / "checkpoints/step-2/model.safetensors").read_bytes() for name in ("parent", "child")]
-    assert weights[0] == weights[1]
 
 
 def test_without_a_file_the_run_directory_is_named_and_settings_are_in_the_config(tiny_config, tmp_path):

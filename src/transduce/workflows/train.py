@@ -29,7 +29,7 @@ from transduce.config import (
 from transduce.config.disk import SameFolder, write_whole
 from transduce.config.model import VOCABULARY_SIZES
 from transduce.inference import check_unknown_words
-from transduce.kernels import resolve_precision, run_safely
+from transduce.kernels import resolve_precision
 from transduce.models import TrainableModel, build
 from transduce.training import (
     Abandoned,
@@ -109,19 +109,17 @@ def train_run(
             lock(run) if processes.first else nullcontext(),
             put_back(processes.device, with_warnings=sharded),
         ):
-            progress = run_safely(
-                lambda: _train_run(
-                    config,
-                    run,
-                    processes,
-                    requests,
-                    resume=resume,
-                    init=init,
-                    carry_vocabulary=carry_vocabulary,
-                    session_only=session_only,
-                    own_process=own_process,
-                    callbacks=callbacks,
-                )
+            progress = _train_run(
+                config,
+                run,
+                processes,
+                requests,
+                resume=resume,
+                init=init,
+                carry_vocabulary=carry_vocabulary,
+                session_only=session_only,
+                own_process=own_process,
+                callbacks=callbacks,
             )
     except Abandoned:
         progress = None
