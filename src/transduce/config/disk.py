@@ -10,7 +10,7 @@ import shutil
 import stat
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import final
 
@@ -97,31 +97,46 @@ def begin_file(path: Path) -> Path | None:
 
 
 @contextmanager
-def write_alone(path: Path, unfinished: Path) -> Iterator[None]:
-    """Keep other programs that do likewise from writing ``unfinished`` until the block ends.
+def keep_alone(path: Path) -> Iterator[None]:
+    """Keep a file or a folder to this block, from all that ask likewise; it is free when the process ends, too.
 
     Where the system knows no such locks (Windows, some file systems of networks), nothing is kept.
 
     Raises:
-        BadInputError: Another one does at this moment.
+        BlockingIOError: Somebody else holds it.
     """
     if sys.platform == "win32":
         yield
         return
-    descriptor = os.open(unfinished, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise BadInputError(
-                f"{path}: another program writes it at this moment: wait for that, or write to another file"
-            ) from None
+            raise
         except OSError as error:
             if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL):
                 raise
         yield
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def write_alone(path: Path, unfinished: Path) -> Iterator[None]:
+    """Keep other programs that do likewise from writing ``unfinished`` until the block ends (``keep_alone``).
+
+    Raises:
+        BadInputError: Another one does at this moment.
+    """
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(keep_alone(unfinished))
+        except BlockingIOError:
+            raise BadInputError(
+                f"{path}: another program writes it at this moment: wait for that, or write to another file"
+            ) from None
+        yield
 
 
 def finish_file(path: Path, unfinished: Path) -> None:

@@ -1,18 +1,13 @@
 """Where a run keeps what it makes, and the lock that keeps it to one process."""
 
-import errno
-import os
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from transduce.config import BadInputError, RunConfig
+from transduce.config.disk import keep_alone
 from transduce.data import corpus_paths
-
-if sys.platform != "win32":
-    import fcntl
 
 
 @dataclass(frozen=True)
@@ -157,31 +152,18 @@ def lock(run: RunDirectory) -> Iterator[None]:
 
 @contextmanager
 def hold(folder: Path) -> Iterator[None]:
-    """Keep a folder to this block. It is free again when the block or the process ends.
+    """Keep a folder to this block (``keep_alone``).
 
     It is made if need be, and goes again where nothing was put into it.
-
-    Where the system knows no such locks (Windows, some file systems of networks), nothing is kept.
 
     Raises:
         BlockingIOError: Somebody else holds it.
     """
-    if sys.platform == "win32":
-        yield
-        return
     made = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise
-        except OSError as error:
-            if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL):
-                raise
-        yield
+        with keep_alone(folder):
+            yield
     finally:
-        os.close(descriptor)
         if made and not any(folder.iterdir()):
             folder.rmdir()
