@@ -1,11 +1,12 @@
 import errno
+import fcntl
 import os
 from pathlib import Path
 
 import pytest
 
 from transduce.config import BadInputError
-from transduce.config.disk import SameFolder, new_directory, replace_directory, write_whole
+from transduce.config.disk import SameFolder, keep_alone, new_directory, replace_directory, write_whole
 from transduce.config.errors import explain
 
 
@@ -114,6 +115,23 @@ def test_an_error_of_the_system_has_its_place_and_what_to_do(error, status, mess
     explained = explain(error)
     assert explained.status == status
     assert str(explained).startswith(message)
+
+
+def test_what_a_network_s_file_system_cannot_lock_is_kept_from_nobody(tmp_path, monkeypatch):
+    """NFS locks for writing only what is open for writing, and says EBADF of the rest (flock(2))."""
+
+    def lock(descriptor, _):
+        if not fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE:
+            raise OSError(errno.EBADF, "Bad file descriptor")
+        locked.append(descriptor)
+
+    locked = []
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(fcntl, "flock", lock)
+    for path in (tmp_path / "file", tmp_path):
+        with keep_alone(path):
+            pass
+    assert len(locked) == 1
 
 
 def test_what_a_shell_has_opened_is_written_to(tmp_path):

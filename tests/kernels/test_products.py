@@ -147,6 +147,17 @@ def test_what_is_no_number_wherever_it_stands(format_, place):
 
 
 @pytest.mark.usefixtures("own_products")
+@pytest.mark.parametrize("value", [torch.inf, -torch.inf])
+def test_a_row_that_holds_an_infinity_has_no_scale(value):
+    """Its int8 numbers are none: they are not added up as if they were."""
+    x = numbers(3, 70)
+    x[1, 20] = value
+    found = linear(x, prepack(numbers(5, 70, seed=5), None, "int8"))
+    assert found[1].isnan().all()
+    assert found[[0, 2]].isfinite().all()
+
+
+@pytest.mark.usefixtures("own_products")
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("bits", [0x7FFFFFFF, -1, 0x7F800001])
 def test_no_bits_of_what_is_no_number_are_rounded_to_one(format_, bits):

@@ -11,6 +11,7 @@ from torch import nn
 from transduce.config import BadInputError, TransformerConfig, preset
 from transduce.kernels import RaggedLayout, derive
 from transduce.layers import FeedForward, Gating, MixtureOfExperts, feed_forward, join_routings
+from transduce.layers.mixture_of_experts import _variation
 
 D_MODEL, D_FF, EXPERTS, CHOSEN = 7, 11, 5, 2
 SIZES = {
@@ -302,3 +303,11 @@ def test_a_layer_of_one_expert_is_that_expert():
     torch.testing.assert_close(layer(x), layer.experts[0](x))
     assert replace(layer.gating, chosen=1) == layer.gating
     assert layer.route(x, layout())[1].balance_loss.tolist() == pytest.approx([0, 0, 0])
+
+
+def test_balance_of_very_many_experts_is_that_of_few():
+    """CV^2 of n experts of which one is chosen is n - 1: also where the mean of their sums is as small as 1 / n^2."""
+    number = 4_000
+    sums = torch.zeros(2, number, dtype=torch.float64)
+    sums[0, 7] = 1 / number
+    assert _variation(sums).tolist() == pytest.approx([number - 1, 0])

@@ -99,6 +99,18 @@ def test_processes_divide_the_steps_of_a_stream(corpora, number, accumulate):
         assert all(part.position == step.position for part in parts)
 
 
+def test_a_last_window_may_have_fewer_pairs_than_processes_share(corpora, tmp_path):
+    """One pair: a process has a part without any. Only batches that are all so small are refused, at the beginning."""
+    lines = tmp_path / "in" / "1.tsv"
+    lines.write_text("3\t3\n" * 18)
+    shares = [steps(corpora, Share(rank, 2)) for rank in range(2)]
+    assert [step.position["window"] for step in shares[0]].count(1) == 1
+    assert [len(rows(share[-1])) for share in shares] in ([0, 1], [1, 0])
+    lines.write_text("8\t8\n" * 18)
+    with pytest.raises(BadInputError, match="8 processes cannot divide the steps"):
+        steps(corpora, Share(0, 8))
+
+
 def test_who_waits_for_a_window_is_asked_whether_to_go_on(corpora, tmp_path, monkeypatch):
     monkeypatch.setattr(stream, "_LOOK_SECONDS", 0.01)
     monkeypatch.setattr("transduce.training.windows._LOOK_SECONDS", 0.02)

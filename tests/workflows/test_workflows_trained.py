@@ -62,6 +62,18 @@ def test_a_callback_that_returns_true_interrupts_the_training_which_goes_on_late
     assert [_place(each) for each in heard] == [*PLACES[3:], ("train", 5), ("train", 6), ("dev", 6)]
 
 
+def test_a_callback_may_want_no_step_at_all(tiny_run_file, tmp_path):
+    """What a model scores before it is trained on may be enough to know."""
+    transduce.train(tiny_run_file, out=tmp_path / "first", settings={"train.max_steps": 1})
+    heard = []
+    given = {"out": tmp_path / "second", "settings": {"train.max_steps": 2, "model": None}}
+    trained = transduce.train(
+        tiny_run_file, init=tmp_path / "first", callbacks=[lambda each: heard.append(_place(each)) or True], **given
+    )
+    assert (trained.step, heard) == (0, [("dev", 0)])
+    assert transduce.train(tiny_run_file, resume=True, **given).step == 2
+
+
 def test_what_a_callback_raises_ends_the_training_and_loses_no_checkpoint(tiny_run_file, tmp_path):
     def fail(measured):
         if _place(measured) == ("train", 3):
@@ -120,6 +132,22 @@ def test_settings_are_a_mapping_too(tiny_run_file, tmp_path):
     for wrong in ("train.max_steps=4", None, [None], [("train.max_steps", 4), 7], {3: 4}):
         with pytest.raises(transduce.BadInputError, match="settings"):
             transduce.train(tiny_run_file, out=tmp_path / "run", settings=wrong)
+
+
+@pytest.mark.parametrize(
+    "key", ["model.preset", "data.test.source", "generation.length_penalty", "data.train.7.weight"]
+)
+def test_none_leaves_a_setting_as_if_nobody_had_set_it(tiny_run_file, key):
+    assert read_run(tiny_run_file, {key: None}) == read_run(tiny_run_file)
+
+
+def test_none_for_a_preset_leaves_the_rest_of_the_model(tmp_path, tiny_run_file, caplog):
+    file = tmp_path / "run.toml"
+    file.write_text(tiny_run_file.read_text().replace("[model]", '[model]\npreset = "base"'))
+    assert read_run(file, {"model.preset": None, "data.root": tiny_run_file.parent}).model == (
+        read_run(tiny_run_file).model
+    )
+    assert not caplog.messages
 
 
 def test_a_config_is_built_in_code_and_seen_to_be_valid(tiny_run_file, tmp_path):

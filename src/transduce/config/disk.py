@@ -108,14 +108,15 @@ def keep_alone(path: Path) -> Iterator[None]:
     if sys.platform == "win32":
         yield
         return
-    descriptor = os.open(path, os.O_RDONLY)
+    # NFS locks no file that is open for reading alone (flock(2)).
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise
         except OSError as error:
-            if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL):
+            if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.EBADF):
                 raise
         yield
     finally:

@@ -93,6 +93,9 @@ def _parse_setting(setting: str) -> tuple[str, object]:
 
 
 def _apply(table: Table, key: str, value: object) -> None:
+    if value is None:
+        _remove(table, key)
+        return
     if key == "model.preset":
         replaced = table.get("model")
         if isinstance(replaced, dict) and (lost := sorted(replaced.keys() - {"preset"})):
@@ -114,7 +117,14 @@ def _apply(table: Table, key: str, value: object) -> None:
             raise BadInputError(f"--set {key}: {section} is a value, not a section")
     if not isinstance(inner, dict):
         raise BadInputError(f"--set {key}: {sections[-1]} has several tables: {'.'.join(sections)}.0 is the first")
-    if value is None:
-        inner.pop(last, None)  # as if nobody had set it
-    else:
-        inner[last] = value
+    inner[last] = value
+
+
+def _remove(table: Table, key: str) -> None:
+    """Leave a table as if nobody had set that key."""
+    *sections, last = key.split(".")
+    inner: object = table
+    for section in sections:
+        inner = enter(inner, section)
+    if isinstance(inner, dict):
+        inner.pop(last, None)

@@ -56,7 +56,8 @@ struct Rows {
     const float low = -largest_of(larger(lows[0], lows[1])), high = largest_of(larger(highs[0], highs[1]));
     const float range = high - low, inverse = range > kLeastRange ? 255.0f / range : 0.0f;
     scales[r] = range / 255.0f + sum_sixteen(checks[0] + checks[1]);
-    const std::int32_t zero = zeros[r] = static_cast<std::int32_t>(std::nearbyint(-low * inverse));
+    const float start = -low * inverse;  // NaN where low is minus infinity: the scale is NaN then, and so is all that is made of the row
+    const std::int32_t zero = zeros[r] = start > 0.0f ? static_cast<std::int32_t>(std::nearbyint(start)) : 0;
     std::uint8_t* to = bytes.data() + r * stride;
 #pragma omp simd
     for (std::int64_t i = 0; i < n; ++i) {

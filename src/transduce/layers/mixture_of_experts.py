@@ -246,7 +246,7 @@ def _sum(
 
 def _variation(sums: Float64[Tensor, "groups experts"]) -> Float64[Tensor, " groups"]:
     """CV^2 of each group's sums; 0 of a group without symbols."""
-    return sums.var(dim=1, correction=0) / sums.mean(dim=1).square().clamp_min(1e-12)
+    return sums.var(dim=1, correction=0) / sums.mean(dim=1).square().clamp_min(torch.finfo(sums.dtype).tiny)
 
 
 def _count(

@@ -61,8 +61,13 @@ def train(training: Training, progress: Progress) -> Progress:
                 # What a training begins with was measured. From now on --resume knows of it without --init.
                 progress = _mark(progress, asked=True)
                 writer.write(progress)
-            if is_finished(training.config, progress):
+            # Whoever heard of dev's scores may want no more of the training.
+            finished, asked = is_finished(training.config, progress), training.requests.take(progress.step, processes)
+            if finished or asked.any:
+                # The last checkpoint is a regular one, as it is where nothing interrupted the training.
+                progress = _mark(progress, asked=False) if finished else progress
                 writer.write(progress)
+            if finished or asked.stop:
                 writer.finish()
                 return progress
         network = connect(training.model, processes, training.config.parallel)
