@@ -24,6 +24,7 @@ from transduce.training import (
     Sample,
     Training,
     list_checkpoints,
+    list_regular,
     load_checkpoint,
     make_optimizer,
     train,
@@ -160,6 +161,19 @@ def test_a_stop_while_the_model_that_it_begins_with_is_measured_leaves_nothing_b
         progress = train(training, Progress(init="model", unvalidated=True))
     assert (progress.step, progress.unvalidated, requests.stopped_by) == (0, True, signal.SIGINT)
     assert (list_checkpoints(checkpoints), _metrics(tmp_path)) == ([], [])
+
+
+def test_the_last_checkpoint_is_a_regular_one_although_dev_was_measured_late(tmp_path, corpora, monkeypatch):
+    """A stop while dev was measured left one that was asked for, in which the mean of the newest has no part."""
+    _train(tmp_path, corpora, CONFIG)
+    regular, load_it = list_regular(tmp_path / "checkpoints"), load_checkpoint
+
+    def load(*given: Any) -> Progress:
+        return load_it(*given).model_copy(update={"asked": True, "unvalidated": True})
+
+    monkeypatch.setitem(globals(), "load_checkpoint", load)
+    _train(tmp_path, corpora, CONFIG)
+    assert list_regular(tmp_path / "checkpoints") == regular
 
 
 def test_the_time_that_is_left_is_the_clocks_where_that_ends_first(tmp_path, corpora, monkeypatch):
