@@ -1,4 +1,4 @@
-# Six targets; each sets up what it needs. PYTHON may name another interpreter (3.11 to 3.13).
+# Six targets; each sets up what it needs. PYTHON may name another interpreter (3.11 or newer).
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

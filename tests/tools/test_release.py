@@ -37,6 +37,12 @@ def test_the_version_is_the_changelog_s():
             check_version(project, text)
 
 
+def test_the_version_to_be_cited_is_the_package_s():
+    root = Path(__file__).parents[2]
+    version = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert f"\nversion: {version}\n" in (root / "CITATION.cff").read_text(encoding="utf-8")
+
+
 def test_nothing_is_uncommitted():
     check_committed("")
     with pytest.raises(ReleaseError, match=r"2 files are not committed, src/a\.py among them"):

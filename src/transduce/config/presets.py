@@ -200,7 +200,8 @@ PUBLISHED: Final[Mapping[str, Published]] = MappingProxyType(
             "embeddings of 620, an attention of 1,000 units, a maxout layer of 500 behind it, 30,000 words a side; "
             "trained without dropout and label smoothing. Its decoder begins from the last state of the direction that "
             "reads backwards, and its maxout layer reads the state before the step; here from those of both, and the "
-            "step's own",
+            "step's own. The candidate of its GRU is tanh(W x + U (r * h)); here it is PyTorch's, tanh(W x + b + r * "
+            "(U h + b')). Its embeddings are read as they are; here times sqrt(620)",
             {
                 **{"architecture": "recurrent", "cell": "gru", "embedding_size": 620, "hidden_size": 1000},
                 **{"attention_size": 1000, "readout": "maxout", "readout_size": 500, "tied_projection": False},
@@ -212,7 +213,8 @@ PUBLISHED: Final[Mapping[str, Published]] = MappingProxyType(
             "Wu et al. 2016, GNMT: 8 + 8 layers of 1,024 LSTM units, the encoder's first of both directions, residual "
             "connections from the third on, 32,000 word pieces, dropout 0.2 (English to French; 0.3 to German); "
             "trained without label smoothing. Its bottom layer's state of the step before asks, and its decoder begins "
-            "from zeros; here the step's own state asks, and it begins from the encoder's last",
+            "from zeros; here the step's own state asks, and it begins from the encoder's last. Its embeddings are "
+            "read as they are; here times sqrt(1024)",
             {
                 **{"architecture": "recurrent", "encoder_layers": 8, "decoder_layers": 8, "embedding_size": 1024},
                 **{"hidden_size": 1024, "directions": "first", "residual_from": 3, "attention": "gnmt"},
@@ -227,7 +229,7 @@ PUBLISHED: Final[Mapping[str, Published]] = MappingProxyType(
             "Bahdanau et al.'s, no label smoothing. Chosen here: an attention of 512 units, a readout of 512 that sees "
             "what the top layer hands on, and 30,000 words a side. "
             "Its attention reads the encoder's outputs, with all of f, through a map to a quarter, 1,280 numbers; here "
-            "it sees half of f, 3,072 numbers",
+            "it sees half of f, 3,072 numbers. Its embeddings are read as they are; here times sqrt(256)",
             {
                 **{"architecture": "recurrent", "encoder_layers": 9, "decoder_layers": 7, "embedding_size": 256},
                 **{"hidden_size": 512, "directions": "interleaved", "fast_forward": True, "attention_size": 512},
@@ -241,7 +243,9 @@ PUBLISHED: Final[Mapping[str, Published]] = MappingProxyType(
             "experts of 2,048 units below the top layer, 4 for each symbol, w_importance and w_load 0.01, dropout "
             "0.4, 32,000 word pieces. Its cells have 2,048 units, projected to 512, where these have 512; its gate "
             "for a single pair of languages is balanced strictly (appendix F), where this one is its section 2.1's; "
-            "residual connections around recurrent layers begin at the third here, where all of its have one",
+            "residual connections around recurrent layers begin at the third here, where all of its have one; its "
+            "attention multiplies two tanh (appendix G), where this one is GNMT's, of one tanh of a sum; its "
+            "embeddings are read as they are, here times sqrt(512)",
             {
                 **{"architecture": "recurrent", "encoder_layers": 3, "decoder_layers": 2, "embedding_size": 512},
                 **{"hidden_size": 512, "directions": "first", "residual_from": 3, "attention": "gnmt"},

@@ -50,7 +50,8 @@ class RecurrentConfig(Section):
     )
     cell: Annotated[Cell, REFUSED] = Field(
         default="lstm",
-        description="lstm (Hochreiter and Schmidhuber 1997, with a forget gate) or gru (Cho et al. 2014)",
+        description="lstm (Hochreiter and Schmidhuber 1997, with a forget gate) or gru (Cho et al. 2014, whose "
+        "candidate is tanh(W x + U (r * h)); here it is PyTorch's, tanh(W x + b + r * (U h + b')))",
     )
     encoder_layers: Annotated[int, REFUSED] = Field(
         default=1, ge=1, le=MOST_LAYERS, description="layers of the encoder"

@@ -13,10 +13,11 @@ p_j),
 That is the whole gradient, not an estimate of it, with Q_k as a number: computed beforehand, in the same network.
 
 REINFORCE (Wu et al. 2016, section 5) is the expected reward over all outputs, of which the drawn ones are an
-estimate: unbiased but for what search rules out (pad, begin and unknown symbols, an end that the limit of length
-forces), whose probability p counts here and is not drawn. The mean reward m of the K outputs is subtracted. It has
-each one's own reward in it, and divided by K the estimate would be short by 1/K; divided by K - 1, each is compared
-with the mean of the others, which leaves the expectation as it is:
+estimate: unbiased but for two things. What search rules out (pad, begin and unknown symbols, an end that the limit of
+length forces) has a probability that counts here, and is not drawn. And outputs are drawn without dropout, while the
+gradient is that of log p with dropout; a model without dropout has no such difference. The mean reward m of the K
+outputs is subtracted. It has each one's own reward in it, and divided by K the estimate would be short by 1/K; divided
+by K - 1, each is compared with the mean of the others, which leaves the expectation as it is:
 
     w_k = (r_k - m) / (K - 1) for each output drawn,    and the likelihood's weight more for the reference.
 
