@@ -198,11 +198,18 @@ class TestTwoVocabularies:
         assert load_bundle(directory).config == bundle.config
 
 
+def best_of_a_run(tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "run.toml").write_text("")
+    return run / "best"
+
+
 class TestInterrupted:
     """A newer model takes an older one's place by two renames; a crash may come between them."""
 
     def test_the_older_one_is_found_and_outlives_the_next_saving(self, bundle, tmp_path, monkeypatch):
-        best = tmp_path / "run" / "best"
+        best = best_of_a_run(tmp_path)
         save_bundle(bundle, best)
         best.rename(best.with_name("best.older"))
         assert find_model(tmp_path / "run") == best.with_name("best.older")
@@ -212,20 +219,22 @@ class TestInterrupted:
         assert load_bundle(tmp_path / "run").config == bundle.config
 
     def test_the_next_saving_tidies_up(self, bundle, tmp_path):
-        best = tmp_path / "run" / "best"
+        best = best_of_a_run(tmp_path)
         save_bundle(bundle, best)
         best.rename(best.with_name("best.older"))
         save_bundle(bundle, best)
-        assert [path.name for path in best.parent.iterdir()] == ["best"]
+        assert sorted(path.name for path in best.parent.iterdir()) == ["best", "run.toml"]
 
-    def test_neighbours_of_a_model_elsewhere_are_nobody_s_to_delete(self, bundle, tmp_path):
-        for name in ("m.older", "m.unfinished"):
+    @pytest.mark.parametrize("model", ["m", "best"])
+    def test_neighbours_of_a_model_elsewhere_are_nobody_s_to_delete(self, bundle, tmp_path, model):
+        neighbours = [f"{model}.older", f"{model}.unfinished"]
+        for name in neighbours:
             (tmp_path / name).mkdir()
             (tmp_path / name / "mine").write_text("mine")
         for _ in range(2):
-            save_bundle(bundle, tmp_path / "m")
-            assert sorted(path.name for path in tmp_path.iterdir()) == ["m", "m.older", "m.unfinished"]
-        assert all((tmp_path / name / "mine").is_file() for name in ("m.older", "m.unfinished"))
+            save_bundle(bundle, tmp_path / model)
+            assert sorted(path.name for path in tmp_path.iterdir()) == [model, *neighbours]
+        assert all((tmp_path / name / "mine").is_file() for name in neighbours)
 
 
 class TestFindModel:

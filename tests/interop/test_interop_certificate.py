@@ -144,6 +144,18 @@ class TestWhatIsTheSame:
         said = replace(certificate, differing=(differing[0],) * 13).describe()[2:-1]
         assert said == [f"  line {differing[0].line}: at the length limit"] * 10 + ["  and 3 more, in certificate.json"]
 
+    def test_a_line_that_differs_has_its_number_of_all_lines(self, ours):
+        """Blank ones, and those that the model cannot read, are not compared."""
+        bundle = random_bundle(positions="learned", max_positions=5)
+        lines = ["", "w4 w5", LINES[2], " ", *(f"w{number} w7" for number in range(10, 21)), "w9"]
+        twin = Twin(bundle)
+        translate = twin.translate
+        twin.translate = lambda lines, *rest: [
+            each.rsplit(" ", 1)[0] if line == "w9" else each
+            for line, each in zip(lines, translate(lines, *rest), strict=True)
+        ]
+        assert [each.line for each in certify(bundle, twin, lines, weights=[]).differing] == [16]
+
     def test_an_architecture_without_layers_to_show(self):
         config = RecurrentConfig(vocab_size=31, embedding_size=5, hidden_size=7, readout_size=5, attention_size=11)
         torch.manual_seed(3)

@@ -139,6 +139,15 @@ class TestLayout:
         for path in small[1].glob("*.onnx"):
             library.checker.check_model(str(path), full_check=True)
 
+    def test_a_matrix_that_embeds_and_scores_is_stored_once(self, small):
+        import onnx as library
+
+        bundle, folder, _ = small
+        shape = sorted(bundle.model.embedding.weight.shape)
+        for path in folder.glob("*.onnx"):
+            stored = [each for each in library.load(path).graph.initializer if sorted(each.dims) == shape]
+            assert len(stored) == 1
+
     def test_settings(self, small):
         config = json.loads((small[1] / "config.json").read_text())
         assert (config["model_type"], config["decoder_start_token_id"], config["eos_token_id"]) == ("marian", 1, 2)

@@ -298,6 +298,7 @@ def test_pieces_of_a_sentencepiece_model(tmp_path):
         (['"\\"": 2', '"\\u00e9\\x41\\\\": 3'], ['"', "éA\\"]),
         (["? long key", ": 2", ":: 3"], ["long key", ":"]),
         (["#: 2", '"# ": 3'], None),
+        (["---", "# of a corpus", "---: 2", "  # the rest", "--->: 3", "--- # an end"], ["---", "--->"]),
     ],
 )
 def test_symbols_of_a_yml(tmp_path, entries, expected):

@@ -1,3 +1,5 @@
+import time
+
 import pytest
 import torch
 
@@ -83,3 +85,12 @@ def test_an_id_outside_the_vocabulary_is_refused(changes):
 def test_a_word_with_the_name_of_a_special_symbol_is_refused():
     with pytest.raises(BadInputError, match="two symbols of the vocabulary are '<s>'"):
         marian().symbols(["</s>", "<unk>", "<s>", "b", "<pad>"])
+
+
+def test_a_symbol_that_is_there_twice_is_found_in_a_large_vocabulary():
+    names = ["</s>", "<unk>", *(f"w{number}" for number in range(20_000)), "w19999"]
+    numbers = Renumbering.of(len(names), pad=None, begin=None, end=0, unknown=1)
+    began = time.process_time()
+    with pytest.raises(BadInputError, match="two symbols of the vocabulary are 'w19999'"):
+        numbers.symbols(names)
+    assert time.process_time() - began < 0.5

@@ -9,6 +9,7 @@ import pytest
 import tokenizers
 import torch
 
+from tests.random_bundle import SIZES, random_bundle
 from transduce.bundle import load_bundle, read_tensors, save_bundle
 from transduce.cli.main import _run
 from transduce.config import BadInputError, read_run
@@ -17,6 +18,7 @@ from transduce.inference import load
 from transduce.models import build
 from transduce.text import Tokenizer, TokenizerPair
 from transduce.training import read_progress
+from transduce.workflows.initialize import check_init, read_training
 from transduce.workflows.run_directory import RunDirectory
 from transduce.workflows.train import train_run
 
@@ -169,8 +171,9 @@ def test_another_vocabulary_is_carried_over_where_asked(trained_run, tiny_run_fi
 def test_a_shared_vocabulary_goes_on_as_two(trained_run, tiny_run_file, tmp_path):
     run = RunDirectory(tmp_path / "on")
     config = read_run(tiny_run_file, [*STILL, "tokenizer.source.kind=bpe", "tokenizer.target.kind=bpe"])
-    with pytest.raises(BadInputError, match=r"source: .* only there"):
+    with pytest.raises(BadInputError, match=r"its source has the target's embeddings, .*: .* give one \[tokenizer\]"):
         train_run(config, run, resume=False, init=trained_run)
+    assert not run.train_store.parent.exists()
     train_run(config, run, resume=False, init=trained_run, carry_vocabulary=True)
     old, new = load_bundle(trained_run), load_bundle(run.root)
     for side, matrix in (("source", new.model.source_embedding), ("target", new.model.embedding)):
@@ -358,3 +361,21 @@ def test_embeddings_of_each_side_go_on_though_both_know_the_same_symbols(trained
     assert _run(["train", str(bare), "--out", str(root), "--init", str(tmp_path / "own")]) == 0
     assert load_bundle(root).config == own
     assert _run(["train", str(bare), "--out", str(root), "--resume", "--set=train.max_steps=5"]) == 0
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_one_tokenizer_for_embeddings_of_each_side_is_refused_with_what_to_give(bare, tmp_path, prepared):
+    own = random_bundle(source_vocab_size=SIZES["vocab_size"])
+    save_bundle(own, tmp_path / "own")
+    config = read_training(
+        bare,
+        ["tokenizer.kind=existing", f"tokenizer.path={tmp_path / 'own'}"],
+        RunDirectory(tmp_path / "on"),
+        resume=True,
+        init=tmp_path / "own",
+    )
+    tokenizers = own.tokenizers if prepared else None
+    message = r"its source has embeddings of its own, .* give \[tokenizer\.source\] and \[tokenizer\.target\]"
+    with pytest.raises(BadInputError, match=message):
+        check_init(config, tmp_path / "own", tokenizers)
+    check_init(config, tmp_path / "own", tokenizers, carry_vocabulary=True)

@@ -53,9 +53,8 @@ def save_bundle(bundle: Bundle, path: str | os.PathLike[str]) -> None:
     if path.is_file():
         raise BadInputError(f"{path}: is a file, a model directory cannot take its place")
     # In a run directory all is ours, and what a crash has left is found, or goes; elsewhere others have names too.
-    own = path.name == BEST
-    of_run = own and (path.parent / RUN_FILE).is_file()
-    if not of_run and (not (path / CONFIG).is_file() or find_other_format(path)):
+    own = path.name == BEST and (path.parent / RUN_FILE).is_file()
+    if not own and (not (path / CONFIG).is_file() or find_other_format(path)):
         check_vacant(path)  # it would take the place of all that is there
     unfinished = path.with_name(f"{path.name}.unfinished") if own else name_beside(path, "unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)

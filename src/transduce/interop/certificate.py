@@ -39,7 +39,10 @@ T = TypeVar("T")
 @final
 @dataclass(frozen=True)
 class Differing:
-    """A line that the two translate otherwise; by how much ours is ahead in log-probability says why."""
+    """A line that the two translate otherwise; by how much ours is ahead in log-probability says why.
+
+    Its number is that among all sentences given, blank ones too: that of a file's line.
+    """
 
     line: int
     ours: str
@@ -122,7 +125,7 @@ def certify(
         TransduceError: They differ beyond rounding, and the message says at which layer they part; or the library
             cannot compute it.
     """
-    lines, sources = _readable(bundle, sentences)
+    numbers, lines, sources = _readable(bundle, sentences)
     longest = max(map(len, sources)) + 1 + _EXTRA
     longest = min(longest, bundle.config.longest or longest)
     ours, our_seconds = _translate(bundle, lines, longest)
@@ -144,7 +147,7 @@ def certify(
             reference.translate(lines[:1], _BEAM, longest)
             theirs, their_seconds = _timed(lambda: reference.translate(lines, _BEAM, longest))
         speeds[reference.name] = len(lines) / their_seconds
-        differing = tuple(_judge(bundle, lines, ours, theirs, compared.tolerance))
+        differing = tuple(_judge(bundle, numbers, lines, ours, theirs, compared.tolerance))
         _refuse_other_text(reference.name, differing, len(lines))
     return Certificate(
         reference=reference.name,
@@ -183,18 +186,19 @@ def _refuse_other_text(name: str, differing: Sequence[Differing], lines: int) ->
         )
 
 
-def _readable(bundle: Bundle, sentences: Sequence[str]) -> tuple[list[str], list[Ids]]:
-    """The sentences that are not blank nor too long for the model's positions, and their ids."""
-    lines = [line for line in sentences if line.strip()]
+def _readable(bundle: Bundle, sentences: Sequence[str]) -> tuple[list[int], list[str], list[Ids]]:
+    """The sentences that are not blank nor too long for the model's positions: numbers from 1, texts and ids."""
+    there = [(number, line) for number, line in enumerate(sentences, 1) if line.strip()]
+    encoded = bundle.tokenizers.source.encode([line for _, line in there])
     longest = bundle.config.longest or bundle.generation.max_source_length
-    both = zip(lines, bundle.tokenizers.source.encode(lines), strict=True)
-    readable = [(line, ids) for line, ids in both if 0 < len(ids) < longest]
+    readable = [(*each, ids) for each, ids in zip(there, encoded, strict=True) if 0 < len(ids) < longest]
     if not readable:
         raise BadInputError(
             f"none of {len(sentences)} sentences to compare the models on is one that this model can read (fewer than "
             f"{longest:,} symbols): give others"
         )
-    return [line for line, _ in readable], [ids for _, ids in readable]
+    numbers, lines, sources = map(list, zip(*readable, strict=True))
+    return numbers, lines, sources
 
 
 def _translate(bundle: Bundle, lines: Sequence[str], longest: int) -> tuple[list[Translation], float]:
@@ -237,9 +241,14 @@ def _random_pairs(bundle: Bundle) -> list[Pair]:
 
 
 def _judge(
-    bundle: Bundle, lines: Sequence[str], ours: Sequence[Translation], theirs: Sequence[str], allowed: float
+    bundle: Bundle,
+    numbers: Sequence[int],
+    lines: Sequence[str],
+    ours: Sequence[Translation],
+    theirs: Sequence[str],
+    allowed: float,
 ) -> Iterator[Differing]:
-    """The lines that differ, and why: from what our model gives both outputs."""
+    """The lines that differ, by their numbers, and why: from what our model gives both outputs."""
     rows = [row for row, each in enumerate(ours) if each.text != theirs[row]]
     scorer = Translator(bundle, "float32", torch.device("cpu"))
     several = [lines[row] for row in rows]
@@ -259,7 +268,7 @@ def _judge(
             reason = "a tie within rounding"
         else:
             reason = "ours is more probable" if ahead > 0 else "theirs is more probable"
-        yield Differing(row + 1, ours[row].text, theirs[row], ahead, reason)
+        yield Differing(numbers[row], ours[row].text, theirs[row], ahead, reason)
 
 
 def sha256(path: Path) -> str:

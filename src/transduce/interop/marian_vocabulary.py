@@ -30,6 +30,7 @@ _ENDS: Final = "</w>"  # of subwords that end a word
 _SPACE: Final = "▁"
 _ESCAPED: Final = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
 TOKENIZERS: Final = ("tokenizer.json", "tokenizer.source.json", "tokenizer.target.json")
+_NO_ENTRY: Final = re.compile(r"[ \t]*#|---(\s|$)")  # a comment, or where a document begins; "--->: 5" is a symbol
 _LETTERS: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "a": "\a", "e": "\x1b", "f": "\f", "v": "\v"}
 
 
@@ -112,7 +113,7 @@ def _pairs(path: Path) -> Iterator[tuple[int, str, str]]:
             pending = None
         elif line.startswith("? "):
             pending = line[2:]
-        elif line.strip() and not line.startswith(("#", "---")):
+        elif line.strip() and not _NO_ENTRY.match(line):
             key, _, value = line.rpartition(":")
             yield number, key.rstrip() if key.endswith(('" ', "' ")) else key, value.strip()
 

@@ -73,9 +73,9 @@ class Graph:
         self.nodes.append(library().helper.make_node(operation, [*inputs], [value], **attributes))
         return value
 
-    def weight(self, tensor: Float[Tensor, "*any"], *, transposed: bool = False) -> Value:
-        """A tensor of the model, or the transpose of one: the same each time."""
-        return self.constant(tensor.T if transposed else tensor, tensor, transposed)
+    def weight(self, tensor: Float[Tensor, "*any"]) -> Value:
+        """A tensor of the model: the same each time."""
+        return self.constant(tensor, tensor)
 
     def constant(self, tensor: Float[Tensor, "*any"], *key: object) -> Value:
         """A tensor that ``key`` tells from all others: what it is made of, and what of that it is."""

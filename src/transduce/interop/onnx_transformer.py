@@ -103,7 +103,8 @@ def decode(
         graph.apply("Identity", x, name=f"decoder layer {number + 1}")
         after.append(Cache(past, known))
     hidden = graph.apply("Identity", _finish(graph, model.decoder_norm, x), name=DECODER_OUTPUT)
-    logits = graph.apply("MatMul", hidden, graph.weight(model.output.weight, transposed=True))
+    # Runtimes transpose once, as they load it: what embeds symbols and scores them is one constant of the file.
+    logits = graph.apply("MatMul", hidden, graph.apply("Transpose", graph.weight(model.output.weight), perm=[1, 0]))
     if model.output_bias is not None:
         logits = graph.apply("Add", logits, graph.weight(model.output_bias))
     return logits, after

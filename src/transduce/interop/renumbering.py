@@ -4,6 +4,7 @@ Ours begin with the special symbols: ``<pad>`` 0, ``<s>`` 1, ``</s>`` 2, ``<unk>
 order. So rows of embeddings, and what belongs to an output symbol, are permuted; nothing else of a model knows ids.
 """
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, final
@@ -82,7 +83,7 @@ class Renumbering:
         last = len(self.rows) - len(copies)
         ours = [*SPECIAL_SYMBOLS, *(names[row] for row in self.rows[len(SPECIAL_SYMBOLS) : last]), *copies]
         if len(set(ours)) < len(ours):
-            twice = next(name for name in ours if ours.count(name) > 1)
+            ((twice, _),) = Counter(ours).most_common(1)
             raise BadInputError(f"two symbols of the vocabulary are {twice!r}")
         return ours
 

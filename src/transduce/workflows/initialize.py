@@ -10,14 +10,23 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from transduce.bundle import Bundle, load_bundle, load_settings, open_bundle
-from transduce.config import BadInputError, Inherited, ModelConfig, RunConfig, TransformerConfig, read_run
+from transduce.bundle import Bundle, StoredBundle, load_bundle, load_settings, open_bundle
+from transduce.config import (
+    BadInputError,
+    Inherited,
+    ModelConfig,
+    RunConfig,
+    TransformerConfig,
+    read_run,
+    with_vocabularies,
+)
 from transduce.config.model import VOCABULARY_SIZES
 from transduce.config.section import regularization
 from transduce.models import TrainableModel, Transformer
 from transduce.text import Tokenizer, TokenizerPair
 from transduce.training import list_checkpoints, read_progress
 from transduce.workflows.run_directory import RunDirectory
+from transduce.workflows.vocabulary import asked_sizes
 
 _log = logging.getLogger(__name__)
 
@@ -72,11 +81,16 @@ def check_init(
         BadInputError: It is none, or they differ in more than regularization, or in their vocabularies, which are not
             to be carried over; the settings or the symbols are named.
     """
-    _check_settings(config.model, load_settings(init)[0], init)
-    if tokenizers is not None:
-        older = open_bundle(init)
-        if not _same(tokenizers, older.tokenizers):
-            _check_carrying(config.model, tokenizers, older.tokenizers, init, carry_vocabulary=carry_vocabulary)
+    old = load_settings(init)[0]
+    _check_settings(config.model, old, init)
+    if tokenizers is None:
+        if not carry_vocabulary:
+            _check_embeddings(asked_sizes(config).get("source_vocab_size"), old.source_vocab_size, init)
+        return
+    model = with_vocabularies(config.model, tokenizers.sizes(shared=config.tokenizer.shared))
+    older = open_bundle(init)
+    if not _same(model, tokenizers, older):
+        _check_carrying(model, tokenizers, older, init, carry_vocabulary=carry_vocabulary)
 
 
 def _of_model(init: Path, *, with_tokenizer: bool) -> Inherited:
@@ -116,22 +130,23 @@ def initialize(model: TrainableModel, tokenizers: TokenizerPair, path: Path, *, 
     """
     older = load_bundle(path)
     _check_settings(model.config, older.config, path)
-    if _same(tokenizers, older.tokenizers) and model.config.source_vocab_size == older.config.source_vocab_size:
+    if _same(model.config, tokenizers, older):
         model.load_state_dict(older.model.state_dict())
         _log.info(f"fine-tuning {path}: its weights and its vocabulary{_regularization(model.config, older.config)}")
         return
-    _check_carrying(model.config, tokenizers, older.tokenizers, path, carry_vocabulary=carry_vocabulary)
+    _check_carrying(model.config, tokenizers, older, path, carry_vocabulary=carry_vocabulary)
     assert isinstance(model, Transformer)
     _carry_over(model, tokenizers, older, path)
 
 
 def _check_carrying(
-    config: ModelConfig, new: TokenizerPair, old: TokenizerPair, path: Path, *, carry_vocabulary: bool
+    config: ModelConfig, new: TokenizerPair, older: Bundle | StoredBundle, path: Path, *, carry_vocabulary: bool
 ) -> None:
-    """See that the symbols that both know may be carried over, where vocabularies differ."""
+    """See that the symbols that both know may be carried over, where vocabularies or what embeds them differ."""
     if not carry_vocabulary:
+        _check_embeddings(config.source_vocab_size, older.config.source_vocab_size, path)
         raise BadInputError(
-            f"{path}: its vocabulary is not this run's: {'; '.join(_differences(new, old))}. "
+            f"{path}: its vocabulary is not this run's: {'; '.join(_differences(new, older.tokenizers))}. "
             f'Leave [tokenizer] out of the run file to take its tokenizer (which is tokenizer.kind = "existing", '
             f'tokenizer.path = "{path.resolve()}"), or carry over the symbols that both know (--carry-vocabulary)'
         )
@@ -139,6 +154,21 @@ def _check_carrying(
         raise BadInputError(
             f"{path}: its vocabulary is not this run's, and only those of a Transformer can be carried over: leave "
             f"--carry-vocabulary and [tokenizer] out to take its tokenizer"
+        )
+
+
+def _check_embeddings(new: int | None, old: int | None, path: Path) -> None:
+    """See that both models embed sources alike; None is the size of a source that has the target's embeddings."""
+    own, shared = "has embeddings of its own", "has the target's embeddings"
+    if (new is None) != (old is None):
+        there, here, give = (
+            (own, shared, "[tokenizer.source] and [tokenizer.target]")
+            if new is None
+            else (shared, own, "one [tokenizer] for both sides")
+        )
+        raise BadInputError(
+            f"{path}: its source {there}, and this run's {here}: leave [tokenizer] out of the run file to take its "
+            f"tokenizer, give {give}, or carry over the symbols that both know (--carry-vocabulary)"
         )
 
 
@@ -167,9 +197,13 @@ def _regularization(new: ModelConfig, old: ModelConfig) -> str:
     return "".join(different)
 
 
-def _same(new: TokenizerPair, old: TokenizerPair) -> bool:
-    return new.shared == old.shared and all(
-        ours.vocabulary == theirs.vocabulary for _, ours, theirs in _sides(new, old)
+def _same(config: ModelConfig, new: TokenizerPair, older: Bundle | StoredBundle) -> bool:
+    """Whether every row of the embeddings is of the same symbol in both models."""
+    old = older.tokenizers
+    return (
+        config.source_vocab_size == older.config.source_vocab_size
+        and new.shared == old.shared
+        and all(ours.vocabulary == theirs.vocabulary for _, ours, theirs in _sides(new, old))
     )
 
 

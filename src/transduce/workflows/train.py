@@ -158,7 +158,9 @@ def _train_run(
         _check_resume(run, checkpoints, init, resume=resume)
         tell_changes(config, run)
     else:
-        _check_start(config, run, processes, init, resume=resume, whole=not session_only)
+        _check_start(
+            config, run, processes, init, resume=resume, carry_vocabulary=carry_vocabulary, whole=not session_only
+        )
     prepared, device = _prepare(config, run, processes), processes.device
     torch.manual_seed(config.train.seed)
     model = build(with_vocabularies(config.model, prepared.tokenizers.sizes(shared=config.tokenizer.shared)))
@@ -259,10 +261,17 @@ def _describe_model(model: TrainableModel) -> str:
 
 
 def _check_start(
-    config: RunConfig, run: RunDirectory, processes: Processes, init: Path | None, *, resume: bool, whole: bool
+    config: RunConfig,
+    run: RunDirectory,
+    processes: Processes,
+    init: Path | None,
+    *,
+    resume: bool,
+    carry_vocabulary: bool,
+    whole: bool,
 ) -> None:
     if init is not None:
-        check_init(config, init)
+        check_init(config, init, carry_vocabulary=carry_vocabulary)
     elif config.train.objective != "likelihood":
         raise BadInputError(
             f'train.objective = "{config.train.objective}" is for a model that knows what it writes, and learns '
