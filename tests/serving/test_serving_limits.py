@@ -37,11 +37,22 @@ class Clock:
 
 @contextmanager
 def connected(seconds, most=100):
-    """Makes connections to a server that answers everything with the length of the body."""
+    """Makes connections to a server that answers with the length of the body, and an event for clients of /endless.
 
-    async def answer(_, receive, send):
+    At /unread it does not look at the body, at /slow it takes 0.3 seconds, and /endless ends when the client is gone.
+    """
+    gone = threading.Event()
+
+    async def answer(scope, receive, send):
         body = b""
-        while (message := await receive())["type"] == "http.request":
+        if scope["path"] == "/endless":
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            for _ in range(2):  # the second one waits until the first is read
+                await send({"type": "http.response.body", "body": b"x" * 20_000_000, "more_body": True})
+            gone.set()
+            return
+        await asyncio.sleep(0.3 if scope["path"] == "/slow" else 0)
+        while scope["path"] != "/unread" and (message := await receive())["type"] == "http.request":
             body += message.get("body", b"")
             if not message.get("more_body"):
                 break
@@ -59,7 +70,10 @@ def connected(seconds, most=100):
         running = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         running.start()
         try:
-            yield lambda: opened.enter_context(closing(socket.create_connection(listening.getsockname(), timeout=30)))
+            yield (
+                lambda: opened.enter_context(closing(socket.create_connection(listening.getsockname(), timeout=30))),
+                gone,
+            )
         finally:
             server.should_exit = True
             running.join()
@@ -74,11 +88,19 @@ def read_all(connection):
     return found
 
 
+def read_empty_answer(connection):
+    """One answer to a request without a body."""
+    found = b""
+    while not found.endswith(b"\r\n\r\n0"):
+        found += connection.recv(1)
+    assert found.startswith(b"HTTP/1.1 200 ")
+
+
 REQUEST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s\r\n"
 
 
 def test_a_head_that_does_not_come_ends_its_connection():
-    with connected(0.2) as connect:
+    with connected(0.2) as (connect, _):
         silent, half, slow, twice = (connect() for _ in range(4))
         half.sendall(b"GET / HT")
         slow.sendall(REQUEST % (5, b"") + b"12")
@@ -91,8 +113,32 @@ def test_a_head_that_does_not_come_ends_its_connection():
         assert slow.recv(1000).startswith(b"HTTP/1.1 200 ")
 
 
+def test_the_rest_of_a_body_whose_request_is_answered_has_a_limit():
+    with connected(0.2) as (connect, _):
+        connection = connect()
+        connection.sendall((REQUEST % (10, b"")).replace(b"/", b"/unread", 1))
+        read_empty_answer(connection)
+        connection.sendall(b"1")  # uvicorn bounds silence alone
+        assert read_all(connection) == b""  # no 408, which would be the answer to another request
+
+
+def test_a_client_that_does_not_read_is_cut_off():
+    with connected(0.2) as (connect, gone):
+        connect().sendall(b"GET /endless HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert gone.wait(30)
+
+
+def test_no_head_is_late_while_an_earlier_request_is_answered():
+    with connected(0.2) as (connect, _):
+        connection = connect()
+        connection.sendall((REQUEST % (0, b"")).replace(b"/", b"/slow", 1) + b"POST / ")
+        read_empty_answer(connection)
+        connection.sendall((REQUEST % (0, b""))[7:])
+        read_empty_answer(connection)
+
+
 def test_a_head_has_a_size():
-    with connected(30) as connect:
+    with connected(30) as (connect, _):
         connection = connect()
         with suppress(ConnectionError):
             connection.sendall(b"GET / HTTP/1.1\r\n")
@@ -107,7 +153,7 @@ def test_a_head_has_a_size():
 
 
 def test_connections_beyond_what_there_is_room_for_end_at_once():
-    with connected(30, most=2) as connect:
+    with connected(30, most=2) as (connect, _):
         first, second = connect(), connect()
         for connection in (first, second):
             connection.sendall(REQUEST % (0, b""))
