@@ -4,8 +4,10 @@ import asyncio
 import socket
 import threading
 import time
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
 from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import uvicorn
@@ -19,10 +21,12 @@ from transduce.serving.connections import limited_connections
 from transduce.serving.http import Doorkeeper
 from transduce.serving.keys import find_key, read_keys
 from transduce.serving.languages import detect, language_name
+from transduce.serving.metrics import Metrics
 from transduce.serving.models import Models
 from transduce.serving.refusal import Forbidden, TooMany
-from transduce.serving.service import Service
-from transduce.serving.settings import ServedModel, ServeSettings
+from transduce.serving.service import Job, Service
+from transduce.serving.settings import Limits, ServedModel, ServeSettings
+from transduce.text import split_sentences
 
 
 class Clock:
@@ -344,6 +348,49 @@ def test_a_model_is_called_by_its_languages(tmp_path):
     assert (only.source, only.target, only.name, only.path) == ("source", "target", "source-target", folder)
     first, second = read_models([f"en-de={tmp_path}", f"pt_BR-en={folder}"])
     assert (first.name, second.source, second.path) == ("en-de", "pt_BR", folder)
+
+
+class FakeModels:
+    """Models of English and Chinese into German whose outputs are made by a function of the source, within a time."""
+
+    processes = ()
+    served = (ServedModel("en", "de", Path()), ServedModel("zh", "de", Path()))
+    sources = ("en", "zh")
+
+    def __init__(self, translate, seconds=0.0):
+        self._translate, self._seconds, self._admission = translate, seconds, Admission(10, 10.0)
+
+    def sources_of(self, _):
+        return self.sources
+
+    def find(self, source, _):
+        return self.served[self.sources.index(source)]
+
+    def admission(self, _):
+        return self._admission
+
+    @asynccontextmanager
+    async def use(self, model):
+        async def call(name, **fields):
+            await asyncio.sleep(self._seconds)
+            if name == "split":
+                return split_sentences(fields["text"], fields["language"])
+            return [{"text": self._translate(text)} for text in fields["texts"]]
+
+        yield SimpleNamespace(call=call, model=model)
+
+
+def test_sentences_of_a_stream_stand_apart_where_the_translation_needs_it():
+    models = FakeModels({"你好。": "Hallo.", "世界很大。": "Groß ist die Welt."}.get)
+    service = Service(models, Limits(), Metrics(models))
+
+    async def stream():
+        return [each async for each in service.stream(Job(["你好。世界很大。"], "zh", "de"))]
+
+    assert [(each["text"], each["separator"]) for each in asyncio.run(stream())] == [
+        ("Hallo.", " "),
+        ("Groß ist die Welt.", ""),
+    ]
 
 
 def test_where_the_server_fails_the_answer_is_safe_and_counted_too(tmp_path, monkeypatch):

@@ -12,6 +12,7 @@ from transduce.serving.models import Models
 from transduce.serving.process import ModelProcess
 from transduce.serving.refusal import BadRequest, TooLarge, TooSlow, Unavailable
 from transduce.serving.settings import Limits, ServedModel
+from transduce.text import find_gap
 
 AUTO: Final = "auto"
 # What a request is told to wait that has waited for a model all the time that it had, in seconds.
@@ -30,7 +31,8 @@ class Job:
     ``format`` html leaves tags around what they stood around. ``split`` translates the sentences of a text one by one.
     As many ``alternatives`` are given as there are, where a beam has fewer: ``strict`` refuses that. ``details`` are
     the names of what is wanted beside the text; ``settings`` those of ``GenerationConfig``; ``requirements`` the
-    prefixes and phrases that ``Translator.translate`` takes, and a glossary.
+    prefixes and phrases that ``Translator.translate`` takes, and a glossary. Samples follow from the texts' numbers,
+    from ``first_number``.
     """
 
     texts: Sequence[str]
@@ -43,6 +45,7 @@ class Job:
     details: Sequence[str] = ()
     settings: dict[str, Any] = field(default_factory=dict)
     requirements: dict[str, Any] = field(default_factory=dict)
+    first_number: int = 1
 
 
 @final
@@ -172,17 +175,19 @@ class Service:
         (text,) = job.texts
         some = asyncio.Semaphore(_AT_ONCE)
 
-        async def translate(sentence: str) -> list[dict[str, Any]]:
+        async def translate(sentence: str, number: int) -> list[dict[str, Any]]:
             async with some:  # each takes the whole glossary along
-                return await self._translate(process, replace(job, texts=[sentence], split=False))
+                alone = replace(job, texts=[sentence], split=False, first_number=number)
+                return await self._translate(process, alone)
 
         async with self._process(model, job.texts) as process:
             parts = await process.call("split", text=text, language=model.language)
-            running = [asyncio.create_task(translate(sentence)) for sentence, _ in parts]
+            running = [asyncio.create_task(translate(sentence, n)) for n, (sentence, _) in enumerate(parts, 1)]
             try:
-                for (sentence, separator), each in zip(parts, running, strict=True):
+                for number, ((sentence, separator), each) in enumerate(zip(parts, running, strict=True), 1):
                     (output,) = await each
-                    tell({"source": sentence, **output, "separator": separator})
+                    gap = separator if number == len(parts) else find_gap(sentence, separator, output["text"])
+                    tell({"source": sentence, **output, "separator": gap})
             finally:
                 for each in running:
                     each.cancel()
@@ -199,6 +204,7 @@ class Service:
             split=job.split,
             details=list(job.details),
             settings=job.settings,
+            first_number=job.first_number,
             **job.requirements,
         )
         for number, output in enumerate(outputs, 1):
