@@ -23,7 +23,7 @@ from transduce.serving.keys import find_key, read_keys
 from transduce.serving.languages import detect, language_name
 from transduce.serving.metrics import Metrics
 from transduce.serving.models import Models
-from transduce.serving.refusal import Forbidden, TooMany
+from transduce.serving.refusal import Forbidden, TooMany, TooSlow
 from transduce.serving.service import Job, Service
 from transduce.serving.settings import Limits, ServedModel, ServeSettings
 from transduce.text import split_sentences
@@ -391,6 +391,15 @@ def test_sentences_of_a_stream_stand_apart_where_the_translation_needs_it():
         ("Hallo.", " "),
         ("Groß ist die Welt.", ""),
     ]
+
+
+def test_texts_of_several_languages_are_one_request_with_one_limit_of_time():
+    models = FakeModels(str, seconds=0.1)
+    interface = deepl.DeepL(Service(models, Limits(time=0.15), Metrics(models)), None, None)
+    texts = ["The dog runs on the beach today.", "世界很大，有很多城市。"]
+    body = deepl.Translate(text=texts, target_lang="DE")
+    with pytest.raises(TooSlow, match=r"within 0\.15 seconds"):
+        asyncio.run(interface._translate(texts, body, "de", {}))
 
 
 def test_where_the_server_fails_the_answer_is_safe_and_counted_too(tmp_path, monkeypatch):

@@ -65,15 +65,19 @@ class Service:
     def __init__(self, models: Models, limits: Limits, metrics: Metrics) -> None:
         self.models, self.limits, self._metrics = models, limits, metrics
 
-    async def translate(self, job: Job) -> Answer:
-        """Translate a job's texts.
+    def find_deadline(self) -> float:
+        """When the time of a request that begins now is up, by the event loop's clock."""
+        return asyncio.get_running_loop().time() + self.limits.time
+
+    async def translate(self, job: Job, deadline: float | None = None) -> Answer:
+        """Translate a job's texts. ``deadline`` is that of a request of several jobs, None that of one that begins now.
 
         Raises:
             Refusal: It is not what it may be, there is too much to do, its time is up, or it has failed.
         """
         self._check(job)
         model, detected = self._find(job)
-        async with self._process(model, job.texts) as process:
+        async with self._process(model, job.texts, deadline) as process:
             outputs = await self._translate(process, job)
         return Answer(outputs, model, detected)
 
@@ -156,12 +160,15 @@ class Service:
         return self.models.find(detected.language, job.target), detected
 
     @asynccontextmanager
-    async def _process(self, model: ServedModel, texts: Sequence[str]) -> AsyncIterator[ModelProcess]:
+    async def _process(
+        self, model: ServedModel, texts: Sequence[str], deadline: float | None = None
+    ) -> AsyncIterator[ModelProcess]:
         """The model's process, once there is room for the texts, for as long as a request may take."""
         loaded = False
+        until = self.find_deadline() if deadline is None else deadline
         try:
             with self.models.admission(model).admit(sum(map(len, texts))):
-                async with asyncio.timeout(self.limits.time), self.models.use(model) as process:
+                async with asyncio.timeout_at(until), self.models.use(model) as process:
                     loaded = True
                     yield process
         except TimeoutError:
