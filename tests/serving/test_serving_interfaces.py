@@ -366,6 +366,14 @@ def test_a_long_text_comes_sentence_by_sentence(server):
     assert [name for name, _ in events(server.call("/v1/translate/stream", too_long))] == ["sentence", "error"]
 
 
+def test_samples_of_a_stream_are_those_of_the_text(server):
+    asked = {"text": "\n\n".join(["bamo dulu"] * 5), "source": "en", "target": "de", "sampling": True, "temperature": 3}
+    (expected,) = server.call("/v1/translate", asked).json["translations"]
+    assert len(set(expected["text"].split("\n\n"))) > 1
+    *sentences, _ = events(server.call("/v1/translate/stream", asked))
+    assert "".join(each["text"] + each["separator"] for _, each in sentences) == expected["text"]
+
+
 def test_attention_is_that_of_the_translator(server, offline):
     body = {"text": "bamo dulu kari", "source": "en", "target": "de"}
     (sentence,) = server.call("/v1/attention", body).json["sentences"]

@@ -4,8 +4,10 @@ import asyncio
 import socket
 import threading
 import time
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
 from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import uvicorn
@@ -19,10 +21,12 @@ from transduce.serving.connections import limited_connections
 from transduce.serving.http import Doorkeeper
 from transduce.serving.keys import find_key, read_keys
 from transduce.serving.languages import detect, language_name
+from transduce.serving.metrics import Metrics
 from transduce.serving.models import Models
-from transduce.serving.refusal import Forbidden, TooMany
-from transduce.serving.service import Service
-from transduce.serving.settings import ServedModel, ServeSettings
+from transduce.serving.refusal import Forbidden, TooMany, TooSlow
+from transduce.serving.service import Job, Service
+from transduce.serving.settings import Limits, ServedModel, ServeSettings
+from transduce.text import split_sentences
 
 
 class Clock:
@@ -37,11 +41,22 @@ class Clock:
 
 @contextmanager
 def connected(seconds, most=100):
-    """Makes connections to a server that answers everything with the length of the body."""
+    """Makes connections to a server that answers with the length of the body, and an event for clients of /endless.
 
-    async def answer(_, receive, send):
+    At /unread it does not look at the body, at /slow it takes 0.3 seconds, and /endless ends when the client is gone.
+    """
+    gone = threading.Event()
+
+    async def answer(scope, receive, send):
         body = b""
-        while (message := await receive())["type"] == "http.request":
+        if scope["path"] == "/endless":
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            for _ in range(2):  # the second one waits until the first is read
+                await send({"type": "http.response.body", "body": b"x" * 20_000_000, "more_body": True})
+            gone.set()
+            return
+        await asyncio.sleep(0.3 if scope["path"] == "/slow" else 0)
+        while scope["path"] != "/unread" and (message := await receive())["type"] == "http.request":
             body += message.get("body", b"")
             if not message.get("more_body"):
                 break
@@ -59,7 +74,10 @@ def connected(seconds, most=100):
         running = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         running.start()
         try:
-            yield lambda: opened.enter_context(closing(socket.create_connection(listening.getsockname(), timeout=30)))
+            yield (
+                lambda: opened.enter_context(closing(socket.create_connection(listening.getsockname(), timeout=30))),
+                gone,
+            )
         finally:
             server.should_exit = True
             running.join()
@@ -74,11 +92,19 @@ def read_all(connection):
     return found
 
 
+def read_empty_answer(connection):
+    """One answer to a request without a body."""
+    found = b""
+    while not found.endswith(b"\r\n\r\n0"):
+        found += connection.recv(1)
+    assert found.startswith(b"HTTP/1.1 200 ")
+
+
 REQUEST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s\r\n"
 
 
 def test_a_head_that_does_not_come_ends_its_connection():
-    with connected(0.2) as connect:
+    with connected(0.2) as (connect, _):
         silent, half, slow, twice = (connect() for _ in range(4))
         half.sendall(b"GET / HT")
         slow.sendall(REQUEST % (5, b"") + b"12")
@@ -91,8 +117,32 @@ def test_a_head_that_does_not_come_ends_its_connection():
         assert slow.recv(1000).startswith(b"HTTP/1.1 200 ")
 
 
+def test_the_rest_of_a_body_whose_request_is_answered_has_a_limit():
+    with connected(0.2) as (connect, _):
+        connection = connect()
+        connection.sendall((REQUEST % (10, b"")).replace(b"/", b"/unread", 1))
+        read_empty_answer(connection)
+        connection.sendall(b"1")  # uvicorn bounds silence alone
+        assert read_all(connection) == b""  # no 408, which would be the answer to another request
+
+
+def test_a_client_that_does_not_read_is_cut_off():
+    with connected(0.2) as (connect, gone):
+        connect().sendall(b"GET /endless HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert gone.wait(30)
+
+
+def test_no_head_is_late_while_an_earlier_request_is_answered():
+    with connected(0.2) as (connect, _):
+        connection = connect()
+        connection.sendall((REQUEST % (0, b"")).replace(b"/", b"/slow", 1) + b"POST / ")
+        read_empty_answer(connection)
+        connection.sendall((REQUEST % (0, b""))[7:])
+        read_empty_answer(connection)
+
+
 def test_a_head_has_a_size():
-    with connected(30) as connect:
+    with connected(30) as (connect, _):
         connection = connect()
         with suppress(ConnectionError):
             connection.sendall(b"GET / HTTP/1.1\r\n")
@@ -107,7 +157,7 @@ def test_a_head_has_a_size():
 
 
 def test_connections_beyond_what_there_is_room_for_end_at_once():
-    with connected(30, most=2) as connect:
+    with connected(30, most=2) as (connect, _):
         first, second = connect(), connect()
         for connection in (first, second):
             connection.sendall(REQUEST % (0, b""))
@@ -298,6 +348,58 @@ def test_a_model_is_called_by_its_languages(tmp_path):
     assert (only.source, only.target, only.name, only.path) == ("source", "target", "source-target", folder)
     first, second = read_models([f"en-de={tmp_path}", f"pt_BR-en={folder}"])
     assert (first.name, second.source, second.path) == ("en-de", "pt_BR", folder)
+
+
+class FakeModels:
+    """Models of English and Chinese into German whose outputs are made by a function of the source, within a time."""
+
+    processes = ()
+    served = (ServedModel("en", "de", Path()), ServedModel("zh", "de", Path()))
+    sources = ("en", "zh")
+
+    def __init__(self, translate, seconds=0.0):
+        self._translate, self._seconds, self._admission = translate, seconds, Admission(10, 10.0)
+
+    def sources_of(self, _):
+        return self.sources
+
+    def find(self, source, _):
+        return self.served[self.sources.index(source)]
+
+    def admission(self, _):
+        return self._admission
+
+    @asynccontextmanager
+    async def use(self, model):
+        async def call(name, **fields):
+            await asyncio.sleep(self._seconds)
+            if name == "split":
+                return split_sentences(fields["text"], fields["language"])
+            return [{"text": self._translate(text)} for text in fields["texts"]]
+
+        yield SimpleNamespace(call=call, model=model)
+
+
+def test_sentences_of_a_stream_stand_apart_where_the_translation_needs_it():
+    models = FakeModels({"你好。": "Hallo.", "世界很大。": "Groß ist die Welt."}.get)
+    service = Service(models, Limits(), Metrics(models))
+
+    async def stream():
+        return [each async for each in service.stream(Job(["你好。世界很大。"], "zh", "de"))]
+
+    assert [(each["text"], each["separator"]) for each in asyncio.run(stream())] == [
+        ("Hallo.", " "),
+        ("Groß ist die Welt.", ""),
+    ]
+
+
+def test_texts_of_several_languages_are_one_request_with_one_limit_of_time():
+    models = FakeModels(str, seconds=0.1)
+    interface = deepl.DeepL(Service(models, Limits(time=0.15), Metrics(models)), None, None)
+    texts = ["The dog runs on the beach today.", "世界很大，有很多城市。"]
+    body = deepl.Translate(text=texts, target_lang="DE")
+    with pytest.raises(TooSlow, match=r"within 0\.15 seconds"):
+        asyncio.run(interface._translate(texts, body, "de", {}))
 
 
 def test_where_the_server_fails_the_answer_is_safe_and_counted_too(tmp_path, monkeypatch):

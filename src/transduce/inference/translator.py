@@ -69,6 +69,7 @@ class TranslationOptions(GenerationChanges, total=False):
     paragraphs: bool
     language: str | None
     first_number: int | None
+    warn: bool
     errors: Errors
     cancellation: Cancellation | None
     recorder: Recorder | None
@@ -190,6 +191,7 @@ class Translator:
         paragraphs: bool = False,
         language: str | None = None,
         first_number: int | None = 1,
+        warn: bool = True,
         errors: Errors = "raise",
         cancellation: Cancellation | None = None,
         recorder: Recorder | None = None,
@@ -221,6 +223,7 @@ class Translator:
             language: The language of the sources, for splitting paragraphs: a code such as ``de``. None means ``en``.
             first_number: The number that a warning gives the first text; None leaves the warning out. Samples follow
                 from the numbers too: a text of the same number and seed gets the same ones (None counts from 1).
+            warn: Whether texts whose output reached the length limit are warned of.
             errors: What becomes of a text that has no output: ``raise`` an error that names it, or ``return`` an empty
                 translation whose ``error`` says why; the others are translated.
             cancellation: What another thread may withdraw the call by; its texts then have no output.
@@ -238,6 +241,7 @@ class Translator:
             ("return attention", return_attention),
             ("return alignment", return_alignment),
             ("paragraphs", paragraphs),
+            ("warn", warn),
         ):
             check_flag(name, flag)
         check_choice("errors", errors, get_args(Errors))
@@ -301,7 +305,7 @@ class Translator:
             else:
                 place = shorten(several[index]) if first_number is None else f"text {first + index:,}"
                 raise type(outcome)(f"{place}: {outcome}")
-        if first_number is not None:
+        if warn and first_number is not None:
             warn_of_limits(results, first_number, self._engine.longest, length_option(generation))
         return results[0] if isinstance(texts, str) else results
 

@@ -106,9 +106,11 @@ class DeepL:
         given = None if body.source_lang is None else _match(body.source_lang, self._service.models.sources)
         sources = [given or self._service.find_source(text, target) for text in texts]
         found: dict[int, dict[str, Any]] = {}
+        deadline = self._service.find_deadline()
         for source in dict.fromkeys(sources):
             places = [place for place, each in enumerate(sources) if each == source]
-            answer = await self._service.translate(Job([texts[place] for place in places], source, target, **options))
+            job = Job([texts[place] for place in places], source, target, **options)
+            answer = await self._service.translate(job, deadline)
             language = _spell(answer.model.source)
             for place, output in zip(places, answer.outputs, strict=True):
                 found[place] = {

@@ -12,6 +12,7 @@ from transduce.serving.models import Models
 from transduce.serving.process import ModelProcess
 from transduce.serving.refusal import BadRequest, TooLarge, TooSlow, Unavailable
 from transduce.serving.settings import Limits, ServedModel
+from transduce.text import find_gap
 
 AUTO: Final = "auto"
 # What a request is told to wait that has waited for a model all the time that it had, in seconds.
@@ -30,7 +31,8 @@ class Job:
     ``format`` html leaves tags around what they stood around. ``split`` translates the sentences of a text one by one.
     As many ``alternatives`` are given as there are, where a beam has fewer: ``strict`` refuses that. ``details`` are
     the names of what is wanted beside the text; ``settings`` those of ``GenerationConfig``; ``requirements`` the
-    prefixes and phrases that ``Translator.translate`` takes, and a glossary.
+    prefixes and phrases that ``Translator.translate`` takes, and a glossary. Samples follow from the texts' numbers,
+    from ``first_number``.
     """
 
     texts: Sequence[str]
@@ -43,6 +45,7 @@ class Job:
     details: Sequence[str] = ()
     settings: dict[str, Any] = field(default_factory=dict)
     requirements: dict[str, Any] = field(default_factory=dict)
+    first_number: int = 1
 
 
 @final
@@ -62,15 +65,19 @@ class Service:
     def __init__(self, models: Models, limits: Limits, metrics: Metrics) -> None:
         self.models, self.limits, self._metrics = models, limits, metrics
 
-    async def translate(self, job: Job) -> Answer:
-        """Translate a job's texts.
+    def find_deadline(self) -> float:
+        """When the time of a request that begins now is up, by the event loop's clock."""
+        return asyncio.get_running_loop().time() + self.limits.time
+
+    async def translate(self, job: Job, deadline: float | None = None) -> Answer:
+        """Translate a job's texts. ``deadline`` is that of a request of several jobs, None that of one that begins now.
 
         Raises:
             Refusal: It is not what it may be, there is too much to do, its time is up, or it has failed.
         """
         self._check(job)
         model, detected = self._find(job)
-        async with self._process(model, job.texts) as process:
+        async with self._process(model, job.texts, deadline) as process:
             outputs = await self._translate(process, job)
         return Answer(outputs, model, detected)
 
@@ -153,12 +160,15 @@ class Service:
         return self.models.find(detected.language, job.target), detected
 
     @asynccontextmanager
-    async def _process(self, model: ServedModel, texts: Sequence[str]) -> AsyncIterator[ModelProcess]:
+    async def _process(
+        self, model: ServedModel, texts: Sequence[str], deadline: float | None = None
+    ) -> AsyncIterator[ModelProcess]:
         """The model's process, once there is room for the texts, for as long as a request may take."""
         loaded = False
+        until = self.find_deadline() if deadline is None else deadline
         try:
             with self.models.admission(model).admit(sum(map(len, texts))):
-                async with asyncio.timeout(self.limits.time), self.models.use(model) as process:
+                async with asyncio.timeout_at(until), self.models.use(model) as process:
                     loaded = True
                     yield process
         except TimeoutError:
@@ -172,17 +182,19 @@ class Service:
         (text,) = job.texts
         some = asyncio.Semaphore(_AT_ONCE)
 
-        async def translate(sentence: str) -> list[dict[str, Any]]:
+        async def translate(sentence: str, number: int) -> list[dict[str, Any]]:
             async with some:  # each takes the whole glossary along
-                return await self._translate(process, replace(job, texts=[sentence], split=False))
+                alone = replace(job, texts=[sentence], split=False, first_number=number)
+                return await self._translate(process, alone)
 
         async with self._process(model, job.texts) as process:
             parts = await process.call("split", text=text, language=model.language)
-            running = [asyncio.create_task(translate(sentence)) for sentence, _ in parts]
+            running = [asyncio.create_task(translate(sentence, n)) for n, (sentence, _) in enumerate(parts, 1)]
             try:
-                for (sentence, separator), each in zip(parts, running, strict=True):
+                for number, ((sentence, separator), each) in enumerate(zip(parts, running, strict=True), 1):
                     (output,) = await each
-                    tell({"source": sentence, **output, "separator": separator})
+                    gap = separator if number == len(parts) else find_gap(sentence, separator, output["text"])
+                    tell({"source": sentence, **output, "separator": gap})
             finally:
                 for each in running:
                     each.cancel()
@@ -199,6 +211,7 @@ class Service:
             split=job.split,
             details=list(job.details),
             settings=job.settings,
+            first_number=job.first_number,
             **job.requirements,
         )
         for number, output in enumerate(outputs, 1):
