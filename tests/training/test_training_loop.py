@@ -169,7 +169,8 @@ def test_the_last_checkpoint_is_a_regular_one_although_dev_was_measured_late(tmp
     regular, load_it = list_regular(tmp_path / "checkpoints"), load_checkpoint
 
     def load(*given: Any) -> Progress:
-        return load_it(*given).model_copy(update={"asked": True, "unvalidated": True})
+        progress: Progress = load_it(*given)
+        return progress.model_copy(update={"asked": True, "unvalidated": True})
 
     monkeypatch.setitem(globals(), "load_checkpoint", load)
     _train(tmp_path, corpora, CONFIG)
