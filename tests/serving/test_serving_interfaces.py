@@ -4,6 +4,7 @@ import base64
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import islice, product
 
 import deepl
@@ -187,6 +188,18 @@ def test_deepls_own_client_works_unchanged(server):
         client.translate_text("wemo", source_lang="FR", target_lang="DE")
     with pytest.raises(deepl.DeepLException, match="formality"):
         client.translate_text("wemo", source_lang="EN", target_lang="DE", formality="more")
+
+
+def test_clients_have_their_lines_translated_one_by_one(server):
+    """As the services do that they were written for; our own interface takes lines for those of one text."""
+    lines, apart = "bamo dulu\nwemo", "ti sor\nyob"
+    ours = {"text": lines, "source": "en", "target": "de"}
+    client = deepl.DeepLClient("a key", server_url=server.address.rstrip("/"))
+    ask = partial(client.translate_text, lines, source_lang="EN", target_lang="DE")
+    together = server.call("/v1/translate", ours).json["translations"][0]["text"]
+    assert together != apart
+    assert LibreTranslateAPI(server.address).translate(lines, "en", "de") == apart
+    assert (ask().text, ask(split_sentences="nonewlines").text) == (apart, together)
 
 
 def test_the_own_interface_tells_all_that_a_translator_does(server, offline):

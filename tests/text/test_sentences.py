@@ -116,6 +116,17 @@ def test_all_of_it_joined_is_the_text(text, language):
         assert not separator.strip()
 
 
+def test_line_feeds_end_sentences_where_that_is_asked_for():
+    text = "Eggs \n milk\r\n\nand salt. Go!\n"
+    assert split_sentences(text, at_line_feeds=True) == [
+        ("Eggs", " \n "),
+        ("milk", "\r\n\n"),
+        ("and salt.", " "),
+        ("Go!", "\n"),
+    ]
+    assert split_sentences("Eggs\nmilk") == [("Eggs\nmilk", "")]
+
+
 def test_a_long_text_is_split_as_its_parts_are():
     assert split_sentences("Dr. Wer kommt am 3. Mai.  " * 5003, "de") == [("Dr. Wer kommt am 3. Mai.", "  ")] * 5003
 

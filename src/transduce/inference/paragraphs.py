@@ -26,23 +26,27 @@ def check_options(asked: Mapping[str, bool]) -> None:
 
 
 def translate_paragraphs(
-    texts: Sequence[str], language: str, translate: Callable[[list[str]], Sequence[Translation | TransduceError]]
+    texts: Sequence[str],
+    language: str,
+    translate: Callable[[list[str]], Sequence[Translation | TransduceError]],
+    *,
+    at_line_feeds: bool = False,
 ) -> list[Translation | TransduceError]:
     """Translate texts of several sentences; what stood between the sentences stands between their translations.
 
-    A text of no sentence is translated as it stands. Where a sentence has no output, neither has its
-    text: the error names the sentence. A text's second best output has each sentence's second best, or its best where
-    there is no other, and so on.
+    A text of no sentence is translated as it stands. A line feed ends a sentence only ``at_line_feeds``. Where a
+    sentence has no output, neither has its text: the error names the sentence. A text's second best output has each
+    sentence's second best, or its best where there is no other, and so on.
     """
-    paragraphs = [_split(text, language) for text in texts]
+    paragraphs = [_split(text, language, at_line_feeds) for text in texts]
     translations = iter(translate([sentence for parts in paragraphs for sentence, _ in parts]))
     return [_join(parts, list(islice(translations, len(parts)))) for parts in paragraphs]
 
 
-def _split(text: str, language: str) -> Parts:
+def _split(text: str, language: str, at_line_feeds: bool) -> Parts:
     if not is_text(text):
         return [(text, "")]  # it fails as a text does
-    parts = split_sentences(text, language)
+    parts = split_sentences(text, language, at_line_feeds=at_line_feeds)
     return parts if any(sentence for sentence, _ in parts) else [(text, "")]
 
 

@@ -108,7 +108,9 @@ class Answers:
             return [_describe_document(each) for each in translate_documents(documents, translate)]
         if call["split"]:
             check_options(dict.fromkeys(of_sentences, True))
-            return [_describe(each, details) for each in translate_paragraphs(texts, call["language"], translate)]
+            lines = call["split"] == "lines"
+            found = translate_paragraphs(texts, call["language"], translate, at_line_feeds=lines)
+            return [_describe(each, details) for each in found]
         outputs = translate(texts)
         _check_weights(outputs)
         return [_describe(each, details) for each in outputs]

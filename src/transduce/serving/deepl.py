@@ -22,6 +22,7 @@ _OBJECT: Final = {"type": "object"}
 _LIST: Final = {"type": "array", "items": {"type": "object"}}
 # What there is to be had is what is sent: nobody pays by the character.
 _NO_LIMIT: Final = 10**12
+_SPLIT: Final[dict[str, bool | Literal["lines"]]] = {"0": False, "1": "lines", "nonewlines": True}
 # Where a model can do nothing of the kind, what it asks for is refused rather than passed over.
 _REFUSED: Final = (
     *("glossary_id", "glossary_ids", "context_id", "style_id", "translation_memory_id", "custom_instructions"),
@@ -80,7 +81,7 @@ class DeepL:
                 raise BadRequest(f"{name}: is not supported")
         if body.tag_handling == "xml":
             raise BadRequest("tag_handling xml: is not supported; html is")
-        options: dict[str, Any] = {"format": body.tag_handling or "text", "split": body.split_sentences != "0"}
+        options: dict[str, Any] = {"format": body.tag_handling or "text", "split": _SPLIT[body.split_sentences]}
         target = self._target(body.target_lang)
         self._service.check(texts)  # all together: they may be of several languages
         return JSONResponse({"translations": await unless_left(request, self._translate(texts, body, target, options))})

@@ -82,7 +82,7 @@ class LibreTranslate:
         body = check(Translate, fields)
         several = isinstance(body.q, list)
         texts = check_texts(body.q if isinstance(body.q, list) else [body.q])
-        job = Job(texts, body.source, body.target, body.format, body.alternatives)
+        job = Job(texts, body.source, body.target, body.format, body.alternatives, split="lines")
         answer = await unless_left(request, self._service.translate(job))
         texts = [each["text"] for each in answer.outputs]
         result: dict[str, Any] = {"translatedText": texts if several else texts[0]}
@@ -123,7 +123,7 @@ class LibreTranslate:
             text = (await file.read()).decode("utf-8-sig")
         except UnicodeDecodeError:
             raise BadRequest("the file is not in UTF-8") from None
-        job = Job([text], body.source, body.target, {".html": "html", ".srt": "srt"}.get(ending, "text"))
+        job = Job([text], body.source, body.target, {".html": "html", ".srt": "srt"}.get(ending, "text"), split="lines")
         answer = await unless_left(request, self._service.translate(job))
         key = self._files.keep(f"{PurePath(name).stem}_{body.target}{ending}", answer.outputs[0]["text"])
         address = request.url_for("/download_file/{name}", name=key)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, final
+from typing import Any, Final, Literal, final
 
 from transduce.serving.languages import Detected, detect
 from transduce.serving.metrics import Metrics
@@ -28,11 +28,11 @@ _PHRASES: Final = 10
 class Job:
     """Texts to be translated, and how.
 
-    ``format`` html leaves tags around what they stood around. ``split`` translates the sentences of a text one by one.
-    As many ``alternatives`` are given as there are, where a beam has fewer: ``strict`` refuses that. ``details`` are
-    the names of what is wanted beside the text; ``settings`` those of ``GenerationConfig``; ``requirements`` the
-    prefixes and phrases that ``Translator.translate`` takes, and a glossary. Samples follow from the texts' numbers,
-    from ``first_number``.
+    ``format`` html leaves tags around what they stood around. ``split`` translates the sentences of a text one by one,
+    ``lines`` also what line feeds part. As many ``alternatives`` are given as there are, where a beam has fewer:
+    ``strict`` refuses that. ``details`` are the names of what is wanted beside the text; ``settings`` those of
+    ``GenerationConfig``; ``requirements`` the prefixes and phrases that ``Translator.translate`` takes, and a glossary.
+    Samples follow from the texts' numbers, from ``first_number``.
     """
 
     texts: Sequence[str]
@@ -41,7 +41,7 @@ class Job:
     format: str = "text"
     alternatives: int = 0
     strict: bool = False
-    split: bool = True
+    split: bool | Literal["lines"] = True
     details: Sequence[str] = ()
     settings: dict[str, Any] = field(default_factory=dict)
     requirements: dict[str, Any] = field(default_factory=dict)

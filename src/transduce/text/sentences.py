@@ -31,29 +31,34 @@ _LANGUAGE: Final = re.compile(r"([A-Za-z]{2,3})([-_][A-Za-z0-9_-]+)?")
 # spaces instead, one for each, so that every place stays where it is.
 _SPACE_BEYOND_ASCII: Final = re.compile(r"[^\S\x00-\x7f]")
 _HALVES: Final = re.compile(r"[\ud800-\udfff]")  # of surrogate pairs, which Python's strings can hold and UTF-8 cannot
+_LINE_FEED: Final = re.compile(r"\s*\n\s*")
 # The library's time grows with the square of a text's size where it has quotation marks or is Chinese or Japanese.
 _PORTION: Final = 4000  # characters
 _AHEAD: Final = 200  # what follows a sentence may say that it goes on
 
 
-def split_sentences(text: str, language: str = "en") -> list[tuple[str, str]]:
+def split_sentences(text: str, language: str = "en", *, at_line_feeds: bool = False) -> list[tuple[str, str]]:
     """The sentences of a text, each with the white space behind it; all of them joined are the text.
 
     A sentence neither begins nor ends with white space. White space before the first one stands behind an empty
     sentence. In Chinese or Japanese the separators may be empty. The rules prefer two sentences left together to one
-    torn apart; an empty line always ends a sentence, a lone line feed never.
+    torn apart; an empty line always ends a sentence, a lone line feed only where that is asked for.
 
     Args:
         text: Any text.
         language: An ISO 639-1 code such as ``de``; a region behind it (``de-AT``) counts for nothing. Three letters
             are for languages that have no such code. A language that the library does not know has the rules of a
             related one, or English's.
+        at_line_feeds: Whether every line feed ends a sentence, as in a list or a poem; otherwise lines are taken for a
+            text's that was broken at some width.
 
     Raises:
         BadInputError: ``language`` is no language code, or one of a country, or there is a shorter one.
         TransduceError: The extra ``paragraphs`` is not installed.
     """
     spans = list(_spans(text, _code(language)))
+    if at_line_feeds:
+        spans = [line for start, end in spans for line in _lines(text, start, end)]
     starts = [start for start, _ in spans] + [len(text)]
     parts = [(text[start:end], text[end:following]) for (start, end), following in zip(spans, starts[1:], strict=True)]
     return [("", text[: starts[0]]), *parts] if starts[0] else parts
@@ -94,6 +99,14 @@ def _code(language: str) -> str:
     if len(code) == 2:  # as those of ISO 639-1 have; with three letters there are thousands
         raise BadInputError(f"language {language!r}: there is no such language: give its code of ISO 639-1, as 'de'")
     return code
+
+
+def _lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The lines of one sentence, white space around them left out."""
+    for feed in _LINE_FEED.finditer(text, start, end):
+        yield start, feed.start()
+        start = feed.end()
+    yield start, end
 
 
 def _spans(text: str, code: str) -> Iterator[tuple[int, int]]:

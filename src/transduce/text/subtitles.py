@@ -2,6 +2,7 @@
 
 import logging
 import re
+from bisect import bisect
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -194,6 +195,8 @@ def _wrap(text: str, lines: int) -> str:
     starts = [0]
     for line in range(1, lines):
         wanted = ends[-1] * line / lines if ends else 0
-        following = range(starts[-1] + 1, len(words))
-        starts.append(min(following, key=lambda start: abs(ends[start - 1] - wanted), default=len(words)))
+        start = bisect(ends, wanted)  # the last word that ends before, or the one after it where that ends nearer
+        start += start < len(ends) and (start == 0 or ends[start] - wanted < wanted - ends[start - 1])
+        least, most = starts[-1] + 1, len(words) - 1
+        starts.append(min(max(start, least), most) if least <= most else len(words))
     return "\n".join(" ".join(words[a:b]) for a, b in pairwise([*starts, len(words)]) if a < b)
