@@ -45,6 +45,12 @@ def test_a_target_of_ones_own(trained_run, tmp_path):
         (["--text", " ", "--out", "F"], "the source is empty"),
         (["--text", "bamo", "--svg", "F.jpg"], "--svg F.jpg: give a name that ends with .svg"),
         (["--text", "bamo", "--out", "no/F"], "no is missing: make it first"),
+        (["--text", "bamo", "--out", "F", "--kind", "cross", "--layer", "1"], "--kind and --layer: for a picture"),
+        (["--text", "bamo", "--png", "F.png", "--mute"], "--mute: for the page"),
+        (
+            ["--text", "bamo", "--out", "F", "--svg", "F.svg", "--layer", "2"],
+            "cross layer 2, head 1: there are 1 layers",
+        ),
         (["--text", "bamo", "--png", "F.png", "--head", "3"], "cross layer 1, head 3: there are 1 layers of 2 heads"),
     ],
 )

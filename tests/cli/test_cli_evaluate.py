@@ -151,7 +151,8 @@ def test_what_the_options_say_is_what_holds():
     options = inspect.signature(verb).parameters
     (metric,) = options["metric"].annotation.__metadata__
     assert f": {', '.join(METRICS)}." in metric.help
-    assert (options["samples"].default, options["seed"].default) == (SAMPLES, SEED)
+    for option, default in (("samples", SAMPLES), ("seed", SEED)):
+        assert options[option].annotation.__metadata__[0].help.endswith(f"[default: {default}]")
 
 
 @pytest.mark.parametrize(
@@ -164,6 +165,8 @@ def test_what_the_options_say_is_what_holds():
         (["--reference", "missing"], "missing: no such file"),
         (["--against", "missing"], "missing: no such file"),
         (["--against", ".", "--metric", "perplexity"], "perplexity"),
+        (["--samples", "10", "--seed", "2"], "--samples and --seed: for a comparison: give --against too"),
+        (["--comet-model", "model.ckpt"], "--comet-model: for --metric comet"),
     ],
 )
 def test_bad_input_is_named(arguments, capsys, options, named):

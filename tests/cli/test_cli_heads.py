@@ -109,6 +109,8 @@ def test_pairs_that_cannot_be_measured_are_named_and_left_out(trained_run, corpu
         ({}, ["--measure", "aer", "--out", "a.html"], "--measure aer: is an error rate against --alignment"),
         ({}, ["--measure", "bleu_loss", "--no-mute"], "--measure bleu_loss: is measured by muting heads"),
         ({}, ["--measure", "colour"], "colour"),
+        ({}, ["--no-mute", "--sentences", "3"], "--sentences: for translating without each head, which --no-mute"),
+        ({}, ["--no-mute", "--tokenize", "13a", "--beam-size", "1"], "--tokenize and --beam-size: for translating"),
         ({}, ["--sentences", "0"], "--sentences"),
     ],
 )

@@ -321,7 +321,7 @@ def test_documents_need_no_attention(name, tmp_path):
     translator = Translator(bundle_of(name))
     assert translator.has_alignments == (name not in BLIND)
     settings = {"texts": ["<p>a <b>b</b> c</p>"], "details": [], "format": "html", "language": "en", "split": False}
-    more = {"n_best": 1, "strict": True, "settings": {}}
+    more = {"n_best": 1, "strict": True, "settings": {}, "first_number": 1}
     [answer] = Answers(translator, lambda heads: translator).answer(
         {"call": "translate", **settings, **more}, Cancellation()
     )

@@ -306,6 +306,14 @@ class TestExport:
         assert self.run(capsys, trained_run, "--out", tmp_path / "out", "--no-prove")[0] == 0
         assert not (tmp_path / "out" / "certificate.json").exists()
 
+    def test_lines_to_compare_on_are_refused_where_nothing_is_compared(self, trained_run, tmp_path, capsys):
+        named = "--sentences: lines to compare both on, and --no-prove compares nothing"
+        options = ["--out", tmp_path / "out", "--sentences", tmp_path / "lines", "--no-prove"]
+        status, shown = self.run(capsys, trained_run, *options)
+        assert (status, named in shown) == (2, True)
+        assert main._run(["import", str(trained_run), *map(str, options)]) == 2
+        assert named in capsys.readouterr().err
+
     @pytest.mark.parametrize("to", ["ctranslate2", "onnx"])
     def test_left_out_it_opens_no_other_library(self, trained_run, tmp_path, monkeypatch, to):
         def refuse(*_):

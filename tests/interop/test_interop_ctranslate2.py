@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from transduce.cli import main
 from transduce.config import BadInputError, TransduceError
 from transduce.inference import Engine, Translator, load
 from transduce.interop import export_ctranslate2
+from transduce.interop.ctranslate2_reader import read_ctranslate2
 from transduce.interop.ctranslate2_reference import open_ctranslate2
 from transduce.text import Tokenizer
 
@@ -113,6 +115,11 @@ def exported(trained_run, tmp_path_factory):
 
 
 TEXTS = ["bamo dulu kari", "wemo", "luso gozu fepi wemo bamo", "kari kari", "dulu fepi", "gozu luso gozu kari wemo"]
+
+
+def test_other_codes_than_its_own_tokenizer_are_refused(exported):
+    with pytest.raises(BadInputError, match="--codes codes: the folder says itself how words are cut: leave it out"):
+        read_ctranslate2(exported, Path("codes"))
 
 
 def test_a_trained_model_translates_alike(ctranslate2, exported, trained_run):

@@ -3,6 +3,7 @@
 import io
 import zipfile
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -577,6 +578,8 @@ def test_a_begin_symbol_of_its_vocabulary_keeps_its_share(tmp_path):
     weights = random_weights(targets=120, output_bias=True, shared=True, tied=True)
     path = write(tmp_path, arrays(weights, shared=True))
     bundle = read_marian(path)
+    with pytest.raises(BadInputError, match="--codes codes: the model cuts words by its own vocab"):
+        read_marian(path, codes=Path("codes"))
     begun = weights | {"target": torch.cat([weights["target"], torch.zeros(1, D_MODEL)])}
     expected = plain_logits(Plain(epsilon=1e-6), begun, POSITIONS, [5, 16, 2], [120, 22, 7])
     ours = [{0: 3, 1: 1, 2: 2}.get(each, each + 1) for each in range(120)]

@@ -5,7 +5,16 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from transduce.cli.options import FILES, Device, ModelPath, PrecisionOption, Threads, check_ending, use_threads
+from transduce.cli.options import (
+    FILES,
+    Device,
+    ModelPath,
+    PrecisionOption,
+    Threads,
+    check_ending,
+    check_idle,
+    use_threads,
+)
 from transduce.config.errors import BadInputError
 from transduce.config.files import check_file_place
 
@@ -26,7 +35,8 @@ def attention(
         Path | None, typer.Option("--out", metavar="F.html", help="A page to explore.", rich_help_panel=FILES)
     ] = None,
     png: Annotated[
-        Path | None, typer.Option("--png", metavar="F", help="A picture of one head.", rich_help_panel=FILES)
+        Path | None,
+        typer.Option("--png", metavar="F", help="A picture of one head, for the first text.", rich_help_panel=FILES),
     ] = None,
     svg: Annotated[
         Path | None, typer.Option("--svg", metavar="F", help="The same as a drawing.", rich_help_panel=FILES)
@@ -35,15 +45,19 @@ def attention(
         bool, typer.Option("--mute", help="Translate once more without each head: the page shows what it is for.")
     ] = False,
     kind: Annotated[
-        Literal["encoder", "decoder", "cross"],
+        Literal["encoder", "decoder", "cross"] | None,
         typer.Option(
-            metavar="KIND", help="encoder, decoder (self-attention) or cross (between them).", rich_help_panel=_PICTURE
+            metavar="KIND",
+            help="encoder, decoder (self-attention) or cross (between them). [default: cross]",
+            rich_help_panel=_PICTURE,
         ),
-    ] = "cross",
+    ] = None,
     layer: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="From 1. [default: the last]", rich_help_panel=_PICTURE)
     ] = None,
-    head: Annotated[int, typer.Option(metavar="N", min=1, help="From 1.", rich_help_panel=_PICTURE)] = 1,
+    head: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="From 1. [default: 1]", rich_help_panel=_PICTURE)
+    ] = None,
     precision: PrecisionOption = "auto",
     device: Device = None,
     threads: Threads = None,
@@ -51,6 +65,11 @@ def attention(
     """Show what a model attends to: a page with every kind, layer and head, or a picture of one head."""
     if (out, png, svg) == (None, None, None):
         raise BadInputError("nowhere to put it: give --out F.html, --png F.png or --svg F.svg")
+    if (png, svg) == (None, None):
+        idle = {"--kind": kind is not None, "--layer": layer is not None, "--head": head is not None}
+        check_idle(idle, "for a picture (--png, --svg), and the page shows all heads: leave it out, or give one")
+    if out is None:
+        check_idle({"--mute": mute}, "for the page: give --out F.html too, or leave it out")
     check_ending("--png", png, ".png")
     check_ending("--svg", svg, ".svg")
     check_file_place(out, png, svg)
@@ -60,12 +79,14 @@ def attention(
 
     use_threads(threads)
     sentences = view_sentences(model, text, target or None, muting=mute, precision=precision, device=device)
-    if out is not None:
-        AttentionPage(sentences, f"Attention of {model.name}").save(out)
-        typer.echo(out)
+    # Pictures first: they may name a head that there is not, and then nothing is written.
+    maps, shown = sentences[0].maps, kind or "cross"
+    layers = 0 if (weights := getattr(maps, shown)) is None else len(weights)
     for path in (png, svg):
         if path is not None:
-            maps = sentences[0].maps
-            layers = 0 if (weights := getattr(maps, kind)) is None else len(weights)
-            draw_attention(maps, AttentionHead(kind, layers - 1 if layer is None else layer - 1, head - 1), path)
+            draw_attention(maps, AttentionHead(shown, (layers if layer is None else layer) - 1, (head or 1) - 1), path)
+    if out is not None:
+        AttentionPage(sentences, f"Attention of {model.name}").save(out)
+    for path in (out, png, svg):
+        if path is not None:
             typer.echo(path)

@@ -17,6 +17,7 @@ from transduce.cli.options import (
     PrecisionOption,
     ReplaceUnknown,
     Threads,
+    check_idle,
     use_threads,
 )
 from transduce.config.errors import BadInputError
@@ -84,11 +85,17 @@ def evaluate(
         ),
     ] = None,
     samples: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Test sets that are resampled.", rich_help_panel=_COMPARISON)
-    ] = 1000,
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="Test sets that are resampled. [default: 1000]", rich_help_panel=_COMPARISON
+        ),
+    ] = None,
     seed: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Random seed of resampling.", rich_help_panel=_COMPARISON)
-    ] = 12345,
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="Random seed of resampling. [default: 12345]", rich_help_panel=_COMPARISON
+        ),
+    ] = None,
     beam_size: BeamSize = None,
     replace_unknown: ReplaceUnknown = None,
     dictionary: DictionaryOption = None,
@@ -98,13 +105,19 @@ def evaluate(
 ) -> None:
     """Translate a test set and score it, alone or --against another system, with the signature of each score."""
     from transduce.data import read_dictionary
+    from transduce.evaluation import SAMPLES, SEED
     from transduce.inference import load
     from transduce.workflows.evaluate import Measures, Writing, compare, evaluate_by_length
     from transduce.workflows.evaluate import evaluate as score
 
     if by_length and against is not None:
         raise typer.BadParameter("goes with one system alone: leave it out, or --against", param_hint="--by-length")
+    if against is None:
+        idle = {"--samples": samples is not None, "--seed": seed is not None}
+        check_idle(idle, "for a comparison: give --against too, or leave it out")
     measures = Measures(_read_metrics(",".join(metric or ["bleu"])), tokenize, comet_model)
+    if "comet" not in measures.metrics:
+        check_idle({"--comet-model": comet_model is not None}, "for --metric comet: give it too, or leave this out")
     examples = _read_examples(model, source, reference, measures.metrics)
     writing = Writing(
         beam_size=beam_size,
@@ -129,8 +142,8 @@ def evaluate(
             against,
             precision=precision,
             device=device,
-            samples=samples,
-            seed=seed,
+            samples=samples or SAMPLES,
+            seed=seed or SEED,
             **writing,
         )
         lines = [line for each in comparisons for line in _block(each, str(model), str(against))]

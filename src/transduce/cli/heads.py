@@ -17,6 +17,7 @@ from transduce.cli.options import (
     PrecisionOption,
     Threads,
     check_ending,
+    check_idle,
     use_threads,
 )
 from transduce.cli.progress import line_bar
@@ -27,6 +28,8 @@ from transduce.config.head_roles import COLOURS, MEASURES, ColourKey, HeadRole, 
 if TYPE_CHECKING:
     from transduce.workflows.heads import HeadReport
 
+_SENTENCES: Final = 200
+_TOKENIZE: Final = "13a"
 _MUTING: Final = "What each head is for: BLEU without it"
 
 
@@ -70,11 +73,22 @@ def heads(
         ),
     ] = True,
     sentences: Annotated[
-        int, typer.Option(metavar="N", min=1, help="How many are translated, from the first.", rich_help_panel=_MUTING)
-    ] = 200,
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help=f"How many are translated, from the first. [default: {_SENTENCES}]",
+            rich_help_panel=_MUTING,
+        ),
+    ] = None,
     tokenize: Annotated[
-        str, typer.Option(metavar="NAME", help="sacreBLEU's tokenizer for BLEU.", rich_help_panel=_MUTING)
-    ] = "13a",
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"sacreBLEU's tokenizer for BLEU. [default: {_TOKENIZE}]",
+            rich_help_panel=_MUTING,
+        ),
+    ] = None,
     beam_size: BeamSize = None,
     precision: PrecisionOption = "auto",
     device: Device = None,
@@ -88,11 +102,15 @@ def heads(
     from transduce.workflows.heads import Muting, measure_model, read_head_corpus
 
     _check_measure(measure, aligned=alignment is not None, muted=mute)
+    if not mute:
+        translating = {"--sentences": sentences, "--tokenize": tokenize, "--beam-size": beam_size}
+        idle = {option: value is not None for option, value in translating.items()}
+        check_idle(idle, "for translating without each head, which --no-mute leaves out: leave one or the other out")
     check_ending("--png", png, ".png")
     check_file_place(out, png)
     use_threads(threads)
     corpus = read_head_corpus(source, target, alignment)
-    muting = Muting(sentences, beam_size, tokenize) if mute else None
+    muting = Muting(sentences or _SENTENCES, beam_size, tokenize or _TOKENIZE) if mute else None
     report = measure_model(
         model, corpus, muting, _bar, max_source_length=max_source_length, precision=precision, device=device
     )

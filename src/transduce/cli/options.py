@@ -3,6 +3,7 @@
 import logging
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -133,6 +134,16 @@ def check_finite(**options: float | None) -> None:
     for name, value in options.items():
         if value is not None and not math.isfinite(value):
             raise BadInputError(f"--{name.replace('_', '-')} {value}: give a finite number")
+
+
+def check_idle(given: Mapping[str, bool], why: str) -> None:
+    """Refuse options that would do nothing beside the others; ``given`` says which are on the line.
+
+    Raises:
+        BadInputError: One is, by its name.
+    """
+    if idle := [option for option, was in given.items() if was]:
+        raise BadInputError(f"{' and '.join(idle)}: {why}")
 
 
 def check_ending(option: str, path: Path | None, ending: str) -> None:

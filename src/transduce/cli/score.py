@@ -16,6 +16,7 @@ from transduce.cli.options import (
     PrecisionOption,
     Threads,
     check_finite,
+    check_idle,
     use_threads,
 )
 
@@ -97,11 +98,10 @@ def score(
         "--source-column": source_column != "source",
         "--target-column": target_column != "target",
     }
-    if given := [option for option, was in for_partitions.items() if was]:
-        raise BadInputError(
-            f"{' and '.join(given)}: for partitions (--input) alone, and --source and --target are two files: leave "
-            f"one or the other out"
-        )
+    check_idle(
+        for_partitions,
+        "for partitions (--input) alone, and --source and --target are two files: leave one or the other out",
+    )
     _score_files(model, source, target, max_source_length, precision, device)
 
 

@@ -173,6 +173,8 @@ def _read_sides(
     places = [shared or _find_vocabulary(folder, side) or folder / f"{side}_vocabulary.json" for side in _SIDES]
     names = (_read_vocabulary(places[0]), _read_vocabulary(places[1]))
     if any((folder / name).exists() for name in OUR_TOKENIZERS):
+        if codes is not None:
+            raise BadInputError(f"--codes {codes}: the folder says itself how words are cut: leave it out")
         return _our_sides(folder, names, settings), names
     codes = find_codes(folder) if codes is None else codes
     # The decoder may begin with a vector of zeros, whatever symbol it is given.

@@ -41,6 +41,8 @@ def read_marian_sides(paths: tuple[Path, Path], codes: Path | None) -> Sides:
         BadInputError: One is missing, damaged, or of a kind that cannot be read.
     """
     if all(path.suffix == ".spm" for path in paths):
+        if codes is not None:
+            raise BadInputError(f"--codes {codes}: the model cuts words by its own {paths[0].name}: leave it out")
         numbers = [_number_pieces(path) for path in paths]
         if paths[0] == paths[1]:
             return Sides(TokenizerPair.of(import_sentencepiece(paths[0])), numbers[0], numbers[0])
