@@ -317,6 +317,13 @@ def test_a_shorter_file_is_damaged(written, tmp_path, share):
         ),
         (struct.pack("<IH2sIIH2sBBI4xI", 6, 2, b"a\0", 7, 1, 2, b"w\0", 0, 9, 4, 0), "format 9"),
         (struct.pack("<IH2sIIH2sBIBI4xI", 6, 2, b"a\0", 7, 1, 2, b"w\0", 1, 4, 1, 4, 0), "integers without a scale"),
+        (
+            struct.pack(
+                *("<IH2sIIH2sB2IBI4xH8sB2IBI24xI", 6, 2, b"a\0", 7, 2, 2, b"w\0", 2, 2, 2, 1, 4),
+                *(8, b"w_scale\0", 2, 2, 3, 0, 24, 0),
+            ),
+            "integers without a scale",
+        ),
         (struct.pack("<IH2sIIH2sB70IBI4xI", 6, 2, b"a\0", 7, 1, 2, b"w\0", 70, *[1] * 70, 0, 4, 0), "damaged model"),
         (
             struct.pack("<IH2sIIH2sBIBI4xI", 6, 2, b"a\0", 7, 1, 2, b"w\0", 1, 1, 3, 4, 0),

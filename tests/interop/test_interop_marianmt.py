@@ -218,6 +218,13 @@ def test_what_it_samples_with_comes_along(copied):
     assert (generation.sampling, generation.top_p, generation.top_k, generation.temperature) == (True, 0.9, 50, 0.7)
 
 
+def test_samples_of_beams_are_told(copied, caplog):
+    (copied / "generation_config.json").write_text(json.dumps({"do_sample": True, "num_beams": 4}))
+    with caplog.at_level(logging.WARNING):
+        assert read_marianmt(copied).generation.sampling
+    assert any("do_sample beside num_beams = 4: samples are drawn without" in each for each in caplog.messages)
+
+
 def test_what_its_search_has_besides_is_named(copied, caplog):
     said = {"sequence_bias": [[[7], 1.0]], "min_p": 0.1, "guidance_scale": 1.0, "eos_token_id": [0, 7]}
     (copied / "generation_config.json").write_text(json.dumps(said))

@@ -447,8 +447,13 @@ def test_what_is_missing_is_named(tmp_path):
     np.savez(tmp_path / "model.npz", Wemb=np.ones(3, np.float32))
     with pytest.raises(BadInputError, match=r"lacks special:model\.yml"):
         read_marian(tmp_path / "model.npz")
+    path = write(tmp_path, arrays(random_weights()))
     with pytest.raises(BadInputError, match="no vocabularies beside it"):
-        read_marian(write(tmp_path, arrays(random_weights())))
+        read_marian(path)
+    for name, shown in (("/", "''"), ('"a\\0b"', r"'a\\x00b'"), ("..", r"'\.\.'")):
+        path.with_name("model.npz.decoder.yml").write_text(f"vocabs: [source.yml, {name}]\n")
+        with pytest.raises(BadInputError, match=rf"decoder\.yml: vocabs .*: {shown} is no file's name"):
+            read_marian(path)
 
 
 @pytest.mark.parametrize("shared", [False, True])

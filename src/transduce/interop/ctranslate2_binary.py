@@ -104,7 +104,7 @@ def _multiply_out(name: str, tensor: Tensor, scales: dict[str, Tensor], path: Pa
     scale = scales.get(name + _SCALE)
     if scale is None and tensor.dtype == torch.int16:
         scale = torch.tensor(_INT16_SCALE)
-    if scale is None or (scale.dim() and len(scale) != len(tensor)):
+    if scale is None or scale.numel() not in (1, len(tensor)):
         raise BadInputError(f"{path}: {name} is of integers without a scale for each row: damaged")
     return tensor.float() / scale.float().view(-1, *[1] * (tensor.dim() - 1))
 

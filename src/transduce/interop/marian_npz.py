@@ -9,6 +9,7 @@ from torch import Tensor
 from transduce.bundle import Bundle
 from transduce.config import BadInputError, GenerationConfig
 from transduce.config.files import check_place
+from transduce.config.values import shorten
 from transduce.interop.filling import convert
 from transduce.interop.marian_options import CONFIG, read_options, refuse_unsayable, settings
 from transduce.interop.marian_recurrent import read_recurrent
@@ -118,6 +119,9 @@ def find_vocabularies(model: Path, search: Options) -> tuple[Path, Path]:
     names = names or [name for name in ("vocab.spm", "vocab.yml") if model.with_name(name).is_file()][:1] * 2
     if len(names) != 2:
         raise BadInputError(f"{model}: no vocabularies beside it (vocab.spm, vocab.yml): name them, source and target")
+    for name in names:
+        if name in ("", "..") or "\0" in name:
+            raise BadInputError(f"{search.place}: vocabs {shorten(named)}: {name!r} is no file's name")
     paths = (model.with_name(names[0]), model.with_name(names[1]))
     for path in paths:
         check_place(path)

@@ -68,6 +68,8 @@ def read_generation(folder: Path, config: Options) -> tuple[GenerationConfig, ob
         "sampling": sampling,
     }
     if sampling:
+        if (beams := said.integer("num_beams", 1)) > 1:
+            _log.warning(f"{said.place}: do_sample beside num_beams = {beams}: samples are drawn without a beam here")
         values |= {
             "top_k": said.integer("top_k", _DEFAULT_TOP_K) or None,
             "top_p": None if said.given("top_p") is None else said.number("top_p"),
