@@ -132,6 +132,20 @@ def test_a_client_that_does_not_read_is_cut_off():
         assert gone.wait(30)
 
 
+def test_a_large_answer_takes_a_slow_client_as_long_as_it_takes():
+    with connected(0.2) as (connect, gone):
+        connection, found = connect(), 0
+        connection.sendall(b"GET /endless HTTP/1.1\r\nHost: x\r\n\r\n")
+        began = time.monotonic()
+        while found < 40_000_000:
+            part = connection.recv(1 << 19)
+            assert part
+            found += len(part)
+            time.sleep(0.01)
+        assert time.monotonic() - began > 0.5
+        assert gone.wait(30)
+
+
 def test_no_head_is_late_while_an_earlier_request_is_answered():
     with connected(0.2) as (connect, _):
         connection = connect()

@@ -15,6 +15,8 @@ if sys.platform != "win32":
 _HEAD: Final = 65_536
 # Seconds until these are there.
 _TIME: Final = 10.0
+# Bytes a second that a client reads at least.
+_SLOWEST: Final = 1000
 # Files and pipes that the server itself needs.
 _OWN: Final = 64
 
@@ -74,12 +76,23 @@ class _Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         assert self._transport is not None
         self._http.pause_writing()
-        # Not close: it would wait until everything is written.
-        self._writing = asyncio.get_running_loop().call_later(self._seconds, self._transport.abort)
+        self._limit_writing(self._transport)
 
     def resume_writing(self) -> None:
         _cancel(self._writing)
         self._http.resume_writing()
+
+    def _limit_writing(self, transport: asyncio.Transport) -> None:
+        """End a connection through which hardly anything goes; a large answer may take longer."""
+
+        def look() -> None:
+            if waiting - transport.get_write_buffer_size() < _SLOWEST * self._seconds:
+                transport.abort()  # not close: it would wait until everything is written
+            else:
+                self._limit_writing(transport)
+
+        waiting = transport.get_write_buffer_size()
+        self._writing = asyncio.get_running_loop().call_later(self._seconds, look)
 
     def _begins(self) -> bool:
         """Whether a request's head is read: there was none yet, or what is made of it is not the newest request's."""
@@ -131,7 +144,8 @@ def _cancel(timer: asyncio.TimerHandle | None) -> None:
 def limited_connections(seconds: float) -> Any:  # noqa: ANN401 - uvicorn asks for a class, and calls it
     """What uvicorn makes of each connection: as many as there are files to open, which read and write within a time.
 
-    Within so many ``seconds`` a client has to take what it is sent, and a request to begin: within ten at most.
+    In so many ``seconds`` a client has to take what it is sent, or of a large answer a part, and a request to begin: in
+    ten at most.
     """
     most = sys.maxsize
     if sys.platform != "win32":
