@@ -51,6 +51,7 @@ class ExportedModel:
             beam_size=beam,
             length_penalty=length_penalty,
             max_batch_size=batch,
+            min_decoding_length=0,  # its default is 1: it would never write nothing
             max_decoding_length=limit,
             return_scores=scores,
         )

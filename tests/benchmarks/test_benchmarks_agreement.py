@@ -3,13 +3,16 @@
 import re
 
 import pytest
+import torch
 
 from benchmarks import agreement
 from benchmarks.agreement import WAYS, Judge, Line, explain, reason
 from benchmarks.decoders.exported import ExportedModel, Found
+from tests.random_bundle import random_bundle
 from transduce.bundle import load_bundle
-from transduce.inference import load
+from transduce.inference import Translator, load
 from transduce.interop import export_ctranslate2
+from transduce.models import Transformer
 
 pytest_plugins = ["tiny_run"]
 
@@ -37,6 +40,20 @@ def test_the_made_up_language_is_translated_alike(trained_run, tmp_path, monkeyp
         assert between <= theirs + 1e-5
         assert median < 1e-3
     assert page.endswith("No line differs.\n")
+
+
+def test_both_may_write_nothing(tmp_path):
+    """Without a length penalty an empty output may be the most probable; CTranslate2's own least length is 1."""
+    bundle = random_bundle(output_bias=True)
+    assert isinstance(bundle.model, Transformer)
+    assert bundle.model.output_bias is not None
+    with torch.no_grad():
+        bundle.model.output_bias[bundle.tokenizers.special.end] += 50
+    export_ctranslate2(bundle, tmp_path)
+    (source,) = bundle.tokenizers.source.encode(["w4 w5"])
+    for beam in (1, 4):
+        assert [each.ids for each in ExportedModel(tmp_path, "float32", 1, 1).search([source], beam, 10, 1)] == [[]]
+        assert Translator(bundle, "float32").translate("w4 w5", beam, length_penalty_kind="none").text == ""
 
 
 def test_a_line_that_differs_is_explained(trained_run, tmp_path):
