@@ -185,6 +185,19 @@ def test_wrong_places_are_named(partitions, bulk, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_results_within_the_input_folder_are_no_input(bulk, tmp_path):
+    """Given again, the command translated its translations, and those of these the next time."""
+    folder, out = tmp_path / "in", tmp_path / "in" / "out"
+    folder.mkdir()
+    (folder / "a.txt").write_text("w5\n")
+    assert bulk(folder, output=out) == (0, "")
+    (folder / "b.txt").write_text("w6\n")
+    assert bulk(folder, output=out) == bulk(f"{folder}/**/*.txt", output=out) == (0, "")
+    assert list(read_folder(out)) == ["a.txt", "b.txt"]
+    status, said = bulk(out, "--format", "jsonl", output=out)
+    assert (status, f"all that --input {out} means lies in it: give --output another folder" in said) == (2, True)
+
+
 @pytest.fixture
 def pairs(tmp_path):
     """Seven pairs in each format; of the third, the target is longer than any line may be."""

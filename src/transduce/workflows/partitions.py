@@ -64,6 +64,8 @@ def _result_name(name: str, text_as: Literal["text", "jsonl"]) -> str:
 def make_plan(input_: str, output: str, text_as: Literal["text", "jsonl"], settings: Mapping[str, Any]) -> Plan:
     """Find the partitions, look at what stands in the output folder, and record what it is made with.
 
+    The output folder may lie in the input folder: what is in it is no partition.
+
     Args:
         input_: A file, a folder or a pattern, here or on an object store.
         output: The folder, in which each result has its partition's name.
@@ -71,8 +73,8 @@ def make_plan(input_: str, output: str, text_as: Literal["text", "jsonl"], setti
         settings: All that results follow from.
 
     Raises:
-        BadInputError: Nothing matches, two results would have one name, the output folder holds something else, or
-            the input folder files that are no text.
+        BadInputError: Nothing matches outside the output folder, two results would have one name, the output folder
+            holds something else, or the input folder files that are no text.
     """
     if input_ == "-":
         raise BadInputError("--input: a cluster reads files: give a folder, or a pattern such as 'DIR/*.parquet'")
@@ -85,13 +87,17 @@ def make_plan(input_: str, output: str, text_as: Literal["text", "jsonl"], setti
     for file in files:
         name = _result_name(file.name, text_as)
         target = join(output, name)
+        if _resolved(target) == _resolved(file.place):
+            raise BadInputError(f"{target}: is the input too: give --output another folder")
+        if _lies_in(file.place, output):
+            continue
         if name in partitions:
             raise BadInputError(
                 f"{partitions[name].source} and {file.place}: both would be written to {target}: rename one of them"
             )
-        if _resolved(target) == _resolved(file.place):
-            raise BadInputError(f"{target}: is the input too: give --output another folder")
         partitions[name], sizes[name] = Partition(file.place, target, name), file.size
+    if not partitions:
+        raise BadInputError(f"{output}: all that --input {input_} means lies in it: give --output another folder")
     known = {**settings, **({} if text_as == "text" else {"format": text_as})}
     standing = _check_folder(output, partitions, sizes, {key: _brief(value) for key, value in known.items()})
     left = tuple(partition for name, partition in partitions.items() if name not in standing)
@@ -114,6 +120,13 @@ def _check_kinds(input_: str, files: Sequence[FoundFile]) -> None:
 
 def _resolved(place: str) -> str:
     return place if is_address(place) else str(Path(place).resolve())
+
+
+def _lies_in(place: str, folder: str) -> bool:
+    """Whether a file is in a folder, or in one of its folders."""
+    if is_address(place) or is_address(folder):
+        return place.startswith(join(folder, "").partition("?")[0])
+    return Path(place).resolve().is_relative_to(Path(folder).resolve())
 
 
 def _brief(value: object) -> str:
