@@ -357,13 +357,13 @@ def test_a_pattern_without_quotes_is_told(translate, tmp_path):
     )
 
 
-def test_writing_over_the_input_is_refused(translate, tmp_path):
+@pytest.mark.parametrize("option", ["input", "prefixes", "must-contain", "must-not-contain", "dictionary"])
+def test_writing_over_what_is_read_is_refused(translate, tmp_path, option):
     path = tmp_path / "text"
-    path.write_text("wemo\n")
-    status, _, errors = translate(b"", "--input", str(path), "--output", str(path))
-    assert path.read_text() == "wemo\n"
-    assert status == 2
-    assert str(path) in errors
+    path.write_text("wemo\tti\n")
+    status, _, errors = translate(b"fepi\n", f"--{option}", str(path), "--output", str(path))
+    assert (status, path.read_text()) == (2, "wemo\tti\n")
+    assert errors == f"error: {path}: is the input too: give --output another name\n"
 
 
 def test_a_directory_that_is_no_model_is_named(tmp_path, capsys):

@@ -31,14 +31,14 @@ def name_of(input_: str) -> str:
 
 
 @contextmanager
-def write_text_to(output: str, input_: str) -> Iterator[Callable[[str], None]]:
-    """What writes the results of ``input_``, each at once: to a file, compressed where its name ends in .gz or .zst.
+def write_text_to(output: str, *inputs: Path | str | None) -> Iterator[Callable[[str], None]]:
+    """What writes the results of ``inputs``, each at once: to a file, compressed where its name ends in .gz or .zst.
 
     The file takes its name when the block ends. Where that fails, what was written stays as ``F.unfinished``, which a
     warning says. ``-`` is standard output, which stays open.
 
     Raises:
-        BadInputError: It is the input or a folder, or standard output is closed.
+        BadInputError: It is one of the inputs or a folder, or standard output is closed.
         OSError: It cannot be written; it is named.
     """
     from transduce.config import BadInputError
@@ -49,11 +49,13 @@ def write_text_to(output: str, input_: str) -> Iterator[Callable[[str], None]]:
         yield _writer(_standard(sys.stdout, "output"), Path("standard output"))
         return
     path = Path(output)
-    if _is_input(path, input_):
+    read = [Path(each) for each in inputs if each not in (None, "-")]
+    if any(_is_same(path, each) for each in read):
         raise BadInputError(f"{output}: is the input too: give --output another name")
     unfinished = begin_file(path)
-    if unfinished is not None and _is_input(unfinished, input_):
-        raise BadInputError(f"{input_}: is where {output} is written first: rename it, or give --output another name")
+    for each in read:
+        if unfinished is not None and _is_same(unfinished, each):
+            raise BadInputError(f"{each}: is where {output} is written first: rename it, or give --output another name")
     with nullcontext() if unfinished is None else write_alone(path, unfinished):
         try:
             with name_errors(path, unfinished):
@@ -71,8 +73,8 @@ def write_text_to(output: str, input_: str) -> Iterator[Callable[[str], None]]:
             raise
 
 
-def _is_input(path: Path, input_: str) -> bool:
-    return input_ != "-" and path.exists() and path.samefile(input_)
+def _is_same(path: Path, read: Path) -> bool:
+    return path.exists() and read.exists() and path.samefile(read)
 
 
 def _writer(stream: BinaryIO, path: Path) -> Callable[[str], None]:

@@ -294,7 +294,7 @@ def translate(
     prefixes_, must_contain_ = Beside.open(prefixes), Beside.open(must_contain)
     with ExitStack() as files, limits_told_once():
         source = files.enter_context(read_lines_of(input_))
-        put = files.enter_context(write_text_to(output, input_))
+        put = files.enter_context(write_text_to(output, input_, prefixes, must_contain, must_not_contain, dictionary))
 
         def translate_texts(texts: list[str], first_number: int) -> "list[Translation]":
             phrases = must_contain_.take(len(texts))
