@@ -117,6 +117,13 @@ def test_files_from_before_there_were_other_activations_are_read():
             {"feed_forward_bias": False, "feed_forward": "parameter_attention"},
             "feed_forward = 'mlp' or 'gated' or 'mixture_of_experts'",
         ),
+        (
+            {
+                **{"activation": "gelu", "feed_forward": "parameter_attention"},
+                **{"decoder_self_attention": "average", "average_feed_forward": False},
+            },
+            "feed_forward = 'mlp' or 'gated' or 'mixture_of_experts'",
+        ),
     ],
 )
 def test_a_setting_that_nothing_would_read_is_refused(idle, other):

@@ -186,6 +186,13 @@ def test_no_field_is_unread(field):
     assert (one[2] != other[2]) != field.endswith("dropout")  # which is for training only
 
 
+@pytest.mark.parametrize("field", ["d_ff", "activation", "activation_dropout", "feed_forward_bias"])
+def test_the_network_of_average_attention_reads_its_fields_beside_attention_over_parameters(field):
+    ground = OVER_PARAMETERS | AVERAGE | TWO_EACH
+    one, other = observe(config(**ground)), observe(config(field, OTHERS[field], **ground))
+    assert one[1] != other[1]
+
+
 def scaled(field, value):
     """As many times the small model's value as the published one is the base model's, where that is a size."""
     if field not in SMALL and field != "source_vocab_size":

@@ -14,7 +14,7 @@ from transduce.config.experts import (
     check_experts,
     without_noise_no_load,
 )
-from transduce.config.section import ALLOWED, REFUSED, Section, Setting
+from transduce.config.section import ALLOWED, REFUSED, Section, Setting, describe_idle
 
 NormPosition = Literal["post", "pre"]
 Positions = Literal["sinusoidal", "learned", "relative", "none"]
@@ -43,9 +43,8 @@ _WITH_RELATIVE_POSITIONS: Final = Setting("refused", read_with=("positions", ("r
 _WITH_ADDED_POSITIONS: Final = Setting("refused", read_with=("positions", ("sinusoidal", "learned")))
 _WITH_AVERAGE: Final = Setting("refused", read_with=("decoder_self_attention", ("average",)))
 _WITH_PARAMETER_ATTENTION: Final = Setting("refused", read_with=("feed_forward", ("parameter_attention",)))
-_HIDDEN: Final = ("feed_forward", ("mlp", "gated", "mixture_of_experts"))
-_WITH_HIDDEN_LAYER: Final = Setting("refused", read_with=_HIDDEN)
-_DROPOUT_OF_HIDDEN_LAYER: Final = Setting("allowed", read_with=_HIDDEN, formerly=("relu_dropout",))
+# Read wherever a network has a hidden layer: the feed-forward sub-layers, or the network of average attention.
+_OF_HIDDEN_LAYERS: Final = ("activation", "activation_dropout", "feed_forward_bias")
 
 
 class TransformerConfig(Section):
@@ -64,7 +63,7 @@ class TransformerConfig(Section):
         default=512, ge=1, le=MOST_WIDE, description="width of every sub-layer's output"
     )
     d_ff: Annotated[int, REFUSED] = Field(
-        default=2048, ge=1, le=MOST_WIDE, description="width inside the feed-forward sub-layers"
+        default=2048, ge=1, le=MOST_WIDE, description="width inside feed-forward networks"
     )
     heads: Annotated[int, REFUSED] = Field(
         default=8, ge=1, le=MOST_WIDE, description="h, the number of attention heads"
@@ -85,11 +84,11 @@ class TransformerConfig(Section):
     attention_dropout: Annotated[float, ALLOWED] = Field(
         default=0.0, ge=0, lt=1, description="dropout on the attention weights; the paper: none"
     )
-    activation_dropout: Annotated[float, _DROPOUT_OF_HIDDEN_LAYER] = Field(
+    activation_dropout: Annotated[float, Setting("allowed", formerly=("relu_dropout",))] = Field(
         default=0.0,
         ge=0,
         lt=1,
-        description="dropout behind the activation of the feed-forward sub-layers; the paper: none",
+        description="dropout behind the activation of feed-forward networks; the paper: none",
     )
     label_smoothing: Annotated[float, ALLOWED] = Field(
         default=0.1, ge=0, lt=1, description="epsilon_ls, label smoothing (section 5.4)"
@@ -182,13 +181,13 @@ class TransformerConfig(Section):
         "a second linear map of its input (GLU variants, Shazeer 2020); parameter_attention: attention over "
         "parameters; mixture_of_experts: of several networks, those that a gate chooses (Shazeer et al. 2017)",
     )
-    activation: Annotated[Activation, _WITH_HIDDEN_LAYER] = Field(
+    activation: Annotated[Activation, REFUSED] = Field(
         default="relu",
-        description="of the feed-forward sub-layers: relu (section 3.3), gelu (exact), gelu_tanh (its approximation), "
+        description="of feed-forward networks: relu (section 3.3), gelu (exact), gelu_tanh (its approximation), "
         "silu (also called swish)",
     )
-    feed_forward_bias: Annotated[bool, _WITH_HIDDEN_LAYER] = Field(
-        default=True, description="bias in the feed-forward sub-layers; T5 has none"
+    feed_forward_bias: Annotated[bool, REFUSED] = Field(
+        default=True, description="bias in feed-forward networks; T5 has none"
     )
     parameter_heads: Annotated[int, _WITH_PARAMETER_ATTENTION] = Field(
         default=8, ge=1, le=MOST_WIDE, description="h_p, heads of the attention over parameters"
@@ -270,6 +269,18 @@ class TransformerConfig(Section):
                 f"attention_window = {self.attention_window} is for attention that looks at positions, and "
                 f"decoder_self_attention = 'average' sums up all of the past: leave one out"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _check_hidden_layers(self) -> Self:
+        """Attention over parameters has none. Its ``d_ff`` is idle and let pass: presets of a size bring one along."""
+        of_average = self.decoder_self_attention == "average" and self.average_feed_forward
+        if self.feed_forward != "parameter_attention" or of_average:
+            return self
+        fields, networks = type(self).model_fields, ("mlp", "gated", "mixture_of_experts")
+        idle = [name for name in _OF_HIDDEN_LAYERS if getattr(self, name) != fields[name].default]
+        if idle:
+            raise ValueError("; ".join(describe_idle(self, name, "feed_forward", networks) for name in idle))
         return self
 
     @model_validator(mode="after")

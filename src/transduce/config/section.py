@@ -1,6 +1,6 @@
 """Sections of a configuration file, and what a setting is beside its value."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
@@ -57,23 +57,26 @@ class Section(BaseModel):
     @model_validator(mode="after")
     def _check_that_all_is_read(self) -> Self:
         """A setting that another one makes idle is a mistake, not a preference."""
-        idle = []
-        for name, other, readers in _read_with(type(self)):
-            default = type(self).model_fields[name].default
-            if getattr(self, name) != default and getattr(self, other) not in readers:
-                allowed = " or ".join(show_value(reader) for reader in readers)
-                present = show_value(getattr(self, other))
-                cure = (
-                    f"or change {other}, which is {present}"
-                    if default is None
-                    else f"change {other}, or give its default {show_value(default)}, as {other} is {present}"
-                )
-                idle.append(
-                    f"{name} = {show_value(getattr(self, name))} is for {other} = {allowed}: leave it out, {cure}"
-                )
+        idle = [
+            describe_idle(self, name, other, readers)
+            for name, other, readers in _read_with(type(self))
+            if getattr(self, name) != type(self).model_fields[name].default and getattr(self, other) not in readers
+        ]
         if idle:
             raise ValueError("; ".join(idle))
         return self
+
+
+def describe_idle(section: Section, name: str, other: str, readers: Iterable[str | bool]) -> str:
+    """That a setting of a section is idle, as the other one has none of these values; and what to do."""
+    default, present = type(section).model_fields[name].default, show_value(getattr(section, other))
+    allowed = " or ".join(map(show_value, readers))
+    cure = (
+        f"or change {other}, which is {present}"
+        if default is None
+        else f"change {other}, or give its default {show_value(default)}, as {other} is {present}"
+    )
+    return f"{name} = {show_value(getattr(section, name))} is for {other} = {allowed}: leave it out, {cure}"
 
 
 def show_value(value: object) -> str:
