@@ -77,6 +77,17 @@ def test_another_architecture_is_refused_where_it_stands(read, text, settings, m
         read(text, settings)
 
 
+def test_what_means_what_the_model_has_is_no_other_value(read):
+    """A width of 0 follows from others; run files from before there were other activations say relu."""
+    assert read('[model]\nfeed_forward = "relu"\n').model == MODEL
+    derived = MODEL.model_copy(update={"d_k": 24})
+    assert read("[model]\nd_k = 0\nd_v = 0\n", inherited=Inherited("runs/older", derived, {}, {})).model == derived
+    gnmt = Inherited("runs/older", preset("gnmt"), {}, {})
+    assert read("[model]\nreadout_size = 0\n", inherited=gnmt).model.readout_size == 1024
+    with pytest.raises(BadInputError, match=r"line 5: model\.d_k = 0, but runs/older, .* has 20"):
+        read("[model]\nd_k = 0\n")
+
+
 def test_a_preset_says_all_of_a_model(read):
     """Whether the weights fit it is seen before anything is prepared."""
     assert read('[model]\npreset = "tiny"\n').model == preset("tiny")

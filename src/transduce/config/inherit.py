@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, final
 
+from pydantic import ValidationError
+
 from transduce.config.architectures import ModelConfig
 from transduce.config.errors import BadInputError
 from transduce.config.model import VOCABULARY_SIZES
@@ -13,7 +15,6 @@ Table = dict[str, Any]
 
 # A [tokenizer] section with none of these says nothing about which tokenizer it is.
 _CHOOSES: Final = frozenset({"kind", "vocab_size", "path", "learn_from", "source", "target"})
-_DERIVED: Final = frozenset({"d_k", "d_v"})  # where they are 0, they follow from others
 
 
 @final
@@ -55,8 +56,8 @@ def _join(section: Table, inherited: Inherited, place: Callable[[tuple[str, ...]
     theirs = inherited.model.model_dump(mode="json", exclude=set(VOCABULARY_SIZES))  # lists, as TOML has them
     changeable = regularization(type(inherited.model))
     for key, value in section.items():
-        free = key in changeable or key not in theirs or (key in _DERIVED and value == 0)
-        if not free and value != theirs[key]:
+        free = key in changeable or key not in theirs
+        if not free and not _means_the_same(key, value, theirs, inherited.model):
             raise BadInputError(
                 f"{place(('model', key))} = {value!r}, but {inherited.name}, which the training begins with, has "
                 f"{theirs[key]!r}: leave it out, or begin with another model"
@@ -65,3 +66,13 @@ def _join(section: Table, inherited: Inherited, place: Callable[[tuple[str, ...]
         for name in ("embedding_dropout", "readout_dropout"):  # as in any run file, they follow it where left out
             theirs.pop(name, None)
     return {**theirs, **section}
+
+
+def _means_the_same(key: str, value: object, theirs: Table, model: ModelConfig) -> bool:
+    """Whether the model has this value: 0 may stand for what follows from others, a former value for today's."""
+    try:
+        said = type(model).model_validate({**theirs, key: value})
+    except ValidationError:
+        return False
+    same: bool = getattr(said, key) == getattr(model, key)
+    return same
