@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 
 from transduce.config import BadInputError
-from transduce.data.lines import LONGEST_LINE
+from transduce.data.lines import LONGEST_LINE, open_binary
 from transduce.inference import Translation
 from transduce.workflows.translate import one_line, translate_stream
 
@@ -47,6 +47,15 @@ def test_every_line_gives_one_line(run):
 def test_more_lines_than_are_taken_at_a_time_stay_in_order(run):
     lines = [f"line {number}" for number in range(5003)]
     assert run("\n".join(lines).encode())[0] == [line.upper() for line in lines]
+
+
+def test_a_pipe_that_gives_gzip_is_read_as_what_it_holds(run, tmp_path):
+    """Its bytes were read as they came, and refused: give the file a name that ends in .gz, which it had."""
+    pipe = tmp_path / "lines.gz"
+    os.mkfifo(pipe)
+    threading.Thread(target=pipe.write_bytes, args=(gzip.compress(b"a\nb\n"),), daemon=True).start()
+    with open_binary(pipe) as stream:
+        assert run(b"", stream)[0] == ["A", "B"]
 
 
 def test_invalid_utf8_is_replaced_and_its_line_named(run):

@@ -1,5 +1,6 @@
 """One line in, one line out."""
 
+import gzip
 import logging
 import os
 import select
@@ -194,7 +195,12 @@ def _group_sizes() -> Iterator[int]:
 
 
 def _waits(stream: BinaryIO) -> bool:
-    """Whether reading may wait for somebody: a terminal, a pipe or a socket."""
+    """Whether reading may wait for somebody: a terminal, a pipe or a socket.
+
+    What is decompressed does not count: its descriptor gives the bytes as they are compressed.
+    """
+    if isinstance(stream, gzip.GzipFile):
+        return False
     try:
         mode = os.fstat(stream.fileno()).st_mode
     except OSError:  # no file of the system's at all
