@@ -59,6 +59,8 @@ def test_repair_counts(run, trained_parser):
     assert status == 0
     assert len(out.splitlines()) == 2
     assert "1 of 2 trees had to be repaired" in err
+    quiet = ("--repair", "--min-confidence", "1", "--quiet")
+    assert run("parse", trained_parser, *quiet, stdin=b". . . . . . .\n")[::2] == (0, "")
 
 
 def test_trees_that_the_model_is_not_sure_of_are_left_out(run, trained_parser):

@@ -1,6 +1,7 @@
 """The verb ``parse``."""
 
 import json
+import logging
 import sys
 from contextlib import ExitStack
 from dataclasses import replace
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from transduce.inference import Parse
 
 _TREES: Final = "Trees"
+_log = logging.getLogger(__name__)
 
 
 def parse(
@@ -134,9 +136,9 @@ def parse(
 
         translate_stream(source, parse_texts, write, name_of(input_))
     if min_confidence is not None:
-        typer.echo(f"{unsure:,} of {trees:,} trees were left out: their confidence is below {min_confidence}", err=True)
+        _log.info(f"{unsure:,} of {trees:,} trees were left out: their confidence is below {min_confidence}")
     if repaired:
-        typer.echo(f"{repaired:,} of {trees:,} trees had to be repaired", err=True)
+        _log.info(f"{repaired:,} of {trees:,} trees had to be repaired")
     failures.check("have no tree", "an empty line stands for each")
 
 
