@@ -51,7 +51,7 @@ def find_changes(began: RunConfig, now: RunConfig) -> list[Change]:
         # What it meant, and whether it is the same, only the checkpoint knows.
         before["train.precision"] = after["train.precision"]
     different = [key for key in dict.fromkeys([*after, *before]) if before.get(key) != after.get(key)]
-    return [Change(key, before.get(key), after.get(key), _effect(key, now)) for key in _telling(different)]
+    return [Change(key, before.get(key), after.get(key), _effect(key, now)) for key in telling(different)]
 
 
 def tell_changes(config: RunConfig, run: RunDirectory) -> None:
@@ -120,7 +120,7 @@ def fix(progress: Progress, config: RunConfig, settings: TrainConfig, run: RunDi
         fixed |= {"data.streaming": True, "data.shuffle_window": config.data.shuffle_window}
     fixed[_TEXT] = text
     began = _read_again({_TEXT: text} | progress.fixed, config) if progress.fixed else fixed
-    different = _telling([key for key, value in fixed.items() if began.get(key) != value])
+    different = telling([key for key, value in fixed.items() if began.get(key) != value])
     refuse(run, (Change(key, began.get(key), fixed[key], "refused") for key in different))
     return progress.model_copy(update={"fixed": fixed})
 
@@ -136,6 +136,13 @@ def tell_circumstances(progress: Progress, now: dict[str, str]) -> Progress:
             f"for bit what it would have been"
         )
     return progress.model_copy(update={"circumstances": now})
+
+
+def telling(different: list[str]) -> list[str]:
+    """Keys that differ and say something: with another architecture, all else of the model is another's, too."""
+    if _ARCHITECTURE not in different:
+        return different
+    return [key for key in different if key == _ARCHITECTURE or not key.startswith("model.")]
 
 
 def _effect(key: str, now: RunConfig) -> Effect:
@@ -154,13 +161,6 @@ def _read_again(fixed: dict[str, Any], config: RunConfig) -> dict[str, Any]:
         with suppress(ValidationError):  # of another kind of model: all of it differs
             read |= _leaves(name, section.model_validate(known).model_dump())
     return read
-
-
-def _telling(different: list[str]) -> list[str]:
-    """Keys that differ and say something: with another architecture, all else of the model is another's, too."""
-    if _ARCHITECTURE not in different:
-        return different
-    return [key for key in different if key == _ARCHITECTURE or not key.startswith("model.")]
 
 
 def _flatten(config: RunConfig) -> dict[str, Any]:

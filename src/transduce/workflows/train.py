@@ -52,7 +52,7 @@ from transduce.training import (
     train,
     why_finished,
 )
-from transduce.workflows.changes import fix, tell_changes, tell_circumstances
+from transduce.workflows.changes import fix, tell_changes, tell_circumstances, telling
 from transduce.workflows.cost import describe_cost
 from transduce.workflows.dev_outputs import translate_dev
 from transduce.workflows.initialize import began_with, check_init, initialize, name_init
@@ -346,10 +346,11 @@ def _check_alike(settings: TrainConfig, progress: Progress, processes: Processes
     """
     own = settings.model_dump(mode="json") | progress.fixed | {"step": progress.step}
     first = json.loads(processes.lead("reading the settings", lambda: json.dumps(own)))
-    different = [f"{key} is {own.get(key)!r} and {value!r} there" for key, value in first.items() if own[key] != value]
+    different = telling([key for key in {**first, **own} if own.get(key) != first.get(key)])
     if different:
+        named = "; ".join(f"{key} is {own.get(key)!r} and {first.get(key)!r} there" for key in different)
         raise BadInputError(
-            f"{processes} does not train what the first one does: {'; '.join(different)}: give all the same run file, "
+            f"{processes} does not train what the first one does: {named}: give all the same run file, "
             f"--set and --out, and name train.precision"
         )
 
