@@ -107,7 +107,7 @@ def _examine_one(
             source, target = pair
             if not accepted.accepts_text(number, (source, target), tally):
                 continue
-            odd += _is_odd(source, target)
+            odd += corpus.trees is None and _is_odd(source, target)  # symbols of trees are many for a word
             words = len(source.split()), len(target.split())
             long += max(words) >= config.data.max_length
             in_test += test.overlaps((source, target))
