@@ -4,6 +4,7 @@ import pytest
 
 from transduce.config import BadInputError, Corpus, read_run
 from transduce.data import Record
+from transduce.text import learn_tokenizer
 from transduce.workflows.encoding import StreamEncoder
 from transduce.workflows.prepare import load_prepared, prepare
 from transduce.workflows.run_directory import RunDirectory, default_out
@@ -209,3 +210,36 @@ def test_of_two_vocabularies_the_side_is_named(run_file, run, caplog):
     prepare(read_run(run_file, sides), run)
     assert "tokenizer.target: only " in caplog.text
     assert "tokenizer.source: only " not in caplog.text
+
+
+TREES = """
+[data]
+train = { trees = "a.trees", tags = "kept" }
+dev = { trees = "a.trees", tags = "kept" }
+[tokenizer.source]
+kind = "words"
+[tokenizer.target]
+kind = "words"
+"""
+
+
+@pytest.mark.parametrize(
+    ("tag", "settings", "message"),
+    [
+        ("NN", [], None),
+        ("XX", [], "its symbols are those of linearization = 'brackets', tags = 'normalized', words = false"),
+        ("XX", ["data.train.linearization=shift_reduce", "data.dev.linearization=shift_reduce"], None),
+        ("NN", ["tokenizer.target.kind=existing", "tokenizer.target.path=tokenizer.json"], "no symbols of trees"),
+    ],
+)
+def test_a_vocabulary_that_no_parser_could_read_is_refused(tag, settings, message, run, tmp_path):
+    """Before a training, which would be over when the first output is to become a tree."""
+    (tmp_path / "a.trees").write_text(f"(S (NP (DT a) (NN dog)) (VP (VBZ is) ({tag} x)))\n", encoding="utf-8")
+    (tmp_path / "run.toml").write_text(TREES, encoding="utf-8")
+    learn_tokenizer("words", ["a dog is x"], 100).save(tmp_path / "tokenizer.json")
+    config = read_run(tmp_path / "run.toml", settings)
+    if message is None:
+        assert len(prepare(config, run).stored) == 1
+        return
+    with pytest.raises(BadInputError, match=message):
+        prepare(config, run)

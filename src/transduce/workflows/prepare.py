@@ -24,7 +24,7 @@ from transduce.workflows.cluster import Cluster
 from transduce.workflows.encoding import encode_dev, encode_train
 from transduce.workflows.findings import find_same_text, find_swapped
 from transduce.workflows.run_directory import RunDirectory, check_room, corpus_files
-from transduce.workflows.vocabulary import find_small, find_unknown, make_tokenizers, tokenizer_files
+from transduce.workflows.vocabulary import check_trees, find_small, find_unknown, make_tokenizers, tokenizer_files
 
 _log = logging.getLogger(__name__)
 
@@ -188,6 +188,7 @@ def _prepare_anew(config: RunConfig, run: RunDirectory, origin: dict[str, str], 
     # They are written last: while they are missing, no preparation is complete.
     TokenizerPair.remove(run.root)
     tokenizers = make_tokenizers(config)
+    check_trees(config, tokenizers)
     for text in (*find_small(config, tokenizers), *find_swapped(config)):
         _log.warning(text)  # before hours of encoding
     sizes = " and ".join(f"{size:,}" for size in reversed(tokenizers.sizes().values()))
