@@ -243,3 +243,10 @@ def test_a_vocabulary_that_no_parser_could_read_is_refused(tag, settings, messag
         return
     with pytest.raises(BadInputError, match=message):
         prepare(config, run)
+
+
+def test_of_a_treebank_without_a_tree_nothing_but_that_is_said(run, tmp_path):
+    (tmp_path / "a.trees").write_text("(S (-NONE- *))\n", encoding="utf-8")
+    (tmp_path / "run.toml").write_text(TREES.replace('"kept"', '"kept", bad_trees = "drop"'), encoding="utf-8")
+    with pytest.raises(BadInputError, match="no pair is left of train"):
+        prepare(read_run(tmp_path / "run.toml"), run)

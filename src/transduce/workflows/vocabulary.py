@@ -104,6 +104,8 @@ def check_trees(config: RunConfig, tokenizers: TokenizerPair) -> None:
         return
     what = f"tokenizer.kind = {config.tokenizer.sides[-1].kind!r}: a model of this vocabulary could not parse:"
     known = TreeVocabulary.of(tokenizers.target)
+    if known is None and config.tokenizer.sides[-1].path is None:
+        return  # no tree could be learned from, which is said where they are counted
     if known is None:
         raise BadInputError(
             f'{what} it has no symbols of trees: learn one for the targets (kind = "bpe", or "words" in '
