@@ -124,6 +124,28 @@ def test_a_lost_or_damaged_file_prepares_again(run_file, run, lost):
         assert load_prepared(run) is not None
 
 
+def test_a_damaged_report_costs_nothing(run_file, run):
+    prepare(read_run(run_file), run)
+    run.report.write_bytes(b"train\xff\n")
+    prepared = prepare(read_run(run_file), run)
+    assert (prepared.new, prepared.report) == (False, ("train\ufffd",))
+
+
+def test_a_name_that_no_run_file_can_hold_is_told_first(run_file, run):
+    root = run_file.parent / os.fsdecode(b"donn\xe9es")
+    try:
+        root.mkdir()
+    except OSError:
+        pytest.skip("the file system has no such names")
+    for name in ("a.src", "a.trg", "b.src", "b.trg"):
+        run_file.with_name(name).rename(root / name)
+    config = read_run(run_file)
+    config = config.model_copy(update={"data": config.data.model_copy(update={"root": str(root)})})
+    with pytest.raises(BadInputError, match="the name is no UTF-8"):
+        prepare(config, run)
+    assert not run.root.exists()
+
+
 def test_a_preparation_that_failed_does_not_pass_for_one(run_file, run):
     prepare(read_run(run_file), run)
     for name in ("b.src", "b.trg"):

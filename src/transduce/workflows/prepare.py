@@ -16,6 +16,7 @@ from transduce.config.disk import flush_folder
 from transduce.data import (
     Store,
     Tally,
+    is_text,
     name_corpus,
     write_store,
 )
@@ -87,13 +88,18 @@ def check_files(config: RunConfig, *, tokenizers: bool = True) -> None:
     """See that every file is there that a preparation reads, with or without those of ``tokenizers``.
 
     Raises:
-        BadInputError: Some are not: each is named.
+        BadInputError: Some are not, or have a name that no run file can hold: each is named.
     """
+    paths = dict.fromkeys([*corpus_files(config), *(tokenizer_files(config) if tokenizers else ())])
+    if unwritable := [path for path in paths if not is_text(str(path))]:
+        raise BadInputError(
+            *(f"{path}: the name is no UTF-8, as a run file is: rename the file or its folder" for path in unwritable)
+        )
     missing = [
         f"{path}: {'is a directory' if path.is_dir() else 'no such file'} (data.root is {config.data.root}, "
         f"--set data.root=DIR gives another"
         f"{_STREAMS if path.is_dir() or re.search(_SEVERAL, str(path)) else ''})"
-        for path in dict.fromkeys([*corpus_files(config), *(tokenizer_files(config) if tokenizers else ())])
+        for path in paths
         if not path.is_file()
     ]
     if missing:
@@ -173,7 +179,8 @@ def _check_readable(run: RunDirectory) -> None:
 
 
 def _read_prepared(run: RunDirectory) -> Prepared:
-    report = run.report.read_text(encoding="utf-8").splitlines() if run.report.is_file() else []
+    # For people alone: whatever became of it, the preparation is whole.
+    report = run.report.read_text(encoding="utf-8", errors="replace").splitlines() if run.report.is_file() else []
     tokenizers, dev = TokenizerPair.load(run.root), Store(run.dev_store)
     train = None if _STREAMING in dev.origin else Store(run.train_store)
     for store in (train, dev):
