@@ -111,6 +111,15 @@ class TestDevOverlap:
         kept, _ = accepted([("STRASSE", "x")], [("Straße", "y")], dev_overlap="drop")
         assert kept == [False]
 
+    def test_of_treebanks_is_by_sentences_alone(self):
+        """Trees without their words are the same for many sentences."""
+        tree = "(S (NP XX XX )NP XX )S"
+        trees = Corpus(trees="dev.trees")
+        config = DataConfig(train=(trees,), dev=trees, dev_overlap="drop")
+        accepts = PairFilter(config, [("The dog barks", tree)], None)
+        assert accepts.accepts_text(1, ("A cat sleeps", tree), Tally("train"))
+        assert not accepts.accepts_text(2, ("the dog barks", "(S XX XX XX )S"), Tally("train"))
+
     def test_and_duplicates_are_two_choices(self):
         pairs = [("Thanks", "x"), ("Thanks", "x")]
         kept, tally = accepted(pairs, self.DEV, duplicates="drop")

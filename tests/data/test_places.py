@@ -34,6 +34,7 @@ def folder(tmp_path):
         ("/?.txt", ["b.txt"]),
         ("/[ab].txt*", ["a.txt.gz", "b.txt"]),
         ("/[!a].*", ["b.txt"]),
+        ("/[[&&b].txt", ["b.txt"]),
         ("/**/*.txt", ["b.txt", "deep/c.txt"]),
         ("/*/*.txt", ["deep/c.txt"]),
         ("/deep/*.txt", ["c.txt"]),
@@ -67,6 +68,8 @@ def test_a_pattern_of_the_working_directory(folder, monkeypatch):
         ("/none.txt", "none.txt: no such file or folder"),
         ("/*.tsv", "*.tsv: no file matches"),
         ("/none/*.txt", "*.txt: no file matches"),
+        ("/[!].txt", "no file matches"),
+        ("/[z-a].txt", r"no pattern of names \(bad character range z-a"),
         ("/deep/_x", "no file matches"),
     ],
 )

@@ -50,6 +50,15 @@ def test_a_vocabulary_tells_how_its_trees_are_written(how):
     assert Linearization.of(["(", ")", "(see", "a)", "XX"]) is None
 
 
+@pytest.mark.parametrize(("kind", "tags"), SYMBOLS)
+@pytest.mark.parametrize("words", [False, True])
+def test_words_of_texts_that_look_like_leaves_change_nothing(kind, tags, words):
+    """Where both sides share a vocabulary, which tags alone never do, such words come behind the symbols of trees."""
+    how = Linearization(kind, tags, words)
+    texts = [] if (kind, tags, words) == ("brackets", "kept", False) else ["WORD", "SHIFT", "XX"]
+    assert Linearization.of([*dict.fromkeys(how.write(TREE)), *texts]) == how
+
+
 @pytest.mark.parametrize("corpus", ["gum", "craft"])
 @pytest.mark.parametrize(
     ("part", "stride"),

@@ -78,6 +78,14 @@ def test_sides_that_do_not_belong_together(write):
     assert "in 80 pairs one side is over 4 times as long as the other: the files may be out of step" in line
 
 
+def test_trees_may_be_of_any_length(tmp_path):
+    """Their symbols are no translation, and as many for a word as the tree is deep."""
+    tree = "(S (NP (DT a) (NN dog)) (VP (VP (VBZ is)) (ADJP (ADJP (JJ red)))) (. .))\n"
+    (tmp_path / "trees").write_text(tree * 3, encoding="utf-8")
+    (tmp_path / "run.toml").write_text('data = { train = { trees = "trees" }, dev = { trees = "trees" } }', "utf-8")
+    assert not any("out of step" in finding.text for finding in examine_corpora(read_run(tmp_path / "run.toml"), None))
+
+
 def test_sentences_beyond_the_limit(write):
     changed = [" ".join(WORDS * 3)] * 3 + SENTENCES
     assert any(

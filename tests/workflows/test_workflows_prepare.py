@@ -4,6 +4,7 @@ import pytest
 
 from transduce.config import BadInputError, Corpus, read_run
 from transduce.data import Record
+from transduce.text import learn_tokenizer
 from transduce.workflows.encoding import StreamEncoder
 from transduce.workflows.prepare import load_prepared, prepare
 from transduce.workflows.run_directory import RunDirectory, default_out
@@ -123,6 +124,28 @@ def test_a_lost_or_damaged_file_prepares_again(run_file, run, lost):
         assert load_prepared(run) is not None
 
 
+def test_a_damaged_report_costs_nothing(run_file, run):
+    prepare(read_run(run_file), run)
+    run.report.write_bytes(b"train\xff\n")
+    prepared = prepare(read_run(run_file), run)
+    assert (prepared.new, prepared.report) == (False, ("train\ufffd",))
+
+
+def test_a_name_that_no_run_file_can_hold_is_told_first(run_file, run):
+    root = run_file.parent / os.fsdecode(b"donn\xe9es")
+    try:
+        root.mkdir()
+    except OSError:
+        pytest.skip("the file system has no such names")
+    for name in ("a.src", "a.trg", "b.src", "b.trg"):
+        run_file.with_name(name).rename(root / name)
+    config = read_run(run_file)
+    config = config.model_copy(update={"data": config.data.model_copy(update={"root": str(root)})})
+    with pytest.raises(BadInputError, match="the name is no UTF-8"):
+        prepare(config, run)
+    assert not run.root.exists()
+
+
 def test_a_preparation_that_failed_does_not_pass_for_one(run_file, run):
     prepare(read_run(run_file), run)
     for name in ("b.src", "b.trg"):
@@ -209,3 +232,43 @@ def test_of_two_vocabularies_the_side_is_named(run_file, run, caplog):
     prepare(read_run(run_file, sides), run)
     assert "tokenizer.target: only " in caplog.text
     assert "tokenizer.source: only " not in caplog.text
+
+
+TREES = """
+[data]
+train = { trees = "a.trees", tags = "kept" }
+dev = { trees = "a.trees", tags = "kept" }
+[tokenizer.source]
+kind = "words"
+[tokenizer.target]
+kind = "words"
+"""
+
+
+@pytest.mark.parametrize(
+    ("tag", "settings", "message"),
+    [
+        ("NN", [], None),
+        ("XX", [], "its symbols are those of linearization = 'brackets', tags = 'normalized', words = false"),
+        ("XX", ["data.train.linearization=shift_reduce", "data.dev.linearization=shift_reduce"], None),
+        ("NN", ["tokenizer.target.kind=existing", "tokenizer.target.path=tokenizer.json"], "no symbols of trees"),
+    ],
+)
+def test_a_vocabulary_that_no_parser_could_read_is_refused(tag, settings, message, run, tmp_path):
+    """Before a training, which would be over when the first output is to become a tree."""
+    (tmp_path / "a.trees").write_text(f"(S (NP (DT a) (NN dog)) (VP (VBZ is) ({tag} x)))\n", encoding="utf-8")
+    (tmp_path / "run.toml").write_text(TREES, encoding="utf-8")
+    learn_tokenizer("words", ["a dog is x"], 100).save(tmp_path / "tokenizer.json")
+    config = read_run(tmp_path / "run.toml", settings)
+    if message is None:
+        assert len(prepare(config, run).stored) == 1
+        return
+    with pytest.raises(BadInputError, match=message):
+        prepare(config, run)
+
+
+def test_of_a_treebank_without_a_tree_nothing_but_that_is_said(run, tmp_path):
+    (tmp_path / "a.trees").write_text("(S (-NONE- *))\n", encoding="utf-8")
+    (tmp_path / "run.toml").write_text(TREES.replace('"kept"', '"kept", bad_trees = "drop"'), encoding="utf-8")
+    with pytest.raises(BadInputError, match="no pair is left of train"):
+        prepare(read_run(tmp_path / "run.toml"), run)

@@ -136,15 +136,16 @@ class DuplicateFinder:
 class HeldOut:
     """The sentences of pairs that a model is judged by; case and white space make no other sentence."""
 
-    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
-        self._sides: tuple[set[str], set[str]] = (set(), set())
+    def __init__(self, pairs: Iterable[tuple[str, str]], *, of_trees: bool) -> None:
+        """Of trees the sources alone count: many sentences have trees of one shape."""
+        self._sides: tuple[set[str], ...] = (set(),) if of_trees else (set(), set())
         for pair in pairs:
-            for known, side in zip(self._sides, pair, strict=True):
+            for known, side in zip(self._sides, pair, strict=False):
                 known.add(_fold(side))
 
     def overlaps(self, pair: tuple[str, str]) -> bool:
         """Whether the source is one of the sources, or the target one of the targets."""
-        return any(_fold(side) in known for known, side in zip(self._sides, pair, strict=True))
+        return any(_fold(side) in known for known, side in zip(self._sides, pair, strict=False))
 
 
 @final
@@ -154,7 +155,7 @@ class PairFilter:
     def __init__(self, config: DataConfig, dev: Iterable[tuple[str, str]], seen: DuplicateFinder | None) -> None:
         """Without ``seen``, no pair is taken for a duplicate."""
         self._config = config
-        self._dev = HeldOut(dev)
+        self._dev = HeldOut(dev, of_trees=config.dev.trees is not None)
         self._seen = seen
 
     def accepts_text(self, number: int, pair: tuple[str, str], tally: Tally) -> bool:

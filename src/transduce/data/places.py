@@ -86,7 +86,7 @@ def list_files(pattern: str) -> Listing:
     """``find_files``, of which there may be none yet.
 
     Raises:
-        BadInputError: The place cannot be read.
+        BadInputError: The place cannot be read, or the pattern is none.
     """
     folder, wanted = _split(pattern)
     if not (wanted and is_address(pattern)):  # no address has such characters; the name of a file may
@@ -97,7 +97,13 @@ def list_files(pattern: str) -> Listing:
             folder, wanted = pattern, "**"
     if not wanted:
         return Listing([], whole=False)
-    expression, names = re.compile(_expression(wanted)), list_names(folder)
+    try:
+        expression = re.compile(_expression(wanted))
+    except re.error as error:
+        raise BadInputError(
+            f"{pattern}: no pattern of names ({error}): [ab] and [a-z] stand for a character"
+        ) from error
+    names = list_names(folder)
     if SUCCESS in names:  # it was written behind all others, and seen perhaps before some of them
         names = list_names(folder)
     found = [
@@ -123,7 +129,7 @@ def _split(pattern: str) -> tuple[str, str]:
 def _expression(pattern: str) -> str:
     """A regular expression for the same names, with a group for each wild card."""
     rules = {"**/": "((?:[^/]+/)*)", "**": "(.*)", "*": "([^/]*)", "?": "([^/])"}
-    pieces = re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]/]+\])", pattern)
+    pieces = re.split(r"(\*\*/|\*\*|\*|\?|\[!?[^\]/!][^\]/]*\])", pattern)
     return "".join(
         rules.get(piece) or (_one_of(piece) if index % 2 else re.escape(piece)) for index, piece in enumerate(pieces)
     )
@@ -131,7 +137,8 @@ def _expression(pattern: str) -> str:
 
 def _one_of(piece: str) -> str:
     negated, characters = piece[1] == "!", piece[1:-1].removeprefix("!")
-    return f"([{'^' if negated else ''}{characters.replace(chr(92), chr(92) * 2)}])"
+    plain = re.sub(r"[\\\[&|~]", r"\\\g<0>", characters)
+    return f"([{'^' if negated else ''}{plain}])"
 
 
 def join(folder: str, name: str) -> str:

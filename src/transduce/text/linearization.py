@@ -59,15 +59,21 @@ class Linearization:
 
     @classmethod
     def of(cls, vocabulary: Collection[str]) -> "Linearization | None":
-        """The one whose symbols are in a vocabulary; None where there is none."""
-        words = _WORD in vocabulary or any(symbol.startswith(f"{_WORD}(") for symbol in vocabulary)
-        if _REDUCE in vocabulary and any(symbol.startswith(_BEGIN) for symbol in vocabulary):
-            tags: TreeTags = "normalized" if (_WORD if words else _SHIFT) in vocabulary else "kept"
-            return cls("shift_reduce", tags, words)
+        """The one whose symbols are in a vocabulary, in the order of its ids; None where there is none.
+
+        Words of texts may look like symbols of leaves (``WORD``), but are learned, and come behind them.
+        """
         begun, ended = ({symbol[1:] for symbol in vocabulary if symbol.startswith(each)} for each in "()")
-        if begun & ended - {""}:
-            return cls("brackets", "normalized" if (_WORD if words else NORMALIZED) in vocabulary else "kept", words)
-        return None
+        kind: LinearizationKind
+        if _REDUCE in vocabulary and any(symbol.startswith(_BEGIN) for symbol in vocabulary):
+            kind, plain = "shift_reduce", _SHIFT
+        elif begun & ended - {""}:
+            kind, plain = "brackets", NORMALIZED
+        else:
+            return None
+        ways = (plain, _WORD)
+        leaf = next((symbol for symbol in vocabulary if symbol.partition("(")[0] in ways), "")
+        return cls(kind, "normalized" if leaf in ways else "kept", leaf.startswith(_WORD))
 
     def write(self, tree: Tree) -> list[str]:
         """A tree's symbols."""

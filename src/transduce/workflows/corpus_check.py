@@ -85,7 +85,7 @@ def _examine_training(config: RunConfig, sample: _Sample) -> Iterator[Finding]:
         dev, test = (_without_tags(corpus, data) if corpus else [] for corpus in (data.dev, data.test))
     except BadInputError:  # named where dev and test themselves are examined
         dev, test = [], []
-    held_out = HeldOut(test)
+    held_out = HeldOut(test, of_trees=data.test is not None and data.test.trees is not None)
     with closing(DuplicateFinder()) as seen:
         accepted = PairFilter(data, dev, None if data.streaming else seen)
         for corpus in data.train:
@@ -107,7 +107,7 @@ def _examine_one(
             source, target = pair
             if not accepted.accepts_text(number, (source, target), tally):
                 continue
-            odd += _is_odd(source, target)
+            odd += corpus.trees is None and _is_odd(source, target)  # symbols of trees are many for a word
             words = len(source.split()), len(target.split())
             long += max(words) >= config.data.max_length
             in_test += test.overlaps((source, target))

@@ -16,6 +16,7 @@ from transduce.config.disk import flush_folder
 from transduce.data import (
     Store,
     Tally,
+    is_text,
     name_corpus,
     write_store,
 )
@@ -24,7 +25,7 @@ from transduce.workflows.cluster import Cluster
 from transduce.workflows.encoding import encode_dev, encode_train
 from transduce.workflows.findings import find_same_text, find_swapped
 from transduce.workflows.run_directory import RunDirectory, check_room, corpus_files
-from transduce.workflows.vocabulary import find_small, find_unknown, make_tokenizers, tokenizer_files
+from transduce.workflows.vocabulary import check_trees, find_small, find_unknown, make_tokenizers, tokenizer_files
 
 _log = logging.getLogger(__name__)
 
@@ -87,13 +88,18 @@ def check_files(config: RunConfig, *, tokenizers: bool = True) -> None:
     """See that every file is there that a preparation reads, with or without those of ``tokenizers``.
 
     Raises:
-        BadInputError: Some are not: each is named.
+        BadInputError: Some are not, or have a name that no run file can hold: each is named.
     """
+    paths = dict.fromkeys([*corpus_files(config), *(tokenizer_files(config) if tokenizers else ())])
+    if unwritable := [path for path in paths if not is_text(str(path))]:
+        raise BadInputError(
+            *(f"{path}: the name is no UTF-8, as a run file is: rename the file or its folder" for path in unwritable)
+        )
     missing = [
         f"{path}: {'is a directory' if path.is_dir() else 'no such file'} (data.root is {config.data.root}, "
         f"--set data.root=DIR gives another"
         f"{_STREAMS if path.is_dir() or re.search(_SEVERAL, str(path)) else ''})"
-        for path in dict.fromkeys([*corpus_files(config), *(tokenizer_files(config) if tokenizers else ())])
+        for path in paths
         if not path.is_file()
     ]
     if missing:
@@ -173,7 +179,8 @@ def _check_readable(run: RunDirectory) -> None:
 
 
 def _read_prepared(run: RunDirectory) -> Prepared:
-    report = run.report.read_text(encoding="utf-8").splitlines() if run.report.is_file() else []
+    # For people alone: whatever became of it, the preparation is whole.
+    report = run.report.read_text(encoding="utf-8", errors="replace").splitlines() if run.report.is_file() else []
     tokenizers, dev = TokenizerPair.load(run.root), Store(run.dev_store)
     train = None if _STREAMING in dev.origin else Store(run.train_store)
     for store in (train, dev):
@@ -188,6 +195,7 @@ def _prepare_anew(config: RunConfig, run: RunDirectory, origin: dict[str, str], 
     # They are written last: while they are missing, no preparation is complete.
     TokenizerPair.remove(run.root)
     tokenizers = make_tokenizers(config)
+    check_trees(config, tokenizers)
     for text in (*find_small(config, tokenizers), *find_swapped(config)):
         _log.warning(text)  # before hours of encoding
     sizes = " and ".join(f"{size:,}" for size in reversed(tokenizers.sizes().values()))

@@ -12,6 +12,7 @@ from typing import Final
 from transduce.bundle import find_model
 from transduce.config import PUBLISHED, BadInputError, RunConfig, TokenizerConfig, VocabularyConfig
 from transduce.data import Store, read_beginning, read_corpus, read_treebank, text_flaw
+from transduce.inference.parsing import TreeVocabulary
 from transduce.text import Linearization, Tokenizer, TokenizerPair, check_symbols, import_sentencepiece, learn_tokenizer
 from transduce.workflows.findings import Finding
 
@@ -90,6 +91,32 @@ def _of_targets(config: RunConfig, symbols: tuple[str, ...]) -> tuple[str, ...]:
         for placed in read_treebank(each, config.data.folder):
             of_trees |= {symbol for symbol in how.write(placed.tree) if how.meaning(symbol) is not None}
     return (*symbols, *sorted(of_trees - {*symbols}))
+
+
+def check_trees(config: RunConfig, tokenizers: TokenizerPair) -> None:
+    """See that a vocabulary tells how trees are written: a model has nothing else to know it by.
+
+    Raises:
+        BadInputError: It has no symbols of trees, or those of another way.
+    """
+    corpus = next((each for each in (*config.data.train, config.data.dev) if each.trees is not None), None)
+    if corpus is None:
+        return
+    what = f"tokenizer.kind = {config.tokenizer.sides[-1].kind!r}: a model of this vocabulary could not parse:"
+    known = TreeVocabulary.of(tokenizers.target)
+    if known is None and config.tokenizer.sides[-1].path is None:
+        return  # no tree could be learned from, which is said where they are counted
+    if known is None:
+        raise BadInputError(
+            f'{what} it has no symbols of trees: learn one for the targets (kind = "bpe", or "words" in '
+            f"[tokenizer.target])"
+        )
+    if (seen := known.linearization) != Linearization(corpus.linearization, corpus.tags, corpus.words):
+        raise BadInputError(
+            f"{what} its symbols are those of linearization = {seen.kind!r}, tags = {seen.tags!r}, words = "
+            f"{str(seen.words).lower()}: take these settings, or learn another one; a tag that is called XX needs "
+            f'linearization = "shift_reduce", or words = true'
+        )
 
 
 def find_small(config: RunConfig, tokenizers: TokenizerPair) -> Iterator[str]:
