@@ -7,6 +7,7 @@ import time
 import tracemalloc
 from contextlib import suppress
 
+import pyarrow as pa
 import pytest
 
 from transduce.config import BadInputError
@@ -49,11 +50,14 @@ def test_more_lines_than_are_taken_at_a_time_stay_in_order(run):
     assert run("\n".join(lines).encode())[0] == [line.upper() for line in lines]
 
 
-def test_a_pipe_that_gives_gzip_is_read_as_what_it_holds(run, tmp_path):
+@pytest.mark.parametrize("kind", ["gz", "zst"])
+def test_a_pipe_that_gives_compressed_lines_is_read_as_what_it_holds(run, tmp_path, kind):
     """Its bytes were read as they came, and refused: give the file a name that ends in .gz, which it had."""
-    pipe = tmp_path / "lines.gz"
+    pipe = tmp_path / f"lines.{kind}"
     os.mkfifo(pipe)
-    threading.Thread(target=pipe.write_bytes, args=(gzip.compress(b"a\nb\n"),), daemon=True).start()
+    lines = b"a\nb\n"
+    compressed = gzip.compress(lines) if kind == "gz" else pa.compress(lines, codec="zstd", asbytes=True)
+    threading.Thread(target=pipe.write_bytes, args=(compressed,), daemon=True).start()
     with open_binary(pipe) as stream:
         assert run(b"", stream)[0] == ["A", "B"]
 

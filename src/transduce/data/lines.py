@@ -153,13 +153,14 @@ def open_binary(path: Path) -> BinaryIO:
             case ".gz":
                 return cast(BinaryIO, gzip.open(path))
             case ".zst":
-                return cast(BinaryIO, io.BufferedReader(pa.input_stream(str(path), compression="zstd")))
+                file = str(path) if path.is_file() else path.open("rb")  # Arrow itself opens no pipes
+                return cast(BinaryIO, io.BufferedReader(pa.input_stream(file, compression="zstd")))
             case _:
                 return path.open("rb")
     except FileNotFoundError as error:
         raise BadInputError(f"{path}: no such file") from error
     except OSError as error:
-        raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error
+        raise BadInputError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
 def create_binary(path: Path, suffix: str) -> BinaryIO:
