@@ -10,7 +10,7 @@ from typing import Any, Final, final
 
 import torch
 
-from transduce.config import BadInputError, RunConfig, StoppedError, TransduceError, read_run, write_run
+from transduce.config import METRICS, BadInputError, RunConfig, StoppedError, TransduceError, read_run, write_run
 from transduce.config.errors import explain
 from transduce.inference.arguments import read_device
 from transduce.lab.jobs import Job, Settings, train_jobs
@@ -191,7 +191,8 @@ def describe_failure(error: TransduceError | OSError) -> str:
 
 
 def _describe(measured: Measurement) -> str:
-    return f"perplexity {measured.perplexity:.2f}, BLEU {measured.bleu:.1f}; trained {measured.seconds / 60:.1f} min"
+    perplexity = METRICS["perplexity"].show(measured.perplexity)
+    return f"perplexity {perplexity}, BLEU {measured.bleu:.1f}; trained {measured.seconds / 60:.1f} min"
 
 
 def _check_same(config: RunConfig, run: RunDirectory) -> None:
