@@ -151,6 +151,13 @@ def test_what_was_measured_before_there_was_speed_is_read(finished, tmp_path):
     assert (old.bleu, old.decoded_tokens, old.by_length) == (runs(out, "base")[0].bleu, None, ())
 
 
+def test_a_copy_of_a_training_is_none(finished, tmp_path):
+    out = shutil.copytree(finished[0], tmp_path / "out")
+    for copy in ("base-seed1.old", "base-seed1 (copy)", "base-seed"):
+        shutil.copytree(out / "base-seed1", out / copy)
+    assert [run.seed for run in read_measurements(out, "base")] == [1, 2]
+
+
 def test_what_is_finished_is_never_repeated(plan, finished, trained, tmp_path):
     out = shutil.copytree(finished[0], tmp_path / "out")
     (out / "table3.md").unlink()

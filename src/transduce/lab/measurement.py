@@ -123,7 +123,9 @@ def read_measurements(folder: Path, name: str) -> list[Measurement]:
     Raises:
         BadInputError: A file of them is damaged.
     """
-    found = map(_read, folder.glob(f"{name}-seed*/{_FILE}"))
+    # What is called otherwise, such as a copy that somebody keeps, is no further training.
+    runs = (run for run in folder.glob(f"{name}-seed*") if run.name.removeprefix(f"{name}-seed").isdecimal())
+    found = (read_measurement(RunDirectory(run)) for run in runs if is_measured(RunDirectory(run)))
     return sorted(found, key=lambda measured: measured.seed)
 
 
