@@ -110,7 +110,8 @@ def finish(config: RunConfig, run: RunDirectory, base: RunDirectory, seconds: fl
         TransduceError: As ``train_run``.
     """
     device = session.devices[0]
-    if device.index is not None:  # what names no device, such as waiting for one, means the current one
+    if device.type == "cuda" and device.index is not None:
+        # What names no device, such as waiting for one, means the current one.
         torch.cuda.set_device(device)
     finished = _train(config, run, base, seconds, session)
     if finished:
