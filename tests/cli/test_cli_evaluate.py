@@ -151,7 +151,7 @@ def test_what_the_options_say_is_what_holds():
     options = inspect.signature(verb).parameters
     (metric,) = options["metric"].annotation.__metadata__
     assert f": {', '.join(METRICS)}." in metric.help
-    for option, default in (("samples", SAMPLES), ("seed", SEED)):
+    for option, default in (("samples", SAMPLES), ("seed", SEED), ("tokenize", Measures([]).tokenize)):
         assert options[option].annotation.__metadata__[0].help.endswith(f"[default: {default}]")
 
 
@@ -167,6 +167,10 @@ def test_what_the_options_say_is_what_holds():
         (["--against", ".", "--metric", "perplexity"], "perplexity"),
         (["--samples", "10", "--seed", "2"], "--samples and --seed: for a comparison: give --against too"),
         (["--comet-model", "model.ckpt"], "--comet-model: for --metric comet"),
+        (["--metric", "chrf,loss", "--tokenize", "none"], "--tokenize: for --metric bleu"),
+        (["--metric", "loss", "--beam-size", "2"], "--beam-size: nothing is translated for --metric loss"),
+        (["--metric", "loss", "--replace-unknown"], "--replace-unknown: no text is written with --metric loss"),
+        (["--metric", "brackets", "--dictionary", "F"], "--dictionary: no text is written with --metric brackets"),
     ],
 )
 def test_bad_input_is_named(arguments, capsys, options, named):

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -109,3 +110,22 @@ def test_a_stop_before_the_first_step_has_nothing_to_write(tmp_path):
     process.join(60)
     assert process.exitcode == 143
     assert said.read_text() == "SIGTERM: stopping\nerror: stopped by SIGTERM: no step is trained yet\n"
+
+
+def test_what_verify_resume_began_ends_with_it(tiny_run_file, tmp_path):
+    said, out = tmp_path / "said", tmp_path / "runs"
+    process = start(["verify-resume", str(tiny_run_file), "--out", str(out / "run"), "--steps", "100000"], said)
+    while not [*out.glob("*/whole/metrics.jsonl")]:
+        assert process.exitcode is None, said.read_text()
+        time.sleep(0.01)
+    began = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    trainings = [Path("/proc") / child for child in began.read_text().split()] if began.exists() else []
+    os.kill(process.pid, signal.SIGTERM)
+    process.join()
+    assert process.exitcode == 143
+    assert said.read_text().endswith("SIGTERM: stopping\nerror: stopped by SIGTERM: nothing is kept of it\n")
+    assert list(out.iterdir()) == []
+    deadline = time.monotonic() + 30
+    while any(each.exists() for each in trainings):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -5,12 +5,20 @@ import math
 import numpy as np
 import pytest
 
-from transduce.lab.figure import _STUDENT, Deviation, Difference, Figure, write_difference
+from transduce.lab.figure import _STUDENT, Deviation, Difference, Figure, write_difference, write_figure
 
 
 def test_the_spread_is_the_sample_standard_deviation():
-    assert Figure.of([3.0, 5.0, 10.0]) == Figure(6.0, math.sqrt((9 + 1 + 16) / 2))
+    assert Figure.of([3.0, 5.0, 10.0]) == Figure(6.0, pytest.approx(math.sqrt((9 + 1 + 16) / 2)))
     assert Figure.of([3.0]) == Figure(3.0, None)
+
+
+def test_perplexities_of_trainings_that_diverged_have_a_mean_and_a_spread():
+    """The largest number is 1.8e308: two of these have a larger sum, and each a larger square."""
+    found = Figure.of([8e307, 8e307, 2e307])
+    assert (found.mean, found.spread) == (pytest.approx(6e307), pytest.approx(6e307 / math.sqrt(3)))
+    assert write_figure(found, ".2f") == "6e+307 ± 3.46e+307"
+    assert write_figure(Figure(5.0, 1.25), ".2f") == "5.00 ± 1.25"
 
 
 def test_one_deviation_for_all_models():

@@ -49,9 +49,9 @@ def plan(short_text):
 
 @pytest.fixture(scope="module")
 def in_turn(plan, tmp_path_factory):
-    """Base with two seeds, one after the other."""
+    """Base with two seeds, one after the other, on a processor that is named by its number."""
     out = tmp_path_factory.mktemp("out") / "table3"
-    reproduce_table3(replace(plan, rows=[], seeds=2), out, silent)
+    reproduce_table3(replace(plan, rows=[], seeds=2, device="cpu:0"), out, silent)
     return out
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from transduce.bundle import load_bundle
-from transduce.config import VARIATIONS, BadInputError, RunConfig, read_run, scale_preset
+from transduce.config import VARIATIONS, BadInputError, RunConfig, read_run, scale_preset, write_run
 from transduce.lab import measurement, table3_trainings
 from transduce.lab import reproduce as module
 from transduce.lab.measurement import read_measurements
@@ -151,6 +151,13 @@ def test_what_was_measured_before_there_was_speed_is_read(finished, tmp_path):
     assert (old.bleu, old.decoded_tokens, old.by_length) == (runs(out, "base")[0].bleu, None, ())
 
 
+def test_a_copy_of_a_training_is_none(finished, tmp_path):
+    out = shutil.copytree(finished[0], tmp_path / "out")
+    for copy in ("base-seed1.old", "base-seed1 (copy)", "base-seed"):
+        shutil.copytree(out / "base-seed1", out / copy)
+    assert [run.seed for run in read_measurements(out, "base")] == [1, 2]
+
+
 def test_what_is_finished_is_never_repeated(plan, finished, trained, tmp_path):
     out = shutil.copytree(finished[0], tmp_path / "out")
     (out / "table3.md").unlink()
@@ -226,6 +233,20 @@ def test_the_last_weights_are_measured_even_where_earlier_ones_were_better(finis
     shutil.copytree(out / "base-seed2" / "best", out / "base-seed1" / "best")
     again = module.measure(RunDirectory(out / "base-seed1"))
     assert again.model_copy(update=CLOCK) == runs(finished[0], "base")[0]
+
+
+def test_what_training_takes_of_dev_is_measured(plan, finished, tmp_path):
+    """It leaves out a line without a translation, and takes one that is too long for what the model is given later."""
+    out, text = shutil.copytree(finished[0], tmp_path / "out"), shutil.copytree(plan.data.root, tmp_path / "text")
+    with (text / "dev.src").open("a") as source, (text / "dev.trg").open("a") as target:
+        source.write("bamo\n")
+        target.write("\n")
+    run = RunDirectory(out / "base-seed1")
+    config = read_run(run.config)
+    write_run(config.model_copy(update={"data": find_corpora(text)}), run.config)
+    settings = run.best / "generation_config.json"
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"max_source_length": 2}))
+    assert module.measure(run).model_copy(update=CLOCK) == runs(finished[0], "base")[0]
 
 
 def test_twenty_epochs_are_the_default(plan, tmp_path, monkeypatch):

@@ -92,6 +92,22 @@ def test_pictures_show_the_weights(tmp_path, suffix):
     assert start in (b"\x89PNG\r", b"<?xml")
 
 
+def test_dollar_signs_are_no_formulas(tmp_path):
+    tokens = ("$$", "$\\frac$", "$x$")
+    maps = made_up(source=tokens, cross=np.full((1, 1, 2, 3), 0.5, "f4"))
+    draw_attention(maps, AttentionHead("cross", 0, 0), tmp_path / "a.svg")
+    drawn = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert all(f"<!-- {token} -->" in drawn for token in tokens)  # it says so beside each that is drawn as it is
+
+
+def test_a_picture_of_a_long_text_has_no_more_dots_than_memory_takes(tmp_path):
+    """A hundred tokens at three tenths of an inch would be 4,700 dots a side, and 2,000 tokens more than memory has."""
+    maps = made_up(source=("x",) * 100, encoder=np.full((1, 1, 100, 100), 0.01, "f4"))
+    draw_attention(maps, AttentionHead("encoder", 0, 0), tmp_path / "a.png")
+    head = (tmp_path / "a.png").read_bytes()
+    assert all(int.from_bytes(side, "big") in range(2990, 3001) for side in (head[16:20], head[20:24]))
+
+
 def test_a_format_that_is_unknown_is_named(tmp_path):
     with pytest.raises(BadInputError, match=r"a\.xyz: .*: give a name that ends with \.png or \.svg"):
         draw_attention(made_up(), AttentionHead("cross", 0, 0), tmp_path / "a.xyz")

@@ -59,6 +59,14 @@ def test_perplexity_is_exp_of_the_mean_over_tokens(translator):
     assert "tokens:11" in score.signature
 
 
+def test_a_model_that_diverged_has_a_perplexity(translator, monkeypatch):
+    """Of a thousand nats per token it would be more than the largest number."""
+    monkeypatch.setattr(type(translator), "score", lambda self, sources, targets: [-1e5] * len(sources))
+    loss, perplexity = evaluate(translator, EXAMPLES, Measures(["loss", "perplexity"]))
+    assert loss.value > 1000
+    assert 1e307 < perplexity.value < math.inf
+
+
 def test_loss_is_the_logarithm_of_perplexity(translator):
     loss, perplexity = evaluate(translator, EXAMPLES, Measures(["loss", "perplexity"]))
     assert (loss.metric, perplexity.metric) == ("loss", "perplexity")

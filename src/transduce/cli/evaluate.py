@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 
 _METRICS: Final = "Metrics"
+_TOKENIZE: Final = "13a"
 _COMPARISON: Final = "Comparison with another system (paired bootstrap resampling)"
 
 
@@ -58,14 +59,15 @@ def evaluate(
         ),
     ] = None,
     tokenize: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="NAME",
             help="sacreBLEU's tokenizer for BLEU; none for text that is tokenized already. With +compounds behind it, "
-            "such as 13a+compounds, hyphenated compounds are split, as the paper's published code does for German.",
+            "such as 13a+compounds, hyphenated compounds are split, as the paper's published code does for German. "
+            f"[default: {_TOKENIZE}]",
             rich_help_panel=_METRICS,
         ),
-    ] = "13a",
+    ] = None,
     comet_model: Annotated[
         Path | None,
         typer.Option(metavar="PATH", help="The checkpoint of COMET, for --metric comet.", rich_help_panel=_METRICS),
@@ -115,9 +117,17 @@ def evaluate(
     if against is None:
         idle = {"--samples": samples is not None, "--seed": seed is not None}
         check_idle(idle, "for a comparison: give --against too, or leave it out")
-    measures = Measures(_read_metrics(",".join(metric or ["bleu"])), tokenize, comet_model)
+    measures = Measures(_read_metrics(",".join(metric or ["bleu"])), tokenize or _TOKENIZE, comet_model)
+    if "bleu" not in measures.metrics:
+        check_idle({"--tokenize": tokenize is not None}, "for --metric bleu: give it too, or leave this out")
     if "comet" not in measures.metrics:
         check_idle({"--comet-model": comet_model is not None}, "for --metric comet: give it too, or leave this out")
+    needed, named = {METRICS[each].needs for each in measures.metrics}, ",".join(measures.metrics)
+    if needed == {"probabilities"}:
+        check_idle({"--beam-size": beam_size is not None}, f"nothing is translated for --metric {named}: leave it out")
+    if needed <= {"probabilities", "trees"}:
+        words = {"--replace-unknown": replace_unknown is not None, "--dictionary": dictionary is not None}
+        check_idle(words, f"no text is written with --metric {named}: leave it out")
     examples = _read_examples(model, source, reference, measures.metrics)
     writing = Writing(
         beam_size=beam_size,

@@ -12,6 +12,7 @@ _STUDENT: Final = (
     *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
     *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
 )
+_LARGE: Final = 1e6  # from here on, decimals say nothing
 
 
 @final
@@ -24,11 +25,12 @@ class Figure:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Figure":
-        """Of one value or more."""
-        mean = fmean(values)
-        if len(values) < 2:
+        """Of one value or more; the perplexity of a training that diverged is as large as a number can be."""
+        number = len(values)
+        mean = math.fsum(value / number for value in values)  # their sum, and squares, would overflow
+        if number < 2:
             return cls(mean, None)
-        return cls(mean, math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)))
+        return cls(mean, math.hypot(*(value - mean for value in values)) / math.sqrt(number - 1))
 
 
 @final
@@ -82,10 +84,14 @@ class Deviation:
 
 
 def write_figure(figure: Figure | None, form: str) -> str:
-    """For a cell of a table: the mean in that format, and the spread where there is one."""
+    """For a cell of a table: the mean in that format, and the spread where there is one; of large ones, few digits."""
     if figure is None:
         return ""
-    return f"{figure.mean:{form}}" + (f" ± {figure.spread:{form.lstrip('+')}}" if figure.spread is not None else "")
+    return " ± ".join(
+        f"{value:{form if abs(value) < _LARGE else '.3g'}}"
+        for value in (figure.mean, figure.spread)
+        if value is not None
+    )
 
 
 def write_difference(difference: Difference | None, form: str) -> str:

@@ -4,6 +4,7 @@ import os
 import platform
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from transduce.bundle import load_bundle, load_weights
 from transduce.config import BadInputError, read_run
 from transduce.config.disk import write_whole
-from transduce.data import corpus_paths
+from transduce.config.generation import MAX_TOKENS
 from transduce.evaluation import corpus_score
 from transduce.inference import Translator
 from transduce.inference.engine import choose_device
@@ -21,7 +22,7 @@ from transduce.training import MODEL, list_checkpoints, read_progress
 from transduce.version import __version__
 from transduce.workflows.cost import measure_rate, sustained_cost
 from transduce.workflows.evaluate import Measures, evaluate, translate_all
-from transduce.workflows.examples import Examples, group_by_length, read_examples
+from transduce.workflows.examples import Examples, full_pairs, group_by_length, read_corpus_examples
 from transduce.workflows.flops import count_training
 from transduce.workflows.run_directory import RunDirectory
 
@@ -85,8 +86,10 @@ def measure(run: RunDirectory, device: torch.device | None = None) -> Measuremen
     _, newest = list_checkpoints(run.checkpoints)[-1]
     bundle = load_bundle(run.root)
     load_weights(bundle.model, newest / MODEL)
-    examples = read_examples(*corpus_paths(config.data.dev, config.data.folder))
-    translator = Translator(bundle, config.train.precision, device)
+    examples = full_pairs(read_corpus_examples(config.data.dev, config.data.folder))
+    # What training takes of dev is measured, however long: nobody could take it out of the table's text any more.
+    generation = bundle.generation.model_copy(update={"max_source_length": MAX_TOKENS})
+    translator = Translator(replace(bundle, generation=generation), config.train.precision, device)
     [perplexity] = evaluate(translator, examples, Measures(["perplexity"]))
     outputs, seconds = _translate(translator, examples)
     bleu = corpus_score("bleu", outputs, examples.references)
@@ -123,7 +126,9 @@ def read_measurements(folder: Path, name: str) -> list[Measurement]:
     Raises:
         BadInputError: A file of them is damaged.
     """
-    found = map(_read, folder.glob(f"{name}-seed*/{_FILE}"))
+    # What is called otherwise, such as a copy that somebody keeps, is no further training.
+    runs = (run for run in folder.glob(f"{name}-seed*") if run.name.removeprefix(f"{name}-seed").isdecimal())
+    found = (read_measurement(RunDirectory(run)) for run in runs if is_measured(RunDirectory(run)))
     return sorted(found, key=lambda measured: measured.seed)
 
 

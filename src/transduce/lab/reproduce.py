@@ -10,7 +10,7 @@ from typing import Any, Final, final
 
 import torch
 
-from transduce.config import BadInputError, RunConfig, StoppedError, TransduceError, read_run, write_run
+from transduce.config import METRICS, BadInputError, RunConfig, StoppedError, TransduceError, read_run, write_run
 from transduce.config.errors import explain
 from transduce.inference.arguments import read_device
 from transduce.lab.jobs import Job, Settings, train_jobs
@@ -110,7 +110,8 @@ def finish(config: RunConfig, run: RunDirectory, base: RunDirectory, seconds: fl
         TransduceError: As ``train_run``.
     """
     device = session.devices[0]
-    if device.index is not None:  # what names no device, such as waiting for one, means the current one
+    if device.type == "cuda" and device.index is not None:
+        # What names no device, such as waiting for one, means the current one.
         torch.cuda.set_device(device)
     finished = _train(config, run, base, seconds, session)
     if finished:
@@ -191,7 +192,8 @@ def describe_failure(error: TransduceError | OSError) -> str:
 
 
 def _describe(measured: Measurement) -> str:
-    return f"perplexity {measured.perplexity:.2f}, BLEU {measured.bleu:.1f}; trained {measured.seconds / 60:.1f} min"
+    perplexity = METRICS["perplexity"].show(measured.perplexity)
+    return f"perplexity {perplexity}, BLEU {measured.bleu:.1f}; trained {measured.seconds / 60:.1f} min"
 
 
 def _check_same(config: RunConfig, run: RunDirectory) -> None:

@@ -1,6 +1,7 @@
 """Attention weights, and what heads do, as pictures, by matplotlib (the extra ``plot``)."""
 
 import io
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 _INCHES = 0.3  # of a token
 _CELL = 0.5  # of a head, likewise
+_DOTS = 150  # an inch, where a picture does not have ...
+_MOST_DOTS = 3000**2  # ... more than these: each takes about fifty bytes of memory
 
 
 def draw_attention(maps: HasAttention, head: AttentionHead, path: Path | str | None = None) -> "Figure":
@@ -40,8 +43,10 @@ def draw_attention(maps: HasAttention, head: AttentionHead, path: Path | str | N
     figure = _figure(1.5 + _INCHES * columns, 1.5 + _INCHES * rows)
     axes = figure.subplots()
     axes.imshow(weights[head.layer, head.head], cmap="Blues", vmin=0, vmax=1, aspect="equal")
-    axes.set_xticks(range(columns), [key.strip() for key in keys], rotation=60, ha="left", rotation_mode="anchor")
-    axes.set_yticks(range(rows), [query.strip() for query in queries])
+    labels, along = ([each.strip() for each in side] for side in (queries, keys))
+    # A token may have dollar signs, between which matplotlib would read formulas.
+    axes.set_yticks(range(rows), labels, parse_math=False)
+    axes.set_xticks(range(columns), along, parse_math=False, rotation=60, ha="left", rotation_mode="anchor")
     axes.xaxis.tick_top()
     axes.tick_params(length=0)
     axes.set_title(str(head), fontsize="medium")
@@ -106,7 +111,8 @@ def _saved(figure: "Figure", path: Path | str | None) -> "Figure":
     if path is not None:
         path, content = Path(path), io.BytesIO()
         try:
-            figure.savefig(content, dpi=150, format=path.suffix.removeprefix(".") or None)
+            dots = min(_DOTS, math.sqrt(_MOST_DOTS / math.prod(figure.get_size_inches())))
+            figure.savefig(content, dpi=dots, format=path.suffix.removeprefix(".") or None)
         except ValueError as error:  # what a name ends with says the format
             raise BadInputError(f"{path}: {error}: give a name that ends with .png or .svg") from error
         write_whole(path, content.getvalue())

@@ -6,13 +6,12 @@ from typing import Final
 
 from transduce.bundle import Bundle
 from transduce.config import METRICS, MetricKey, Precision, RunConfig
-from transduce.data import text_flaw
 from transduce.evaluation import corpus_score
 from transduce.inference import Translator
 from transduce.models import TrainableModel
 from transduce.training import DevOutputs, Sample
 from transduce.workflows.evaluate import parse_all, translate_all
-from transduce.workflows.examples import Examples, read_corpus_examples
+from transduce.workflows.examples import full_pairs, read_corpus_examples
 
 _SAMPLES: Final = 5  # sentences of dev whose outputs each measurement keeps
 
@@ -32,7 +31,7 @@ def translate_dev(
         for key in wanted
         if METRICS[key].needs in {"outputs", "trees"}
     }
-    dev = _full_pairs(read_corpus_examples(config.data.dev, config.data.folder))
+    dev = full_pairs(read_corpus_examples(config.data.dev, config.data.folder))
 
     def translate(model: TrainableModel) -> DevOutputs:
         translator = Translator(bundle(model), precision, next(model.parameters()).device)
@@ -45,10 +44,3 @@ def translate_dev(
         return DevOutputs(scores, [Sample(*each) for each in first])
 
     return translate
-
-
-def _full_pairs(dev: Examples) -> Examples:
-    pairs = zip(dev.sources, dev.references, strict=True)
-    return dev.select(
-        [row for row, (source, target) in enumerate(pairs) if not text_flaw((source.removeprefix(dev.prefix), target))]
-    )

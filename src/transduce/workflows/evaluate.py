@@ -1,13 +1,13 @@
 """Scores of a model on a test set, alone or beside another system's."""
 
 import logging
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict, Unpack
 
 from transduce.config import METRICS, BadInputError, MetricKey, Precision
+from transduce.config.metrics import perplexity
 from transduce.data import read_lines
 from transduce.evaluation import (
     SAMPLES,
@@ -219,5 +219,5 @@ def _scorers(measures: Measures, examples: Examples) -> dict[MetricKey, Scorer]:
 def _of_probabilities(metric: MetricKey, tokens: int, log_probabilities: Iterable[float]) -> Score:
     """The loss of references in nats per token, or their perplexity."""
     loss = -sum(log_probabilities) / tokens
-    value = math.exp(loss) if metric == "perplexity" else loss
+    value = perplexity(loss) if metric == "perplexity" else loss
     return Score(metric, value, f"per-token|tokens:{tokens}|end-symbol:counted")

@@ -9,7 +9,7 @@ from typing import Final
 
 from transduce.bundle import find_model
 from transduce.config import METRICS, BadInputError, Corpus, MetricKey, read_run
-from transduce.data import name_corpus, read_corpus, read_pairs, read_treebank
+from transduce.data import name_corpus, read_corpus, read_pairs, read_treebank, text_flaw
 from transduce.text import Tree
 from transduce.workflows.run_directory import RunDirectory
 
@@ -105,6 +105,18 @@ def read_corpus_examples(corpus: Corpus, folder: Path) -> Examples:
     first, last = corpus.lines or (1, None)
     trees = [placed.tree for placed in islice(read_treebank(corpus, folder), first - 1, last)]
     return replace(examples, trees=trees)
+
+
+def full_pairs(examples: Examples) -> Examples:
+    """Without what is no pair, such as an empty line, which training leaves out of dev's loss, too."""
+    pairs = zip(examples.sources, examples.references, strict=True)
+    return examples.select(
+        [
+            row
+            for row, (source, target) in enumerate(pairs)
+            if not text_flaw((source.removeprefix(examples.prefix), target))
+        ]
+    )
 
 
 def group_by_length(examples: Examples) -> list[LengthGroup]:

@@ -11,8 +11,17 @@ import torch
 from torch import Tensor
 
 from transduce.bundle import read_tensors
-from transduce.config import BadInputError, RunConfig
-from transduce.training import MODEL, OPTIMIZER, Progress, list_checkpoints, read_progress
+from transduce.config import BadInputError, RunConfig, StoppedError
+from transduce.training import (
+    MODEL,
+    OPTIMIZER,
+    Abandoned,
+    Progress,
+    Requests,
+    list_checkpoints,
+    listen,
+    read_progress,
+)
 from transduce.workflows.prepare import load_prepared, prepare, share_preparation
 from transduce.workflows.run_directory import RunDirectory
 from transduce.workflows.train import train_run
@@ -36,7 +45,26 @@ def verify_resume(
 
     Raises:
         BadInputError: The training's text ends before so many steps.
+        StoppedError: A signal ended it.
     """
+    requests = Requests()
+    try:
+        with listen(requests):
+            return _verify(config, prepared, folder, steps, say, init)
+    except Abandoned:
+        by = requests.stopped_by
+        assert by is not None
+        raise StoppedError(f"stopped by {by.name}: nothing is kept of it", by) from None
+
+
+def _verify(
+    config: RunConfig,
+    prepared: RunDirectory,
+    folder: Path,
+    steps: int,
+    say: Callable[[str], None],
+    init: Path | None,
+) -> bool:
     to_the_end = {"max_minutes": None, "checkpoint_minutes": None, "early_stop": None}
     train = config.train.model_copy(update={"max_steps": 2 * steps, **to_the_end})
     config = config.model_copy(update={"train": train})
@@ -74,7 +102,14 @@ def _train_elsewhere(config: RunConfig, run: RunDirectory, stop_after: int | Non
         work = partial(
             train_run, resume=going_on, init=init, stop_after=stop_after, session_only=True, own_process=True
         )
-        process.submit(work, config, run).result()
+        others = set(multiprocessing.active_children())
+        training = process.submit(work, config, run)
+        try:
+            training.result()
+        except (Abandoned, KeyboardInterrupt):
+            for child in set(multiprocessing.active_children()) - others:
+                child.kill()  # else it would train to its end, for nobody
+            raise
 
 
 def _compare(name: str, one: Mapping[str, Tensor], other: Mapping[str, Tensor], say: Callable[[str], None]) -> bool:
