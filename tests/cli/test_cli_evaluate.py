@@ -48,7 +48,7 @@ def test_json(arguments, translator, examples, capsys):
 
 
 def test_a_line_for_each_score_with_its_signature(arguments, capsys):
-    assert main._run([*arguments, "--metric", "bleu", "--metric", "ter"]) == 0
+    assert main._run([*arguments, "--metric", "bleu", "--metric", "ter,bleu"]) == 0
     bleu, ter = capsys.readouterr().out.splitlines()
     assert bleu.startswith("bleu ")
     assert "tok:13a" in bleu

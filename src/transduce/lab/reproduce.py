@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from signal import Signals
 from typing import Any, Final, final
 
 import torch
@@ -139,8 +140,8 @@ def _train_in_turn(planned: Sequence[Planned], write: Callable[[], None], sessio
         session.say(title)
         try:
             finished = finish(each.configure(), each.run, planned[0].run, left, session)
-        except StoppedError:
-            raise
+        except StoppedError as error:
+            raise _stopped(Signals(error.status - 128)) from None
         except (TransduceError, OSError) as error:
             failed.append(each.run.root.name)
             session.say(f"{title}: failed: {describe_failure(error)}")
@@ -180,10 +181,14 @@ def _train_together(planned: Sequence[Planned], write: Callable[[], None], sessi
     except Abandoned:
         by = requests.stopped_by
         assert by is not None
-        raise StoppedError(
-            f"stopped by {by.name}: what is trained so far is kept, the same command goes on from there", by
-        ) from None
+        raise _stopped(by) from None
     return [each.run.root.name for each in planned if each.run.root.name in failed]
+
+
+def _stopped(by: Signals) -> StoppedError:
+    return StoppedError(
+        f"stopped by {by.name}: what is trained so far is kept, the same command goes on from there", by
+    )
 
 
 def describe_failure(error: TransduceError | OSError) -> str:
