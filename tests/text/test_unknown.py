@@ -1,5 +1,7 @@
 """Unknown symbols: which tokenizers have them, where a token stands in its text, outputs with words in their place."""
 
+import time
+
 import pytest
 
 from transduce.text import Tokenizer, fill_unknown, learn_tokenizer, look_up, word_at
@@ -50,6 +52,12 @@ def test_without_spaces_a_word_is_what_the_symbol_covers():
     assert word_at(text, (10, 12)) == "陈喆"
     assert word_at(text, (1, 4)) == "在"  # the first of two
     assert word_at(" ", (0, 1)) == ""
+
+
+def test_time_grows_with_the_size():
+    text, began = "word " * 80_000, time.process_time()
+    assert {word_at(text, (start, start + 4)) for start in range(0, len(text), 5)} == {"word"}
+    assert time.process_time() - began < 10
 
 
 def test_words_take_the_place_of_unknown_symbols():

@@ -17,6 +17,7 @@ _UNSPACED: Final = (
 )
 _PART: Final = rf"[^\s{_UNSPACED}]"
 _FIRST_WORD: Final = re.compile(rf"{_PART}+|[{_UNSPACED}]+")
+_OF_WORD: Final = re.compile(_PART)
 _REST: Final = re.compile(rf"{_PART}*")
 # Code points that Unicode keeps for a program's own use; U+FDD0 is the guard of ``words``.
 _MARKS: Final = tuple(map(chr, range(0xFDD1, 0xFDF0)))
@@ -30,10 +31,11 @@ def word_at(text: str, span: tuple[int, int]) -> str:
     start, end = found.span()
     if not _REST.fullmatch(found.group()):
         return found.group()
-    before = _REST.match(text[:start][::-1])
+    while start and _OF_WORD.match(text, start - 1):
+        start -= 1
     behind = _REST.match(text, end)
-    assert before is not None and behind is not None  # they match the empty text too
-    return text[start - before.end() : behind.end()]
+    assert behind is not None  # it matches the empty text too
+    return text[start : behind.end()]
 
 
 def look_up(word: str, dictionary: Mapping[str, str]) -> str:
