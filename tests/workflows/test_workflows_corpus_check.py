@@ -115,12 +115,15 @@ def test_a_dev_of_blank_lines_alone(write):
     assert any("7 of them are left out: empty side 7" in text for text in said(findings, "warning"))
 
 
-def test_characters_that_training_does_not_have(write):
+def test_characters_that_training_does_not_have(write, monkeypatch):
     (line,) = said(write(c=["the \u0436\u0436 \u0444"], d=["the red"]), "warning")
     # 8 of the source's characters and 7 of the target's, of which three are new.
     assert line == "dev has 2 characters (20.00% of its text) not in training: \u0436 \u0444"
     (line,) = said(write(c=["the \u0436"], d=["the red"]), "warning")
     assert line.startswith("dev has 1 character (")
+    monkeypatch.setattr("transduce.workflows.corpus_check._LINES", 100)
+    (line,) = said(write(c=["the \u0436"], d=["the red"]), "warning")
+    assert line.endswith("not in the 100 pairs of training that were read: \u0436")
 
 
 def test_tags_are_in_no_text(write):

@@ -238,7 +238,7 @@ def _examine_characters(config: RunConfig, sample: _Sample) -> Iterator[Finding]
         yield Finding("ok", "every character of dev occurs in training")
         return
     shown = " ".join(map(_visible, (character for character, _ in new.most_common(_SHOWN))))
-    where = "training" if sample.complete else f"the first {_LINES:,} pairs of training"
+    where = "training" if sample.complete else f"the {sample.pairs:,} pairs of training that were read"
     yield Finding(
         "warning" if new.total() > _RARE * text.total() else "ok",
         f"dev has {len(new):,} character{'s' if len(new) > 1 else ''} ({new.total() / text.total():.2%} of its text) "
