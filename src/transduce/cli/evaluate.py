@@ -161,9 +161,9 @@ def evaluate(
 
 
 def _read_metrics(text: str) -> list[MetricKey]:
-    wanted = [each.strip() for each in text.split(",")]
-    metrics = [key for each in dict.fromkeys(wanted) for key in METRICS if key == each]
-    if len(metrics) != len({*wanted}):
+    wanted = dict.fromkeys(each.strip() for each in text.split(","))
+    metrics = [key for each in wanted for key in METRICS if key == each]
+    if len(metrics) != len(wanted):
         raise BadInputError(f"--metric {text}: choose from {', '.join(METRICS)}")
     return metrics
 

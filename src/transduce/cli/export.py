@@ -6,10 +6,9 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from transduce.cli.options import ComparedSentences, ModelPath, check_idle
+from transduce.cli.options import ComparedSentences, ModelPath, check_compared
 
 _log = logging.getLogger(__name__)
-_NOT_COMPARED: Final = "lines to compare both on, and --no-prove compares nothing: leave one or the other out"
 _CARD: Final = "The card of --to safetensors"
 
 
@@ -41,8 +40,7 @@ def export(
     from transduce.workflows.export import export_model
     from transduce.workflows.model_card import CardOptions
 
-    if not prove:
-        check_idle({"--sentences": sentences is not None}, _NOT_COMPARED)
+    check_compared(sentences, prove=prove)
     certificate = export_model(model, to, out, sentences, CardOptions(licence, scores), prove=prove)
     _log.info(f"{out}: a model for {to}")
     for line in [] if certificate is None else certificate.describe():

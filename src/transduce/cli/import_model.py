@@ -2,14 +2,13 @@
 
 import logging
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from transduce.cli.options import ComparedSentences, check_idle
+from transduce.cli.options import ComparedSentences, check_compared
 
 _log = logging.getLogger(__name__)
-_NOT_COMPARED: Final = "lines to compare both on, and --no-prove compares nothing: leave one or the other out"
 
 
 def import_(
@@ -36,8 +35,7 @@ def import_(
     """Make a model directory of another library's model, such as OPUS-MT's, and prove that it computes the same."""
     from transduce.workflows.import_model import import_model
 
-    if not prove:
-        check_idle({"--sentences": sentences is not None}, _NOT_COMPARED)
+    check_compared(sentences, prove=prove)
     certificate = import_model(path, out, format_, sentences, codes, prove=prove)
     _log.info(f"{out}: a model directory")
     for line in [] if certificate is None else certificate.describe():

@@ -146,6 +146,17 @@ def check_idle(given: Mapping[str, bool], why: str) -> None:
         raise BadInputError(f"{' and '.join(idle)}: {why}")
 
 
+def check_compared(sentences: Path | None, *, prove: bool) -> None:
+    """Refuse ``ComparedSentences`` where nothing is compared.
+
+    Raises:
+        BadInputError: They are given.
+    """
+    if not prove:
+        why = "lines to compare both on, and --no-prove compares nothing: leave one or the other out"
+        check_idle({"--sentences": sentences is not None}, why)
+
+
 def check_ending(option: str, path: Path | None, ending: str) -> None:
     """Let pass a name that says what is in the file.
 
