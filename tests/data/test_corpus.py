@@ -149,11 +149,21 @@ def test_a_parquet_column_that_is_there_twice_is_named(tmp_path):
         list(read_corpus(Corpus(pairs="text.parquet"), tmp_path))
 
 
-def test_parquet_that_is_no_utf8_is_named(tmp_path):
-    broken = pa.Array.from_buffers(pa.string(), 2, pa.array([b"a", b"\xff"], pa.binary()).buffers())
-    parquet.write_table(pa.table({"source": broken, "target": ["b", "c"]}), tmp_path / "text.parquet")
-    with pytest.raises(BadInputError, match=r"text\.parquet: invalid UTF-8 after row 0"):
-        list(read_corpus(Corpus(pairs="text.parquet"), tmp_path))
+@pytest.mark.parametrize("kind", ["string", "large_string", "dictionary"])
+def test_parquet_that_is_no_utf8_is_named_or_kept(tmp_path, kind):
+    binary, text = (pa.large_binary(), pa.large_string()) if kind == "large_string" else (pa.binary(), pa.string())
+    sources = pa.Array.from_buffers(text, 3, pa.array([b"a", b"\xff", b"b"], binary).buffers())
+    if kind == "dictionary":
+        sources = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2], pa.int32()), sources)
+    parquet.write_table(pa.table({"source": sources, "target": ["c", None, "d"]}), tmp_path / "none.parquet")
+    parquet.write_table(pa.table({"source": sources, "target": ["c", "d", "e"]}), tmp_path / "text.parquet")
+    corpus = Corpus(pairs="text.parquet")
+    kept = list(read_corpus(corpus, tmp_path, keep_invalid=True))
+    assert kept == [("a", "c"), ("\udcff", "d"), ("b", "e")]
+    with pytest.raises(BadInputError, match=r"text\.parquet row 2: invalid UTF-8: .*invalid_utf8 = \"drop\""):
+        list(read_corpus(corpus, tmp_path))
+    with pytest.raises(BadInputError, match=r"none\.parquet row 2: a side is no text"):
+        list(read_corpus(Corpus(pairs="none.parquet"), tmp_path, keep_invalid=True))
 
 
 @pytest.mark.parametrize(

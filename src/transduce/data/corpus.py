@@ -193,15 +193,28 @@ def _read_parquet(file: _File) -> Pairs:
             if twice := [field for field in fields if table.schema_arrow.names.count(field) > 1]:
                 raise BadInputError(f"{path}: there are several columns {twice[0]}: give each a name of its own")
             for batch in table.iter_batches(columns=list(fields)):
-                for source, target in zip(*(batch.column(field).to_pylist() for field in fields), strict=True):
+                for source, target in zip(*(_values(batch.column(field)) for field in fields), strict=True):
                     row += 1
                     if not (isinstance(source, str) and isinstance(target, str)):
                         raise BadInputError(f"{path} row {row}: a side is no text")
+                    if not file.keep_invalid and not (is_text(source) and is_text(target)):
+                        raise BadInputError(
+                            f"{path} row {row}: invalid UTF-8: write the file again as valid text (of training text, "
+                            f'data.invalid_utf8 = "drop" leaves such rows out)'
+                        )
                     yield pair(source, target, f"{path} row {row}")
     except (pa.ArrowException, OSError) as error:
         raise BadInputError(f"{path}: not a readable Parquet file: {' '.join(str(error).split())}") from error
-    except UnicodeDecodeError as error:  # Arrow reads a block at a time
-        raise BadInputError(f"{path}: invalid UTF-8 after row {row}: write the file again as valid text") from error
+
+
+def _values(column: pa.Array) -> list[object]:
+    """What stands in a column; bytes of a text that are no UTF-8 come as surrogates, which Arrow itself refuses."""
+    try:
+        return list(column.to_pylist())
+    except UnicodeDecodeError:
+        plain = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        texts = plain.cast(pa.large_binary()).to_pylist()
+        return [None if text is None else text.decode("utf-8", "surrogateescape") for text in texts]
 
 
 def _advice(names: object) -> str:
