@@ -32,6 +32,9 @@ class StoppedError(TransduceError):
         super().__init__(message)
         self.status = 128 + number
 
+    def __reduce__(self) -> tuple[type["StoppedError"], tuple[str, int]]:
+        return StoppedError, (self.args[0], self.status - 128)
+
 
 _REMEDIES: Final = {
     errno.ENOSPC: "make room on this disk",
