@@ -262,8 +262,8 @@ def test_attention_in_a_batch_is_what_it_is_alone(trained_run):
     bundle = load_bundle(trained_run)
     engine = Engine(bundle.model, bundle.tokenizers.special, "float32")
     sources, targets = ([[9, 11, 13], [12], [14, 15, 16, 17]], [[13], [11, 12, 13], [9, 9]])
-    for index, together in enumerate(engine.attention(sources, targets)):
-        (alone,) = engine.attention([sources[index]], [targets[index]])
+    for index, together in engine.attention(sources, targets):
+        ((_, alone),) = engine.attention([sources[index]], [targets[index]])
         assert together.last.shape == (2, len(targets[index]) + 1, len(sources[index]) + 1)
         for name in (field.name for field in dataclasses.fields(alone)):
             torch.testing.assert_close(getattr(together, name), getattr(alone, name))
