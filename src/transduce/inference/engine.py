@@ -174,8 +174,9 @@ class Engine:
             cancellation.watch(requests)
         found: dict[Request, Outcome] = {}
         try:
-            if self._running is not None:
-                return self._running.search(requests)
+            running = self._running  # another thread may end it
+            if running is not None and running.is_here:
+                return running.search(requests)
             queue = self.queue(self._workers.share(len(sources)))
             queue.put(requests)
             queue.close()

@@ -1,5 +1,6 @@
 """A search that goes on from call to call, so that those of several threads share batches (continuous batching)."""
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from threading import Event, Lock, Thread
 from typing import final
@@ -54,12 +55,17 @@ class RunningSearch:
     """
 
     def __init__(self, queue: RequestQueue, serve: Serve) -> None:
-        self._queue, self._serve = queue, serve
+        self._queue, self._serve, self._process = queue, serve, os.getpid()
         self._calls: dict[Request, _Call] = {}
         self._error: BaseException | None = None
         self._lock = Lock()
         self._thread = Thread(target=self._run, name="running search", daemon=True)
         self._thread.start()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this process has its threads: the child of a fork has none of them."""
+        return self._process == os.getpid()
 
     def search(self, requests: Sequence[Request]) -> list[Outcome]:
         """The outcome of each request, in their order.
@@ -83,9 +89,10 @@ class RunningSearch:
         return [call.found[request] for request in requests]
 
     def close(self) -> None:
-        """Finish what waits, and end."""
-        self._queue.close()
-        self._thread.join()
+        """Finish what waits, and end; in the child of a fork there is nothing to end."""
+        if self.is_here:
+            self._queue.close()
+            self._thread.join()
 
     def wait(self) -> BaseException | None:
         """Wait until the search ends, and say why where it has failed."""
