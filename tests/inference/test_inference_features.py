@@ -182,6 +182,19 @@ def test_alignments_by_hand():
     assert pharaoh(((0, 0), (1, 2))) == "0-0 1-2"
 
 
+@pytest.mark.parametrize("written", [" ", "ti \u00a0", "ti \u3000sor"])
+def test_only_words_that_are_there_are_aligned(translator, written):
+    """White space is none, alone, or in several symbols: what places tags by an alignment would fail with it."""
+    (ids,) = translator._target.encode([written])
+    forced = Prefixes({1: [*ids, translator._target.special.end]})
+    output = translator.translate("bamo dulu", constraints=[forced], max_length=9, return_alignment=True)
+    assert output.text == written
+    assert len(output.tokens) == len(ids)
+    assert {word for _, word in output.alignment} == {*range(len(written.split()))}
+    monotonic = words_of_output(translator._target, ids)
+    assert monotonic == sorted(monotonic)
+
+
 def test_tokens_know_their_words(translator):
     tokenizer = translator._target
     text = "ti  qqzz sor\tmup"

@@ -144,7 +144,7 @@ class TextSearch:
             (text,) = fill_unknown(self._target, [ids], copied)
         if looked is not None and request.alignment:
             numbers = words_of_tokens(self._source, source_text), words_of_output(self._target, ids, copied)
-            words = align(looked.aligned, *numbers)
+            words = align(looked.aligned, *numbers) if text.strip() else ()  # white space alone is no word
         return Translation(
             text,
             hypothesis.log_probability,
