@@ -174,9 +174,9 @@ class Engine:
             cancellation.watch(requests)
         found: dict[Request, Outcome] = {}
         try:
-            running = self._running  # another thread may end it
-            if running is not None and running.is_here:
-                return running.search(requests)
+            running = self._running
+            if running is not None and running.is_here and (shared := running.search(requests)) is not None:
+                return shared
             queue = self.queue(self._workers.share(len(sources)))
             queue.put(requests)
             queue.close()

@@ -67,11 +67,11 @@ class RunningSearch:
         """Whether this process has its threads: the child of a fork has none of them."""
         return self._process == os.getpid()
 
-    def search(self, requests: Sequence[Request]) -> list[Outcome]:
-        """The outcome of each request, in their order.
+    def search(self, requests: Sequence[Request]) -> list[Outcome] | None:
+        """The outcome of each request, in their order; None once it is closed, which another thread may do.
 
         Raises:
-            TransduceError: The search has failed, or is closed.
+            TransduceError: The search has failed.
         """
         if not requests:
             return []
@@ -81,8 +81,13 @@ class RunningSearch:
                 self._calls |= dict.fromkeys(requests, call)
         try:
             self._queue.put(requests)
-        except RuntimeError as closed:
-            raise TransduceError(f"the search has ended: {self._error or closed}") from self._error
+        except RuntimeError:  # closed
+            with self._lock:
+                for request in requests:
+                    self._calls.pop(request, None)
+            if self._error is None:
+                return None
+            raise TransduceError(f"the search has ended: {self._error}") from self._error
         call.done.wait()
         if len(call.found) < len(requests):
             raise TransduceError(f"the search has failed: {self._error}") from self._error
