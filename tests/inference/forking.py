@@ -73,6 +73,10 @@ def main(how: str) -> None:
         translator = Translator(bundle, "float32")
         expected = use(translator)
         assert in_a_fork(how, translator, bundle, expected) == 0, f"the child, {kind}"
+        with translator.keep_searching():
+            assert use(translator) == expected, f"the running search, {kind}"
+            assert in_a_fork(how, translator, bundle, expected) == 0, f"the child, whose parent's search runs, {kind}"
+            assert use(translator) == expected, f"the running search, which goes on, {kind}"
         assert use(translator) == expected, f"the parent, which goes on, {kind}"
 
 

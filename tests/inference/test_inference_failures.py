@@ -8,7 +8,8 @@ import torch
 
 from transduce.bundle import load_bundle
 from transduce.config import BadInputError, TransduceError
-from transduce.inference import Translator
+from transduce.inference import Translator, text_search
+from transduce.inference.alignment import align
 from transduce.models import NO_ATTENTION
 
 pytest_plugins = ["tiny_run"]
@@ -142,6 +143,27 @@ def test_memory_that_is_too_small_for_attention_fails_that_text(trained_run, mon
         "too little memory for its 3 symbols (MemoryError): split it (--paragraphs, or paragraphs=True), or take a "
         "smaller beam"
     )
+
+
+def test_of_many_texts_the_attention_of_a_batch_is_kept_at_a_time(trained_run, monkeypatch):
+    """Each output is made as soon as its own is there."""
+    translator, events = Translator(load_bundle(trained_run), "float32"), []
+    monkeypatch.setattr(translator._engine, "_batch_tokens", 1)
+    decode = translator._engine._model.decode
+
+    def looking(memory, target, *, attention=NO_ATTENTION):
+        events.append("looked")
+        return decode(memory, target, attention=attention)
+
+    def aligning(*arguments):
+        events.append("aligned")
+        return align(*arguments)
+
+    assert translator.has_alignments
+    monkeypatch.setattr(translator._engine._model, "decode", looking)
+    monkeypatch.setattr(text_search, "align", aligning)
+    translator.translate(["bamo", "bamo dulu", "wemo"], return_alignment=True)
+    assert events == ["looked", "aligned"] * 3
 
 
 def test_pairs_that_cannot_be_scored_are_named(translator, caplog):

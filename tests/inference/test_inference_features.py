@@ -182,6 +182,19 @@ def test_alignments_by_hand():
     assert pharaoh(((0, 0), (1, 2))) == "0-0 1-2"
 
 
+@pytest.mark.parametrize("written", [" ", "ti \u00a0", "ti \u3000sor"])
+def test_only_words_that_are_there_are_aligned(translator, written):
+    """White space is none, alone, or in several symbols: what places tags by an alignment would fail with it."""
+    (ids,) = translator._target.encode([written])
+    forced = Prefixes({1: [*ids, translator._target.special.end]})
+    output = translator.translate("bamo dulu", constraints=[forced], max_length=9, return_alignment=True)
+    assert output.text == written
+    assert len(output.tokens) == len(ids)
+    assert {word for _, word in output.alignment} == {*range(len(written.split()))}
+    monotonic = words_of_output(translator._target, ids)
+    assert monotonic == sorted(monotonic)
+
+
 def test_tokens_know_their_words(translator):
     tokenizer = translator._target
     text = "ti  qqzz sor\tmup"
@@ -262,8 +275,8 @@ def test_attention_in_a_batch_is_what_it_is_alone(trained_run):
     bundle = load_bundle(trained_run)
     engine = Engine(bundle.model, bundle.tokenizers.special, "float32")
     sources, targets = ([[9, 11, 13], [12], [14, 15, 16, 17]], [[13], [11, 12, 13], [9, 9]])
-    for index, together in enumerate(engine.attention(sources, targets)):
-        (alone,) = engine.attention([sources[index]], [targets[index]])
+    for index, together in engine.attention(sources, targets):
+        ((_, alone),) = engine.attention([sources[index]], [targets[index]])
         assert together.last.shape == (2, len(targets[index]) + 1, len(sources[index]) + 1)
         for name in (field.name for field in dataclasses.fields(alone)):
             torch.testing.assert_close(getattr(together, name), getattr(alone, name))

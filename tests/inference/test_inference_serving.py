@@ -105,6 +105,14 @@ def test_who_is_interrupted_has_nothing_more_searched_for(monkeypatch):
     assert all(each.cancelled for each in given)
 
 
+def test_a_call_that_comes_as_the_running_search_closes_searches_by_itself():
+    mine = engine("float32", 1, 300)
+    alone = mine.search([SOURCES[3]], settings(**OPTIONS[0]), 11)
+    with mine.keep_searching() as running:
+        running.close()  # as another thread's block may end in the middle of a call
+        assert mine.search([SOURCES[3]], settings(**OPTIONS[0]), 11) == alone
+
+
 def test_a_search_that_fails_ends_the_serving_and_says_why(monkeypatch):
     mine = engine("float32", 1, 300)
 

@@ -9,7 +9,7 @@ import torch
 import transduce
 from transduce.bundle import load_bundle
 from transduce.config import BadInputError, SpecialIds, TransduceError
-from transduce.inference import Engine, Translation
+from transduce.inference import Cancellation, Engine, Translation
 from transduce.text import Tokenizer
 
 pytest_plugins = ["tiny_run"]
@@ -235,11 +235,18 @@ def test_what_is_no_text_is_named(translator, texts, named):
         ({"max_source_length": 0}, "max source length 0"),
         ({"seed": "x", "sampling": True}, "seed 'x'"),
         ({"sampling": "perhaps"}, "sampling 'perhaps'"),
+        ({"cancellation": 5}, "cancellation: an int was given: give a transduce.inference.Cancellation"),
+        ({"cancellation": Cancellation}, "cancellation: a type was given"),
     ],
 )
 def test_options_of_the_wrong_kind_are_named(translator, options, named):
     with pytest.raises(BadInputError, match=named):
         translator.translate(["bamo"], **options)
+
+
+def test_what_is_no_text_is_not_counted(translator):
+    with pytest.raises(BadInputError, match=r"^text 2: character 3 is half of a surrogate pair"):
+        translator.count_tokens(["ti", "so\ud800"])
 
 
 def test_numbers_of_numpy_are_numbers(translator):

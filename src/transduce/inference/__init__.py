@@ -9,6 +9,7 @@ from transduce.inference.loading import load
 from transduce.inference.nltk_trees import draw, from_nltk, split_words, to_nltk
 from transduce.inference.parsing import Parse, Parser
 from transduce.inference.queue import RequestQueue
+from transduce.inference.running import Cancellation
 from transduce.inference.search_trace import SearchTrace
 from transduce.inference.translation import Translation, limits_told_once
 from transduce.inference.translator import Translator
@@ -16,6 +17,7 @@ from transduce.inference.unknown_words import check_unknown_words
 
 __all__ = [
     "AttentionMaps",
+    "Cancellation",
     "DocumentTranslation",
     "Engine",
     "HeadStatistics",

@@ -4,6 +4,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final, final
 
 from jaxtyping import Float
@@ -56,7 +57,9 @@ def words_of_output(tokenizer: Tokenizer, ids: Sequence[int], unknown: Sequence[
     """The word of an output that each token is in, or stands behind; ``unknown`` are those of its unknown symbols."""
     beginnings = [ids[: end + 1] for end in range(len(ids))]
     texts = fill_unknown(tokenizer, beginnings, unknown) if unknown else tokenizer.decode(beginnings)
-    return [max(len(text.split()) - 1, 0) for text in texts]
+    numbers = [max(len(text.split()) - 1, 0) for text in texts]
+    # Spelled in bytes, white space looks like a word until its last one.
+    return [*accumulate(reversed(numbers), min)][::-1]
 
 
 def pharaoh(alignment: Alignment) -> str:

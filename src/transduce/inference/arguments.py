@@ -97,6 +97,16 @@ def check_flag(name: str, value: object) -> None:
         raise BadInputError(f"{name} {_show(value)}: must be True or False")
 
 
+def check_object(name: str, value: object, kind: type, known_as: str) -> None:
+    """Refuse what is neither None nor of a class, which callers know by a name.
+
+    Raises:
+        BadInputError: It is neither.
+    """
+    if value is not None and not isinstance(value, kind):
+        raise BadInputError(f"{name}: {name_kind(value)} was given: give a {known_as}")
+
+
 def check_number(name: str, value: object, least: int, most: int | None = None) -> int:
     """A whole number that is not too small and not too large.
 

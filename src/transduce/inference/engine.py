@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, TypeVar, final
+from typing import Any, Final, final
 
 import torch
 from jaxtyping import Float
@@ -41,7 +41,6 @@ _BATCH: Final = 4096
 _CACHED_BATCH: Final = 1024
 _CACHED_BYTES: Final = 16 * 2**20
 _ATTENDED: Final = 2**17  # weights of a head that a batch gives at most, padding included
-T = TypeVar("T")
 
 
 def choose_device(device: torch.device | None) -> torch.device:
@@ -175,8 +174,9 @@ class Engine:
             cancellation.watch(requests)
         found: dict[Request, Outcome] = {}
         try:
-            if self._running is not None:
-                return self._running.search(requests)
+            running = self._running
+            if running is not None and running.is_here and (shared := running.search(requests)) is not None:
+                return shared
             queue = self.queue(self._workers.share(len(sources)))
             queue.put(requests)
             queue.close()
@@ -256,10 +256,17 @@ class Engine:
             scores: list[float] = score_targets(self._model, source, target, labels.ids).tolist()
             return scores
 
-        return self._within_memory(score, sources, targets)
+        each = each_within_memory(score, in_batches(_lengths(sources, targets), self._batch_tokens))
+        found = dict(each)
+        return [found[row] for row in range(len(sources))]
 
-    def attention(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[Attention | TooLittleMemory]:
-        """What each target has looked at in its source, from one forced pass over it."""
+    def attention(
+        self, sources: Sequence[Ids], targets: Sequence[Ids]
+    ) -> Iterator[tuple[int, Attention | TooLittleMemory]]:
+        """What each target has looked at in its source, from one forced pass over it, with the pair's index.
+
+        No more than a batch's are kept at a time.
+        """
 
         @torch.inference_mode()
         def look(rows: list[int]) -> list[Attention]:
@@ -275,7 +282,7 @@ class Engine:
                 for index, span in enumerate(spans)
             ]
 
-        return self._within_memory(look, sources, targets)
+        return each_within_memory(look, in_batches(_lengths(sources, targets), self._batch_tokens))
 
     def attend(
         self, sources: Sequence[Ids], targets: Sequence[Ids]
@@ -297,14 +304,6 @@ class Engine:
         # Weights grow with the square of the length.
         batches = in_batches([length * length for length in _lengths(sources, targets)], _ATTENDED)
         return each_within_memory(look, batches)
-
-    def _within_memory(
-        self, work: Callable[[list[int]], list[T]], sources: Sequence[Ids], targets: Sequence[Ids]
-    ) -> list[T | TooLittleMemory]:
-        """What ``work`` makes of each pair, in their order."""
-        each = each_within_memory(work, in_batches(_lengths(sources, targets), self._batch_tokens))
-        found = dict(each)
-        return [found[row] for row in range(len(sources))]
 
     def _source(self, sources: Sequence[Ids]) -> Tokens:
         return self._tokens([[*source, self._special.end] for source in sources])

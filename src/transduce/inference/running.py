@@ -1,5 +1,6 @@
 """A search that goes on from call to call, so that those of several threads share batches (continuous batching)."""
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from threading import Event, Lock, Thread
 from typing import final
@@ -54,18 +55,23 @@ class RunningSearch:
     """
 
     def __init__(self, queue: RequestQueue, serve: Serve) -> None:
-        self._queue, self._serve = queue, serve
+        self._queue, self._serve, self._process = queue, serve, os.getpid()
         self._calls: dict[Request, _Call] = {}
         self._error: BaseException | None = None
         self._lock = Lock()
         self._thread = Thread(target=self._run, name="running search", daemon=True)
         self._thread.start()
 
-    def search(self, requests: Sequence[Request]) -> list[Outcome]:
-        """The outcome of each request, in their order.
+    @property
+    def is_here(self) -> bool:
+        """Whether this process has its threads: the child of a fork has none of them."""
+        return self._process == os.getpid()
+
+    def search(self, requests: Sequence[Request]) -> list[Outcome] | None:
+        """The outcome of each request, in their order; None once it is closed, which another thread may do.
 
         Raises:
-            TransduceError: The search has failed, or is closed.
+            TransduceError: The search has failed.
         """
         if not requests:
             return []
@@ -75,17 +81,23 @@ class RunningSearch:
                 self._calls |= dict.fromkeys(requests, call)
         try:
             self._queue.put(requests)
-        except RuntimeError as closed:
-            raise TransduceError(f"the search has ended: {self._error or closed}") from self._error
+        except RuntimeError:  # closed
+            with self._lock:
+                for request in requests:
+                    self._calls.pop(request, None)
+            if self._error is None:
+                return None
+            raise TransduceError(f"the search has ended: {self._error}") from self._error
         call.done.wait()
         if len(call.found) < len(requests):
             raise TransduceError(f"the search has failed: {self._error}") from self._error
         return [call.found[request] for request in requests]
 
     def close(self) -> None:
-        """Finish what waits, and end."""
-        self._queue.close()
-        self._thread.join()
+        """Finish what waits, and end; in the child of a fork there is nothing to end."""
+        if self.is_here:
+            self._queue.close()
+            self._thread.join()
 
     def wait(self) -> BaseException | None:
         """Wait until the search ends, and say why where it has failed."""

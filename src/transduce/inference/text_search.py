@@ -102,21 +102,26 @@ class TextSearch:
         """Each source's outputs, best first, with what follows from their attention."""
         rows = [(text, source) for text, source in zip(texts, sources, strict=True)]
         pairs = [(*row, each) for row, several in zip(rows, found, strict=True) for each in several]
+        written = self._target.decode([each.ids for *_, each in pairs])
         # A forced pass costs time: of outputs that nothing is asked about, only those that need it have one.
         seen = [index for index, (*_, each) in enumerate(pairs) if self._is_seen(each, request)]
         looked = self._engine.attention([pairs[at][1] for at in seen], [list(pairs[at][2].ids) for at in seen])
-        attention: dict[int, Attention | TooLittleMemory] = dict(zip(seen, looked, strict=True))
-        written = self._target.decode([each.ids for *_, each in pairs])
-        every = enumerate(zip(pairs, written, strict=True))
+        made: dict[int, Translation | TooLittleMemory] = {}
+        for row, weights in looked:  # as they come: those of all texts would take more memory than anything else
+            index = seen[row]
+            if isinstance(weights, TooLittleMemory):
+                made[index] = weights
+            else:
+                made[index] = self._output(*pairs[index], written[index], weights, request)
+        for index, (pair, text) in enumerate(zip(pairs, written, strict=True)):
+            if index not in made:
+                made[index] = self._output(*pair, text, None, request)
         results: list[list[Translation] | TooLittleMemory] = []
+        every = (made[index] for index in range(len(pairs)))
         for several in found:
-            outputs, failed = [], None
-            for index, (pair, text) in islice(every, len(several)):
-                if isinstance(known := attention.get(index), TooLittleMemory):
-                    failed = failed or known
-                else:
-                    outputs.append(self._output(*pair, text, known, request))
-            results.append(failed or outputs)
+            outputs = list(islice(every, len(several)))
+            failure = next((each for each in outputs if isinstance(each, TooLittleMemory)), None)
+            results.append(failure or [each for each in outputs if isinstance(each, Translation)])
         return results
 
     def _is_seen(self, hypothesis: Hypothesis, request: TranslationRequest) -> bool:
@@ -139,7 +144,7 @@ class TextSearch:
             (text,) = fill_unknown(self._target, [ids], copied)
         if looked is not None and request.alignment:
             numbers = words_of_tokens(self._source, source_text), words_of_output(self._target, ids, copied)
-            words = align(looked.aligned, *numbers)
+            words = align(looked.aligned, *numbers) if text.strip() else ()  # white space alone is no word
         return Translation(
             text,
             hypothesis.log_probability,

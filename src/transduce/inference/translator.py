@@ -17,6 +17,8 @@ from transduce.inference.arguments import (
     check_flag,
     check_names,
     check_number,
+    check_object,
+    check_text,
     name_kind,
     read_constraints,
     read_entries,
@@ -246,8 +248,8 @@ class Translator:
             check_flag(name, flag)
         check_choice("errors", errors, get_args(Errors))
         first = 1 if first_number is None else check_number("first number", first_number, 0, _MOST_NUMBERS)
-        if not isinstance(recorder, Recorder | None):
-            raise BadInputError(f"recorder: {name_kind(recorder)} was given: give a transduce.search.Recorder")
+        check_object("recorder", recorder, Recorder, "transduce.search.Recorder")
+        check_object("cancellation", cancellation, Cancellation, "transduce.inference.Cancellation")
         if language is not None and not isinstance(language, str):
             raise BadInputError(f"language {language!r}: give a code such as 'de'")
         several = [texts] if isinstance(texts, str) else read_texts(texts, "text", first)
@@ -549,8 +551,15 @@ class Translator:
         return self._engine.keep_searching()
 
     def count_tokens(self, texts: Iterable[str]) -> int:
-        """How many symbols the texts have as targets, end symbols counted."""
-        return sum(len(ids) + 1 for ids in self._target.encode([bare(text) for text in read_texts(texts)]))
+        """How many symbols the texts have as targets, end symbols counted.
+
+        Raises:
+            BadInputError: Something is no text; its number is named.
+        """
+        several = read_texts(texts)
+        for number, text in enumerate(several, start=1):
+            check_text(text, f"text {number:,}")
+        return sum(len(ids) + 1 for ids in self._target.encode([bare(text) for text in several]))
 
     def __reduce__(self) -> NoReturn:
         """What pickle and copy ask for.
