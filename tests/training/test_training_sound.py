@@ -140,6 +140,16 @@ def test_going_back_forgets_no_best_model(tmp_path, corpora, poison, rows):  # n
     assert progress.stale == 2  # measurements since then
 
 
+@pytest.mark.parametrize(("bleus", "stale"), [([9, 4, 3, 2, 1, 1, 1], 11), ([5, 4, 3, 2, 9, 1, 1], 8)])
+def test_what_is_measured_again_after_going_back_counts_once(tmp_path, corpora, poison, rows, bleus, stale):  # noqa: F811
+    """Measured at every step; from step 7 back to 4, then eight times more. The best is of step 1, or of step 5."""
+    poison(set(rows[5:8]))
+    config = SOUND.model_copy(update={"validate_every": 1, "checkpoint_every": 4})
+    _, progress = _train(tmp_path / "run", corpora, config, Notes([float(bleu) for bleu in bleus]))
+    assert (progress.health.back_to, progress.step) == (4, 12)
+    assert progress.stale == stale
+
+
 def test_the_way_back_may_take_as_long_as_it_will(tmp_path, corpora, poison, rows, monkeypatch):  # noqa: F811
     """What ends a process that hangs is for steps: it would end one that reads a checkpoint from a slow disk."""
     poison(set(rows[5:8]))
