@@ -9,9 +9,10 @@ from datetime import timedelta
 from functools import partial
 
 import pytest
+from pydantic import ValidationError
 from torch.distributed import HashStore  # type: ignore[attr-defined]
 
-from transduce.config import BadInputError, TransduceError
+from transduce.config import BadInputError, TrainConfig, TransduceError
 from transduce.training import Watch, Work, join_processes, pair_work
 from transduce.training.processes import name_meeting
 from transduce.training.work import join_work
@@ -226,6 +227,14 @@ def test_a_watch_that_is_fed_or_rests_ends_nothing():
         watch.beat("step 1")
         time.sleep(0.01)
     assert ended == []
+
+
+def test_the_longest_time_that_a_run_file_may_give_is_one_that_can_be_watched():
+    longest = 1_000_000
+    with Watch(60 * TrainConfig(hang_minutes=longest).hang_minutes, "process 0 of 2") as watch:
+        watch.beat("step 1")
+    with pytest.raises(ValidationError, match="less than or equal to 1000000"):
+        TrainConfig(hang_minutes=longest + 1)
 
 
 def test_a_watch_that_is_not_fed_ends_the_process(caplog):

@@ -230,7 +230,8 @@ class TestLoadNewest:
         with pytest.raises(BadInputError) as caught:
             load_newest(tmp_path, *_model_and_optimizer(seed=1))
         assert str(caught.value).startswith(f"{tmp_path / 'step-11' / 'model.safetensors'}: ")
-        assert f"put {tmp_path / 'step-11'} there again from a copy, or train anew" in str(caught.value)
+        assert f"put {tmp_path / 'step-11'} there again from a copy, or train anew with" in str(caught.value)
+        assert "another --out (here, with" in str(caught.value)
         assert self._entries(tmp_path) == before
         assert not caplog.records
 

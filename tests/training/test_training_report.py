@@ -66,10 +66,11 @@ def test_the_time_that_is_left_is_said_where_it_is_known(tmp_path, caplog):
     caplog.set_level(logging.INFO, "transduce")
     measured = {"step": 5, "split": "train", "loss": 2.0, "learning_rate": 0.1}
     with Report(tmp_path / "metrics.jsonl", max_steps=10, step=0) as report:
-        for left in (3900.0, 754.0, 41.0, None):
+        for left in (3.6e19, 3900.0, 754.0, 41.0, None):  # the first is more than a clock can show
             report.advance(5, left)
             report.train(measured, tokens_per_second=1234.5)
     assert [message.partition("rate 1.00e-01")[2] for message in caplog.messages] == [
+        "  10000000000000000 h 00 min left",
         "  1 h 05 min left",
         "  13 min left",
         "  41 s left",

@@ -9,7 +9,7 @@ import torch
 
 from tests.training.test_training_loop import CONFIG, Notes, _metrics, _train, corpora  # noqa: F401 - a fixture
 from transduce.config import TransduceError
-from transduce.training import list_checkpoints, loop, step
+from transduce.training import Watch, list_checkpoints, loop, recovery, step
 from transduce.training.step import compute_loss
 
 SOUND = CONFIG.model_copy(update={"max_steps": 12, "checkpoint_every": 2, "log_every": 1, "validate_every": 12})
@@ -138,6 +138,33 @@ def test_going_back_forgets_no_best_model(tmp_path, corpora, poison, rows):  # n
     assert progress.health.back_to == 4
     assert (progress.best_step, progress.best_score) == (6, 9.0)
     assert progress.stale == 2  # measurements since then
+
+
+@pytest.mark.parametrize(("bleus", "stale"), [([9, 4, 3, 2, 1, 1, 1], 11), ([5, 4, 3, 2, 9, 1, 1], 8)])
+def test_what_is_measured_again_after_going_back_counts_once(tmp_path, corpora, poison, rows, bleus, stale):  # noqa: F811
+    """Measured at every step; from step 7 back to 4, then eight times more. The best is of step 1, or of step 5."""
+    poison(set(rows[5:8]))
+    config = SOUND.model_copy(update={"validate_every": 1, "checkpoint_every": 4})
+    _, progress = _train(tmp_path / "run", corpora, config, Notes([float(bleu) for bleu in bleus]))
+    assert (progress.health.back_to, progress.step) == (4, 12)
+    assert progress.stale == stale
+
+
+def test_the_way_back_may_take_as_long_as_it_will(tmp_path, corpora, poison, rows, monkeypatch):  # noqa: F811
+    """What ends a process that hangs is for steps: it would end one that reads a checkpoint from a slow disk."""
+    poison(set(rows[5:8]))
+    watched = []
+
+    def go_back(*given):
+        assert watched[-1] is None
+        watched.append("back")
+        return recovery.go_back(*given)
+
+    monkeypatch.setattr(Watch, "beat", lambda _, what: watched.append(what))
+    monkeypatch.setattr(Watch, "rest", lambda _: watched.append(None))
+    monkeypatch.setattr(loop, "go_back", go_back)
+    _train(tmp_path / "run", corpora, SOUND)
+    assert watched.count("back") == 1
 
 
 def test_the_list_is_on_disk_before_the_training_goes_on(tmp_path, corpora, poison, rows, monkeypatch):  # noqa: F811

@@ -5,10 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from transduce.config import BadInputError, SpecialIds, TrainConfig
+from transduce.config import BadInputError, SpecialIds, TrainConfig, preset
 from transduce.config.corpora import DataConfig
 from transduce.data import Share, Store, Stream, stream, write_store
-from transduce.training import Corpora, Progress
+from transduce.models import build
+from transduce.training import Corpora, DevOutputs, Hooks, Progress, Report, Training, Watch, make_optimizer, train
 from transduce.training.step import read_step_batches
 from transduce.training.windows import Interrupted
 
@@ -139,3 +140,24 @@ def test_who_waits_for_a_window_is_asked_whether_to_go_on(corpora, tmp_path, mon
 
     config = TrainConfig(batch_tokens=24)
     assert len(list(read_step_batches(waiting, config, Progress(), Share(), write))) == len(steps(corpora))
+
+
+def test_dev_may_take_as_long_as_it_will_where_a_wait_for_text_ends_the_training(corpora, tmp_path, monkeypatch):
+    """What ends a process that hangs is for steps and waits: it would end one that measures a large dev."""
+    monkeypatch.setattr(stream, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("transduce.training.windows._LOOK_SECONDS", 0.02)
+    watched, waited = [], ["reading the training corpora", None]
+    monkeypatch.setattr(Watch, "beat", lambda _, what: watched.append(what))
+    monkeypatch.setattr(Watch, "rest", lambda _: watched.append(None))
+    # In place of the clock: a wait behind the first step is the end.
+    monkeypatch.setattr("transduce.training.windows.is_over", lambda _, step, __: step > 0)
+    monkeypatch.setattr("transduce.training.loop.is_over", lambda *_: watched[-2:] == waited)
+    data = corpora.train.data.model_copy(update={"at_end": "wait"})
+    waiting = replace(corpora, train=replace(corpora.train, data=data))
+    model = build(preset("base", {"encoder_layers": 1, "decoder_layers": 1, "d_model": 16, "heads": 2}))
+    config = TrainConfig(batch_tokens=24, precision="float32")
+    with Report(None, max_steps=100, step=0) as report:
+        hooks = Hooks(lambda _: DevOutputs({"bleu": 0.0}), lambda _: None)
+        optimizer, folder = make_optimizer(model, config), tmp_path / "checkpoints"
+        progress = train(Training(model, optimizer, waiting, config, folder, report, hooks), Progress())
+    assert progress.validated == progress.step > 0

@@ -55,6 +55,7 @@ class TrainConfig(Section):
     hang_minutes: Annotated[float, SAFE] = Field(
         default=10,
         gt=0,
+        le=1_000_000,  # two years: timers of the system know no much longer time
         description="with several processes: a step that takes longer ends them all, with stack traces",
     )
     learning_rate: Annotated[float | None, ALLOWED] = Field(

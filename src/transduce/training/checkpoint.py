@@ -103,8 +103,8 @@ def _load_newest(folder: Path, model: nn.Module, optimizer: torch.optim.Adam, *,
     if damaged:
         newest, why = damaged[0]
         raise BadInputError(
-            f"{why}: there is no checkpoint to go on from: put {newest} there again from a copy, or train anew: "
-            f"delete {folder}, or give another --out (a best model that was kept stays one)"
+            f"{why}: there is no checkpoint to go on from: put {newest} there again from a copy, or train anew with "
+            f"another --out (here, with {folder} deleted, the first model that is measured would replace the best one)"
         ) from why
     none = "all in it were written while gradients failed" if list_checkpoints(folder) else "there is none in it"
     raise BadInputError(f"{folder}: {none}")

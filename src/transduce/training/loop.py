@@ -76,6 +76,7 @@ def train(training: Training, progress: Progress) -> Progress:
         if training.own_process:
             keep_freed_memory()  # from here on: what was tried in vain is given back
         while (progress := _train(training, network, share, progress, writer, watch)).health.lost:
+            watch.rest()
             progress = go_back(training, progress, writer)
         writer.finish()
     return progress
@@ -150,6 +151,7 @@ def _train(
             interval = Interval.begin(training.device)
             watch.beat(f"step {progress.step + 1}")
     except Interrupted as end:
+        watch.rest()
         # What one process alone cannot read is no reason for the others to write a checkpoint.
         if end.__cause__ is None or processes.alone:
             progress = _leave(training, interval, progress, examiner, writer, saved)

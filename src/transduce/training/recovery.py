@@ -14,6 +14,8 @@ _log = logging.getLogger(__name__)
 _REMEDY: Final = "lower train.learning_rate or train.learning_rate_factor, or raise train.warmup_steps"
 # What a training that goes on may not change.
 _ANEW: Final = 'train.precision = "float32" or another train.seed'
+# The best model is still the one that was written, whatever step it is of.
+_KEPT: Final = ("micro_batches", "best_score", "best_step", "best_metric", "best_loss", "unvalidated")
 
 
 def go_back(training: Training, progress: Progress, writer: CheckpointWriter) -> Progress:
@@ -43,8 +45,9 @@ def go_back(training: Training, progress: Progress, writer: CheckpointWriter) ->
         _log.warning(f"{what}: going back to step {then.step}, and on without {left_out}")
         remove_newer(training.checkpoints, then.step)
     training.report.go_back(then.step)
-    # The best model is still the one that was written, whatever step it is of.
-    kept = ("micro_batches", "best_score", "best_step", "best_metric", "best_loss", "stale", "unvalidated")
-    progress = then.model_copy(update={"health": health} | {name: getattr(progress, name) for name in kept})
+    kept = {name: getattr(progress, name) for name in _KEPT}
+    # What was measured on the course that is left is measured again, and counts once.
+    stale = then.stale if progress.best_step == then.best_step else 0
+    progress = then.model_copy(update={"health": health, "stale": stale} | kept)
     writer.write(progress)  # so that a crash from now on does not lead there again
     return progress

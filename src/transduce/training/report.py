@@ -9,7 +9,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, final
+from typing import Any, Final, Self, final
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -21,6 +21,8 @@ from transduce.config.metrics import perplexity
 from transduce.training.tracking import Tracking
 
 _log = logging.getLogger(__name__)
+
+_FOREVER: Final = 1e10  # seconds, three centuries: of so many steps, something else is the end
 
 
 @final
@@ -157,7 +159,7 @@ def _describe_experts(metrics: Mapping[str, Any]) -> str:
 
 def _clock(left: float | None) -> str:
     """Seconds as a clock shows them, where there is little room."""
-    return "-:--:--" if left is None else str(timedelta(seconds=round(left)))
+    return "-:--:--" if left is None or left > _FOREVER else str(timedelta(seconds=round(left)))
 
 
 def _is_before(line: str, step: int, unvalidated: bool) -> bool:
