@@ -250,6 +250,11 @@ class TestFindModel:
     def test_nothing_is_there(self, tmp_path):
         assert complaint(tmp_path / "none") == f"{tmp_path / 'none'}: no such model directory"
 
+    def test_a_name_that_is_no_utf8(self, directory, tmp_path):
+        """The libraries of weights and tokenizers said that the files are damaged."""
+        named = directory.rename(tmp_path / os.fsdecode(b"d\xe9"))
+        assert complaint(named) == f"{named}: the name is no UTF-8: rename the folder"
+
     def test_a_file(self, directory):
         assert complaint(directory / "config.json").startswith(f"{directory / 'config.json'}: is a file")
 

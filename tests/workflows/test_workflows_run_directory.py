@@ -3,7 +3,8 @@ import os
 
 import pytest
 
-from transduce.workflows.run_directory import hold
+from transduce.config import BadInputError
+from transduce.workflows.run_directory import RunDirectory, check_folders, hold
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such locks")
@@ -30,3 +31,10 @@ def test_a_file_system_without_locks_is_no_error(tmp_path, monkeypatch):
     monkeypatch.setattr(fcntl, "flock", refuse)
     with hold(tmp_path), hold(tmp_path):
         pass
+
+
+def test_a_name_that_is_no_utf8_is_refused_before_anything_is_written(tmp_path):
+    folder = tmp_path / os.fsdecode(b"r\xe9")
+    with pytest.raises(BadInputError, match=r"the name is no UTF-8: give another --out"):
+        check_folders(RunDirectory(folder))
+    assert not folder.exists()

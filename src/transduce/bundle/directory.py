@@ -15,7 +15,7 @@ from transduce.bundle.weights import check_weights, count_tensors, load_weights,
 from transduce.config import BadInputError, GenerationConfig, ModelConfig
 from transduce.config.architectures import model_section
 from transduce.config.disk import flush_folder, name_beside, name_errors, replace_directory
-from transduce.config.files import ANEW, check_place, check_size, check_vacant
+from transduce.config.files import ANEW, check_name, check_place, check_size, check_vacant
 from transduce.config.section import Section
 from transduce.config.values import shorten, what_is_wrong
 from transduce.models import TrainableModel, build_unfilled, build_without_storage
@@ -177,8 +177,9 @@ def find_model(path: Path) -> Path:
     """The model directory that a path means: itself, or the ``best`` of a run directory.
 
     Raises:
-        BadInputError: It is neither.
+        BadInputError: It is neither, or its name is no UTF-8.
     """
+    check_name(path, "rename the folder")
     if (path / CONFIG).is_file():
         return path
     # The older one stands alone for a moment while a newer one takes its place.

@@ -32,6 +32,18 @@ def check_size(path: Path, most: int) -> None:
         )
 
 
+def check_name(path: Path, cure: str) -> None:
+    """Let pass a path that is UTF-8: of others, the libraries that read and write what is in such a folder know none.
+
+    Raises:
+        BadInputError: It is not; what to do about it ends the sentence.
+    """
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise BadInputError(f"{path}: the name is no UTF-8: {cure}") from error
+
+
 def check_vacant(path: Path) -> None:
     """Let pass what a new folder can be written to: there is nothing, or an empty folder.
 

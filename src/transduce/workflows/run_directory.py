@@ -7,6 +7,7 @@ from pathlib import Path
 
 from transduce.config import BadInputError, RunConfig
 from transduce.config.disk import keep_alone
+from transduce.config.files import check_name
 from transduce.data import corpus_paths
 
 
@@ -63,11 +64,12 @@ class RunDirectory:
 
 
 def check_folders(run: RunDirectory) -> None:
-    """See that nothing but a folder has the name of one that a run makes.
+    """See that nothing but a folder has the name of one that a run makes, and that libraries can write to them.
 
     Raises:
-        BadInputError: A file has.
+        BadInputError: A file has, or the run directory's name is no UTF-8.
     """
+    check_name(run.root, "give another --out")
     for folder in (run.train_store.parent, run.checkpoints, run.best):
         if folder.exists() and not folder.is_dir():
             raise BadInputError(
