@@ -1,3 +1,4 @@
+import errno
 import json
 import logging
 
@@ -30,6 +31,18 @@ def test_a_last_line_cut_anywhere_does_no_harm(tmp_path, cut):
 
 def test_a_run_without_measurements_begins_a_file(tmp_path):
     assert _go_on(tmp_path / "metrics.jsonl", step=0) == [8]
+
+
+def test_a_full_disk_on_the_way_back_is_what_is_said(tmp_path, monkeypatch):
+    """The files that were let go were closed once more on the way out, and that error hid the disk's."""
+
+    def fill_up(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    report = Report(tmp_path / "metrics.jsonl", max_steps=10, step=0)
+    with pytest.raises(OSError, match="No space left"), report:
+        monkeypatch.setattr("transduce.training.report.write_whole", fill_up)
+        report.go_back(0)
 
 
 def test_people_read_the_log_and_programs_the_file(tmp_path, caplog):

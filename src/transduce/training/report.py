@@ -127,16 +127,18 @@ class Report:
         _log.info(message)
 
     def _open_files(self, step: int, unvalidated: bool) -> None:
-        self._tracking = Tracking(self._folder, step=step) if self._folder else None
+        self._tracking: Tracking | None = Tracking(self._folder, step=step) if self._folder else None
         keep = partial(_is_before, step=step, unvalidated=unvalidated)
-        self._file = None if self._path is None else Journal(self._path, keep)
+        self._file: Journal | None = None if self._path is None else Journal(self._path, keep)
 
     def _close_files(self) -> None:
-        if self._file:
-            self._file.close()
+        # Those that follow may fail to open, and these are not closed again.
+        file, self._file, tracking, self._tracking = self._file, None, self._tracking, None
+        if file:
+            file.close()
         with suppress(OSError):  # after a first error, every call has it
-            if self._tracking:
-                self._tracking.close()
+            if tracking:
+                tracking.close()
 
     def _write(self, metrics: Mapping[str, Any], tokens_per_second: float | None = None) -> None:
         if self._file:
