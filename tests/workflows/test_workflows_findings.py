@@ -2,8 +2,9 @@
 
 import pytest
 
-from transduce.config import read_run
-from transduce.workflows.findings import find_same_text
+from transduce.config import TrainConfig, read_run
+from transduce.training.step import scheduled_rate
+from transduce.workflows.findings import find_same_text, find_schedule
 
 
 @pytest.fixture
@@ -62,3 +63,34 @@ def test_other_lines_of_one_file(found):
 
 def test_a_preparation_that_keeps_dev_apart(found):
     assert found(TRAIN, TRAIN, 'dev_overlap = "drop"') == []
+
+
+@pytest.mark.parametrize(
+    ("warmup", "cooldown", "said"),
+    [
+        (11, 0, "train.warmup_steps = 11 of train.max_steps = 10: the schedule's peak is never reached: "),
+        (
+            10,
+            0,
+            "train.warmup_steps = 10 of train.max_steps = 10: the schedule's peak is reached in the last step alone",
+        ),
+        (9, 0, None),
+        (1, 11, "train.cooldown_steps = 11 of train.max_steps = 10: the rate falls from the first step on, "),
+        (1, 10, None),
+        (6, 5, None),
+        (6, 6, "train.warmup_steps = 6 and train.cooldown_steps = 6 of train.max_steps = 10: the rate begins to fall "),
+    ],
+)
+def test_a_schedule_without_time_at_its_height_is_told(warmup, cooldown, said):
+    train = TrainConfig(max_steps=10, warmup_steps=warmup, cooldown_steps=cooldown)
+    found = list(find_schedule(train))
+    assert [each[: len(said)] for each in found] == [said] if said else found == []
+    # By the schedule itself: the peak of the paper's formula, which no cooldown has lowered.
+    height = TrainConfig(max_steps=10**6, warmup_steps=warmup)
+    highest = max(scheduled_rate(step, train, 16) for step in range(1, 11))
+    assert (highest == scheduled_rate(warmup, height, 16)) is (said is None or warmup == 10)
+
+
+def test_a_rate_of_its_own_is_named():
+    train = TrainConfig(max_steps=10, warmup_steps=20, learning_rate=0.5)
+    assert "train.learning_rate = 0.5 is never reached" in next(find_schedule(train))

@@ -25,7 +25,7 @@ from transduce.models import build_without_storage
 from transduce.training import Pace, list_checkpoints
 from transduce.workflows.changes import refuse, refused_changes
 from transduce.workflows.corpus_check import examine_corpora
-from transduce.workflows.findings import Finding, judge_epochs
+from transduce.workflows.findings import Finding, find_schedule, judge_epochs
 from transduce.workflows.initialize import check_init
 from transduce.workflows.prepare import Prepared, load_prepared
 from transduce.workflows.run_directory import RunDirectory, check_room
@@ -82,18 +82,7 @@ def _installation() -> Iterator[Finding]:
 def _settings(config: RunConfig, prepared: Prepared | None) -> Iterator[Finding]:
     """What is allowed, and hardly meant."""
     train = config.train
-    if train.warmup_steps >= train.max_steps:
-        yield Finding(
-            "warning",
-            f"train.warmup_steps = {train.warmup_steps:,} of train.max_steps = {train.max_steps:,}: the learning rate "
-            f"never falls; a tenth of the steps is usual",
-        )
-    if train.cooldown_steps > train.max_steps:
-        yield Finding(
-            "warning",
-            f"train.cooldown_steps = {train.cooldown_steps:,} of train.max_steps = {train.max_steps:,}: the learning "
-            f"rate falls from the first step on, and never comes to what it is meant to be; half of the steps is usual",
-        )
+    yield from (Finding("warning", text) for text in find_schedule(train))
     if train.validate_every > train.max_steps:
         yield Finding(
             "warning",

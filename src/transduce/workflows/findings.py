@@ -30,6 +30,29 @@ _LEAST_WORDS: Final = 20
 _MORE: Final = 0.2  # of a side's words that the other side of training knows, beyond chance and words of both languages
 
 
+def find_schedule(train: TrainConfig) -> Iterator[str]:
+    """Steps of warm-up and cooldown that leave the learning rate no time at its height."""
+    rate, warmup, cooldown, steps = train.learning_rate, train.warmup_steps, train.cooldown_steps, train.max_steps
+    height = "the schedule's peak" if rate is None else f"train.learning_rate = {rate:g}"
+    of_all = f"of train.max_steps = {steps:,}"
+    if warmup > steps or warmup == steps > 1:
+        reached = "never reached" if warmup > steps else "reached in the last step alone"
+        yield (
+            f"train.warmup_steps = {warmup:,} {of_all}: {height} is {reached}: fewer warmup_steps (a tenth of the "
+            f"steps is usual)"
+        )
+    if cooldown > steps:
+        yield (
+            f"train.cooldown_steps = {cooldown:,} {of_all}: the rate falls from the first step on, and never comes to "
+            f"what it is meant to be: fewer cooldown_steps (half of the steps is usual)"
+        )
+    elif warmup < steps < warmup + cooldown - 1:
+        yield (
+            f"train.warmup_steps = {warmup:,} and train.cooldown_steps = {cooldown:,} {of_all}: the rate begins to "
+            f"fall before {height} is reached: fewer of one of them"
+        )
+
+
 def judge_epochs(train: TrainConfig, steps: float, pairs: str) -> Finding:
     """Whether ``max_steps`` is sensible where an epoch of these pairs takes so many steps."""
     epochs = train.max_steps / steps

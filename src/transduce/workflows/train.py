@@ -55,6 +55,7 @@ from transduce.training import (
 from transduce.workflows.changes import fix, tell_changes, tell_circumstances, telling
 from transduce.workflows.cost import describe_cost
 from transduce.workflows.dev_outputs import translate_dev
+from transduce.workflows.findings import find_schedule
 from transduce.workflows.initialize import began_with, check_init, initialize, name_init
 from transduce.workflows.prepare import Prepared, identify, load_prepared, prepare
 from transduce.workflows.run_directory import RunDirectory, check_folders, lock
@@ -278,27 +279,13 @@ def _check_start(
             f"nothing from what new weights write: begin with a finished model (--init MODEL)"
         )
     if whole and processes.first:
-        _judge_schedule(config.train)
+        for text in find_schedule(config.train):
+            _log.warning(text)
     if resume and processes.first:
         weights = f"the weights of {init}" if init else "new weights"
         _log.warning(
             f"{run.root}: nothing to resume, no checkpoint was written yet: starting anew, with {weights}. Where "
             f"another folder was meant, give it with --out"
-        )
-
-
-def _judge_schedule(train: TrainConfig) -> None:
-    rate, warmup, cooldown, steps = train.learning_rate, train.warmup_steps, train.cooldown_steps, train.max_steps
-    if warmup > steps:
-        what = "the schedule's peak" if rate is None else f"train.learning_rate = {rate:g}"
-        _log.warning(
-            f"train.warmup_steps = {warmup:,} of train.max_steps = {steps:,}: {what} is never reached: fewer "
-            f"warmup_steps (a tenth of the steps is usual)"
-        )
-    if cooldown > steps:
-        _log.warning(
-            f"train.cooldown_steps = {cooldown:,} of train.max_steps = {steps:,}: the rate falls from the first step "
-            f"on, and never comes to what it is meant to be: fewer cooldown_steps (half of the steps is usual)"
         )
 
 
