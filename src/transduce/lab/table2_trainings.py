@@ -99,7 +99,9 @@ def _find_timed(plan: Plan, out: Path, say: Say) -> list[System]:
 def _has_clock(plan: Plan, out: Path, system: System) -> bool:
     """Whether its first seed ran alone or, where it is still to be trained, will."""
     first = _run(out, system, "parameters", 1)
-    return read_jobs(first) == 1 and (plan.jobs == 1 or is_measured(first))
+    if is_measured(first):  # which may be all that was kept of it
+        return read_measurement(first).jobs == 1
+    return plan.jobs == 1 and read_jobs(first) == 1
 
 
 def _run(out: Path, system: System, equal: Budget, seed: int) -> RunDirectory:
