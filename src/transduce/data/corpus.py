@@ -210,11 +210,12 @@ def _read_parquet(file: _File) -> Pairs:
 def _values(column: pa.Array) -> list[object]:
     """What stands in a column; bytes of a text that are no UTF-8 come as surrogates, which Arrow itself refuses."""
     try:
-        return list(column.to_pylist())
+        values: list[object] = column.to_pylist()
     except UnicodeDecodeError:
         plain = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
         texts = plain.cast(pa.large_binary()).to_pylist()
-        return [None if text is None else text.decode("utf-8", "surrogateescape") for text in texts]
+        values = [None if text is None else text.decode("utf-8", "surrogateescape") for text in texts]
+    return values
 
 
 def _advice(names: object) -> str:
