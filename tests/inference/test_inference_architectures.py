@@ -17,8 +17,7 @@ from transduce.bundle import Bundle, save_bundle
 from transduce.cli import main
 from transduce.config import BadInputError, GenerationConfig
 from transduce.config.architectures import read_model
-from transduce.inference import Translator
-from transduce.inference.running import Cancellation
+from transduce.inference import Cancellation, Translator
 from transduce.models import Shortlist, build
 from transduce.serving.answers import Answers
 from transduce.text import TokenizerPair, learn_tokenizer

@@ -14,8 +14,7 @@ from libretranslatepy import LibreTranslateAPI
 
 from tests.serving.running_server import Form, serving
 from transduce.config import TransduceError
-from transduce.inference import load
-from transduce.inference.running import Cancellation
+from transduce.inference import Cancellation, load
 from transduce.serving.answers import _terms
 
 pytest_plugins = ["tiny_run"]

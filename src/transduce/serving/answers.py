@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from transduce.config import BadInputError, TransduceError
 from transduce.config.attention import AttentionHead
-from transduce.inference import DocumentTranslation, Translation, Translator, translate_documents
+from transduce.inference import Cancellation, DocumentTranslation, Translation, Translator, translate_documents
 from transduce.inference.paragraphs import check_options, translate_paragraphs
-from transduce.inference.running import Cancellation
 from transduce.text import Tokenizer, read_document, split_sentences
 from transduce.viewing import AttentionPage, SearchPage, ViewedSentence
 

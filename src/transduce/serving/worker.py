@@ -21,9 +21,8 @@ from typing import Any, BinaryIO, Final, final
 from transduce.bundle import load_bundle
 from transduce.config import BadInputError, Precision, TransduceError
 from transduce.config.attention import AttentionHead
-from transduce.inference import Translator, load
+from transduce.inference import Cancellation, Translator, load
 from transduce.inference.arguments import read_device
-from transduce.inference.running import Cancellation
 from transduce.models import mute
 from transduce.serving import frames
 from transduce.serving.answers import Answers
